@@ -67,8 +67,8 @@ static void give_in_three(hr_call *call, const hr_table *in)
  * rows. */
 static void give_by_parts(hr_call *call, const hr_table *in, bool wrong)
 {
-    const hr_call_part *parts;
-    int64_t n = hr__call_parts(call, &parts), at = 0, m = 0, counts[128];
+    const hr_batch_place *parts;
+    int64_t n = hr__call_batches(call, &parts), at = 0, m = 0, counts[128];
     hr_table *firsts[128], *all;
 
     for (int64_t i = 0; i < n; at += parts[i++].n_rows)
@@ -168,8 +168,8 @@ static hr_op *operator_of(hr_calls *calls, hr_calls_options o)
 
     o.name = "map(f)";
     o.qualified = "module.f";
-    if (!o.piece_rows)
-        o.piece_rows = 10;
+    if (!o.block_rows)
+        o.block_rows = 10;
     assert_ok(hr__op_calls(calls, &o, &op, &err), &err);
     return op;
 }
@@ -222,7 +222,7 @@ static void test_inline(void **unused)
     assert_ok(run_inline(&r, &s, (hr_calls_options){ 0 }, in, &err), &err);
     check_doubled(&r, in);
     assert_int_equal(rig_tables(&r), 10);
-    assert_int_equal(r.n_suspended, 6); /* nine pieces of the push, two at a time, and one at the end */
+    assert_int_equal(r.n_suspended, 6); /* nine batches of the push, two at a time, and one at the end */
     assert_int_equal(r.n_notified, 6);
     assert_int_equal(hr__origin_at(rig_table(&r, 3)->origin, 2).row, 30); /* made of row 30 */
     assert_int_equal(hr__origin_at(rig_table(&r, 3)->origin, 2).ordinal, 2);
@@ -243,7 +243,7 @@ static void test_generators(void **unused)
     check_doubled(&r, in);
     assert_int_equal(rig_tables(&r), 6);
     assert_int_equal(hr__origin_at(rig_table(&r, 5)->origin, 0).row, 10);
-    assert_int_equal(hr__origin_at(rig_table(&r, 5)->origin, 0).ordinal, 6); /* behind 3 and 3 of the same piece */
+    assert_int_equal(hr__origin_at(rig_table(&r, 5)->origin, 0).ordinal, 6); /* behind 3 and 3 of the same batch */
     end_inline(&r, &s);
     r = (rig){ 0 };
     assert_ok(run_inline(&r, &s, (hr_calls_options){ .one_to_one = true }, in, &err), &err);
@@ -335,7 +335,7 @@ static void test_batches_together(void **unused)
     for (int round = 0; round < 2; round++) { /* one at a time, until it is known how short they are */
         rig r = { 0 };
 
-        assert_ok(run_inline(&r, &s, (hr_calls_options){ .piece_rows = 5, .max_parts = 40 }, in, &err), &err);
+        assert_ok(run_inline(&r, &s, (hr_calls_options){ .block_rows = 5, .max_batches = 40 }, in, &err), &err);
         check_firsts(&r, 100);
         assert_true(s.n_served < 60);
         n_served += s.n_served;
@@ -455,7 +455,7 @@ static void check_stream(int length, bool fails)
     int64_t n = 0;
 
     assert_ok(hr__calls_new("map(f)", &s.calls, &err), &err);
-    op = operator_of(s.calls, (hr_calls_options){ .piece_rows = 1 });
+    op = operator_of(s.calls, (hr_calls_options){ .block_rows = 1 });
     assert_ok(rig_open(&r, op, NULL, &err), &err);
     if (fails) {
         assert_status(rig_run(&r, &in, 1, &err), HR_CALLBACK, &err);
@@ -512,7 +512,7 @@ static void test_cancelled_streams(void **unused)
 
     (void)unused;
     assert_ok(hr__calls_new("map(f)", &s.calls, &err), &err);
-    op = operator_of(s.calls, (hr_calls_options){ .piece_rows = 1 });
+    op = operator_of(s.calls, (hr_calls_options){ .block_rows = 1 });
     assert_ok(rig_open(&r, op, NULL, &err), &err);
     assert_status(rig_push(&r, in, &err), HR_CANCELLED, &err);
     rig_close(&r);
@@ -524,16 +524,16 @@ static void test_cancelled_streams(void **unused)
 }
 
 /* A group of `n` calls of the ticket with this turn. */
-static hr_call_batch *group_of(hr_calls *calls, hr_calls_run *run, hr_table *in, int64_t turn, int n)
+static hr_call_set *group_of(hr_calls *calls, hr_calls_run *run, hr_table *in, int64_t turn, int n)
 {
-    hr_call_batch *g = NULL;
+    hr_call_set *g = NULL;
 
-    assert_ok(hr__call_batch_new(calls, NULL, &g, NULL), NULL);
+    assert_ok(hr__call_set_new(calls, NULL, &g, NULL), NULL);
     for (int i = 0; i < n; i++)
-        assert_ok(hr__call_batch_add(g, in, NULL, &(hr_call_place){ 0 }, hr__zalloc(NULL, sizeof(hr_call_part)), 1,
-                                     turn, i, NULL),
+        assert_ok(hr__call_set_add(g, in, NULL, &(hr_call_place){ 0 }, hr__zalloc(NULL, sizeof(hr_batch_place)), 1,
+                                   turn, i, NULL),
                   NULL);
-    assert_ok(hr__call_batch_submit(g, run, NULL), NULL);
+    assert_ok(hr__call_set_submit(g, run, NULL), NULL);
     return g;
 }
 
@@ -561,7 +561,7 @@ static void test_order_of_rows(void **unused)
     hr_table *in = numbers(0, 1);
     hr_calls *calls = NULL;
     hr_calls_run runs[2] = { { 0 } };
-    hr_call_batch *groups[HR_LEN(queued)], *late;
+    hr_call_set *groups[HR_LEN(queued)], *late;
     hr_call *call;
 
     (void)unused;
@@ -585,11 +585,11 @@ static void test_order_of_rows(void **unused)
         hr__call_done(late->items[0], HR_OK, NULL);
         assert_ptr_equal(take_one(calls, 1), call);
         hr__call_done(call, HR_OK, NULL);
-        hr__call_batch_free(late);
+        hr__call_set_free(late);
     }
     assert_int_equal(hr__calls_n_waiting(calls), 0);
     for (int i = 0; i < HR_LEN(queued); i++)
-        hr__call_batch_free(groups[i]);
+        hr__call_set_free(groups[i]);
     hr__calls_unref(calls);
     hr_table_unref(in);
     assert_no_leak(before);
@@ -602,25 +602,25 @@ static void test_whom_a_paused_call_lets_by(void **unused)
     hr_error err = HR_ERROR_INIT;
     hr_calls *calls = NULL;
     hr_calls_run run = { 0 };
-    hr_call_batch *groups[3] = { NULL };
+    hr_call_set *groups[3] = { NULL };
     hr_call *first, *got = NULL;
 
     (void)unused;
     assert_ok(hr__calls_new("map(f)", &calls, &err), &err);
     for (int i = 0; i < 3; i++) { /* turns 1, 2 and 0 */
-        hr_call_part *part = hr__zalloc(NULL, sizeof *part);
+        hr_batch_place *part = hr__zalloc(NULL, sizeof *part);
         hr_call_place place = { 0 };
 
-        assert_ok(hr__call_batch_new(calls, NULL, &groups[i], &err), &err);
-        assert_ok(hr__call_batch_add(groups[i], in, NULL, &place, part, 1, (i + 1) % 3, 0, &err), &err);
+        assert_ok(hr__call_set_new(calls, NULL, &groups[i], &err), &err);
+        assert_ok(hr__call_set_add(groups[i], in, NULL, &place, part, 1, (i + 1) % 3, 0, &err), &err);
     }
-    assert_ok(hr__call_batch_submit(groups[0], &run, &err), &err);
+    assert_ok(hr__call_set_submit(groups[0], &run, &err), &err);
     assert_ok(hr__calls_take(calls, 7, 0, &first, &err), &err);
     assert_int_equal(hr__call_stream(first, made(in, 1), NULL), HR_GO_ON);
     hr__call_pause(first);
-    assert_ok(hr__call_batch_submit(groups[1], &run, &err), &err);
+    assert_ok(hr__call_set_submit(groups[1], &run, &err), &err);
     assert_int_equal(hr__calls_take(calls, 7, 0, &got, &err), HR_PENDING);
-    assert_ok(hr__call_batch_submit(groups[2], &run, &err), &err);
+    assert_ok(hr__call_set_submit(groups[2], &run, &err), &err);
     assert_ok(hr__calls_take(calls, 7, 0, &got, &err), &err); /* the one before it */
     assert_ptr_equal(got, groups[2]->items[0]);
     hr__call_done(got, HR_OK, NULL);
@@ -628,23 +628,23 @@ static void test_whom_a_paused_call_lets_by(void **unused)
     assert_ptr_equal(got, groups[1]->items[0]);
     hr__call_done(got, HR_OK, NULL);
     for (int i = 0; i < 3; i++)
-        hr__call_batch_free(groups[i]);
+        hr__call_set_free(groups[i]);
     hr__calls_unref(calls);
     hr_table_unref(in);
 }
 
 /* ----------------------------------------------------------------------------------------------------- one instance */
 
-static hr_call_batch *group_in_order(hr_calls *calls, hr_calls_run *run, hr_table *in, int64_t turn, int n)
+static hr_call_set *group_in_order(hr_calls *calls, hr_calls_run *run, hr_table *in, int64_t turn, int n)
 {
     const hr_call_place place = { .run = run->id, .flags = HR_CALL_IN_ORDER };
-    hr_call_batch *g = NULL;
+    hr_call_set *g = NULL;
 
-    assert_ok(hr__call_batch_new(calls, NULL, &g, NULL), NULL);
+    assert_ok(hr__call_set_new(calls, NULL, &g, NULL), NULL);
     for (int i = 0; i < n; i++)
-        assert_ok(hr__call_batch_add(g, in, NULL, &place, hr__zalloc(NULL, sizeof(hr_call_part)), 1, turn, i, NULL),
+        assert_ok(hr__call_set_add(g, in, NULL, &place, hr__zalloc(NULL, sizeof(hr_batch_place)), 1, turn, i, NULL),
                   NULL);
-    assert_ok(hr__call_batch_submit(g, run, NULL), NULL);
+    assert_ok(hr__call_set_submit(g, run, NULL), NULL);
     return g;
 }
 
@@ -664,7 +664,7 @@ static void test_turns(void **unused)
     hr_table *in = numbers(0, 1);
     hr_calls *calls = NULL;
     hr_calls_run run = { 0 }, other = { 0 };
-    hr_call_batch *groups[4], *free_one;
+    hr_call_set *groups[4], *free_one;
     hr_call *call;
 
     (void)unused;
@@ -699,7 +699,7 @@ static void test_turns(void **unused)
         hr_results got;
         bool again;
 
-        assert_false(hr__call_batch_collect(groups[0], &got, &again));
+        assert_false(hr__call_set_collect(groups[0], &got, &again));
         assert_true(again);
         hr__results_clear(&got);
     }
@@ -718,8 +718,8 @@ static void test_turns(void **unused)
     hr__call_done(call, HR_OK, NULL);
     assert_true(hr__calls_runs(calls, run.id));
     for (int i = 0; i < 4; i++)
-        hr__call_batch_free(groups[i]);
-    hr__call_batch_free(free_one);
+        hr__call_set_free(groups[i]);
+    hr__call_set_free(free_one);
     hr__calls_run_end(calls, &run);
     hr__calls_run_end(calls, &other);
     assert_false(hr__calls_runs(calls, 1));
@@ -919,7 +919,7 @@ static void check_made(const rig *r, hr_table *in)
     hr_table_unref(all);
 }
 
-/* The function gets the columns that it asked for, and no others; pieces and results in any number of tables. */
+/* The function gets the columns that it asked for, and no others; batches and results in any number of tables. */
 static void test_made_column(void **unused)
 {
     static const char *const two[] = { "x", "b" };
@@ -1069,7 +1069,7 @@ static void test_wrong_columns(void **unused)
 
 static void test_refusals(void **unused)
 {
-    hr_calls_options bad = { .name = "f", .piece_rows = -1 }, no_promise = { .name = "f", .made = "y" };
+    hr_calls_options bad = { .name = "f", .block_rows = -1 }, no_promise = { .name = "f", .made = "y" };
     hr_error err = HR_ERROR_INIT;
     hr_calls *calls = NULL;
     hr_op *op = NULL;
@@ -1431,7 +1431,7 @@ typedef struct faulty {
 
 static hr_status run_with_a_fault(void *context, hr_error *err)
 {
-    hr_calls_options o = { .name = "map(f)", .qualified = "m.f", .piece_rows = 10 };
+    hr_calls_options o = { .name = "map(f)", .qualified = "m.f", .block_rows = 10 };
     faulty *f = context;
     hr_status st = HR_OK;
     server s = { .mode = DOUBLE };
@@ -1441,7 +1441,7 @@ static hr_status run_with_a_fault(void *context, hr_error *err)
     if (f->makes) {
         o = made_of_x;
         o.name = "map(f)";
-        o.piece_rows = 10;
+        o.block_rows = 10;
     }
     HR_GO(hr__calls_new("map(f)", &s.calls, err));
     HR_GO(hr__op_calls(s.calls, &o, &op, err));

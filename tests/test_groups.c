@@ -78,7 +78,7 @@ static void take(hr_groups *g, bool last, int64_t most, const int *runs, int64_t
                  int64_t n_groups)
 {
     hr_error err = HR_ERROR_INIT;
-    hr_call_part *parts = NULL;
+    hr_batch_place *parts = NULL;
     hr_table *t = NULL;
     int64_t n = 0;
 
@@ -161,7 +161,7 @@ static hr_status collect(void *context, hr_error *err)
     hr_table **tables = context;
     hr_status st = HR_OK;
     hr_groups *g = NULL;
-    hr_call_part *parts = NULL;
+    hr_batch_place *parts = NULL;
     hr_table *t = NULL;
     int64_t n = 0;
 

@@ -63,10 +63,10 @@ static void test_random(void **unused)
             if (n)
                 want[part].tables[want[part].n++] = hr_table_ref(t);
             if (random_below(&random, 4) == 0 && n) {
-                hr_spill_place p;
+                hr_spilled_table p;
 
                 assert_ok(hr__spill_file_write(spill, t, &p, &err), &err);
-                assert_ok(hr__partition_store_add_place(s, part, &p, &err), &err);
+                assert_ok(hr__partition_store_add_spilled(s, part, &p, &err), &err);
                 hr_table_unref(t);
             } else {
                 assert_ok(hr__partition_store_add(s, part, t, &err), &err);
@@ -135,11 +135,11 @@ static void test_pages(void **unused)
 
 /* Rows by the top bits of their hashes, each part in its order, none with coordinates, and what a store gives of one
  * part. */
-static hr_status deal_all(void *context, hr_error *err)
+static hr_status partition_all(void *context, hr_error *err)
 {
     enum { PARTS = 16 };
     const hr_mem mem = { 0 };
-    hr_table *t = context, *dealt = NULL, *one = NULL;
+    hr_table *t = context, *divided = NULL, *one = NULL;
     uint64_t *hashes = hr__alloc(NULL, (size_t)t->n_rows * sizeof *hashes);
     int64_t begins[PARTS + 1];
     hr_spill_file *spill = NULL;
@@ -150,39 +150,39 @@ static hr_status deal_all(void *context, hr_error *err)
         HR_GO(hr__error_memory(err, "hashes", t->n_rows * 8));
     for (int64_t i = 0; i < t->n_rows; i++)
         hashes[i] = (uint64_t)(x_at(t, i) * 7 % PARTS) << 60;
-    HR_GO(hr__deal(t, hashes, 60, PARTS, &mem, begins, &dealt, err));
-    assert_null(dealt->origin);
+    HR_GO(hr__partition_rows(t, hashes, 60, PARTS, &mem, begins, &divided, err));
+    assert_null(divided->origin);
     assert_int_equal(begins[0], 0);
     assert_int_equal(begins[PARTS], t->n_rows);
     for (int p = 0; p < PARTS; p++)
         for (int64_t i = begins[p]; i < begins[p + 1]; i++) {
-            assert_int_equal(x_at(dealt, i) * 7 % PARTS, p);
-            assert_true(i == begins[p] || x_at(dealt, i - 1) < x_at(dealt, i));
+            assert_int_equal(x_at(divided, i) * 7 % PARTS, p);
+            assert_true(i == begins[p] || x_at(divided, i - 1) < x_at(divided, i));
         }
     HR_GO(hr__spill_file_new(folder, "test", NULL, &spill, err));
     HR_GO(hr__partition_store_new(PARTS, t->schema, spill, NULL, &s, err));
-    HR_GO(hr__partition_store_add_dealt(s, dealt, begins, PARTS, err));
+    HR_GO(hr__partition_store_add_slices(s, divided, begins, PARTS, err));
     HR_GO(hr__partition_store_load(s, 5, &mem, &one, err));
     assert_int_equal(one->n_rows, begins[6] - begins[5]);
-    assert_int_equal(x_at(one, 0), x_at(dealt, begins[5]));
+    assert_int_equal(x_at(one, 0), x_at(divided, begins[5]));
 done:
     hr_table_unref(one);
-    hr_table_unref(dealt);
+    hr_table_unref(divided);
     hr__partition_store_free(s);
     hr__spill_file_unref(spill);
     hr__free(hashes);
     return st;
 }
 
-static void test_dealing(void **unused)
+static void test_partition_rows(void **unused)
 {
     hr_table *t = numbers(7, 1000);
     hr_error err = HR_ERROR_INIT;
 
     (void)unused;
     assert_non_null(t->origin);
-    assert_ok(deal_all(t, &err), &err);
-    run_with_faults_on(deal_all, t, HR_FAULT_MEMORY | HR_FAULT_IO);
+    assert_ok(partition_all(t, &err), &err);
+    run_with_faults_on(partition_all, t, HR_FAULT_MEMORY | HR_FAULT_IO);
     hr_table_unref(t);
 }
 
@@ -243,7 +243,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_pages),
-        cmocka_unit_test(test_dealing),
+        cmocka_unit_test(test_partition_rows),
         cmocka_unit_test(test_faults),
     };
 

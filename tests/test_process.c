@@ -235,7 +235,7 @@ static int work(int fd)
         else
             st = obey(w, word, todo.table, &todo.place, ++n_calls, &err);
         hr_table_unref(todo.table);
-        hr__free(todo.parts);
+        hr__free(todo.batches);
         if (st == HR_PENDING)
             continue;
         st = hr__worker_done(w, current, st, &err, NULL);
@@ -322,8 +322,8 @@ static hr_op *operator_of(hr_calls *calls, hr_calls_options o)
     hr_op *op = NULL;
 
     o.name = "map(f)";
-    if (!o.piece_rows)
-        o.piece_rows = 10;
+    if (!o.block_rows)
+        o.block_rows = 10;
     assert_ok(hr__op_calls(calls, &o, &op, &err), &err);
     return op;
 }
@@ -916,7 +916,7 @@ static void test_streams(void **unused)
         hr_op *op;
 
         keep(&k, 1 + i % 2, words[i / 2]);
-        op = operator_of(k.calls, (hr_calls_options){ .piece_rows = 1 });
+        op = operator_of(k.calls, (hr_calls_options){ .block_rows = 1 });
         assert_ok(run(&r, op, in, (uint64_t)i, &err), &err);
         assert_int_equal(rig_tables(&r), 12 * lengths[i / 2]);
         for (int n = 0; n < rig_tables(&r); n++) {
@@ -1317,7 +1317,7 @@ static void test_keeper_gone(void **unused)
 
 static hr_status run_with_a_fault(void *context, hr_error *err)
 {
-    hr_calls_options o = { .name = "map(f)", .piece_rows = 10 };
+    hr_calls_options o = { .name = "map(f)", .block_rows = 10 };
     hr_table **parts = context;
     hr_status st = HR_OK;
     live_memory before = live_now();
@@ -1362,7 +1362,7 @@ static void give_many(rig *r)
     for (int i = 0; i < (x_at(todo.table, 0) == 0 ? 2000 : 1); i++)
         assert_ok(give_doubled(w, todo.table, &err), &err);
     hr_table_unref(todo.table);
-    hr__free(todo.parts);
+    hr__free(todo.batches);
     assert_ok(hr__worker_done(w, todo.tag, HR_OK, NULL, &err), &err);
 }
 

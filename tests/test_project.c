@@ -119,8 +119,8 @@ static void test_description(void **unused)
     op->cls->fingerprint(op, &a);
     plain->cls->fingerprint(plain, &b);
     assert_int_not_equal(hr__hash_end(&a).lo, hr__hash_end(&b).lo);
-    assert_string_equal(op->cls->column_below(op, "b"), "x");
-    assert_null(op->cls->column_below(op, "x"));
+    assert_string_equal(op->cls->column_upstream(op, "b"), "x");
+    assert_null(op->cls->column_upstream(op, "x"));
     assert_true(op->one_to_one);
     hr__text_clear(&text);
     hr__op_unref(op);

@@ -91,21 +91,21 @@ static hr_status add_all(sorting *x, hr_sorter *s, hr_error *err)
 }
 
 /* Pieces are opened in random order, and must say by themselves where in the whole they stand. */
-static hr_status read_all(sorting *x, hr_sorter *s, int64_t n_pieces, hr_table ***out, int *n_out, hr_error *err)
+static hr_status read_all(sorting *x, hr_sorter *s, int64_t n_block_parts, hr_table ***out, int *n_out, hr_error *err)
 {
-    hr_table **by_piece = test_calloc((size_t)(n_pieces + 1) * 4096, sizeof(hr_table *));
-    int64_t *order = test_malloc((size_t)(n_pieces + 1) * sizeof *order),
-            *n = test_calloc((size_t)n_pieces + 1, sizeof *n);
+    hr_table **by_block_part = test_calloc((size_t)(n_block_parts + 1) * 4096, sizeof(hr_table *));
+    int64_t *order = test_malloc((size_t)(n_block_parts + 1) * sizeof *order),
+            *n = test_calloc((size_t)n_block_parts + 1, sizeof *n);
     hr_status st = HR_OK;
     hr_mem mem = { 0 };
 
-    for (int64_t i = 0; i < n_pieces; i++) {
+    for (int64_t i = 0; i < n_block_parts; i++) {
         int64_t k = random_below(&x->random, i + 1);
 
         order[i] = order[k];
         order[k] = i;
     }
-    for (int64_t i = 0; i < n_pieces && !st; i++) {
+    for (int64_t i = 0; i < n_block_parts && !st; i++) {
         int64_t p = order[i], estimate = 0;
         hr_reader *r = NULL;
         hr_table *t = NULL;
@@ -115,16 +115,16 @@ static hr_status read_all(sorting *x, hr_sorter *s, int64_t n_pieces, hr_table *
         assert_true(estimate > 0);
         while (!(st = hr__reader_next(r, 1 << 20, &t, err)) && t) {
             assert_true(n[p] < 4096);
-            by_piece[p * 4096 + n[p]++] = t;
+            by_block_part[p * 4096 + n[p]++] = t;
         }
         hr__reader_close(r);
     }
-    *out = test_calloc((size_t)(n_pieces + 1) * 4096, sizeof(hr_table *));
+    *out = test_calloc((size_t)(n_block_parts + 1) * 4096, sizeof(hr_table *));
     *n_out = 0;
-    for (int64_t p = 0; p < n_pieces; p++)
+    for (int64_t p = 0; p < n_block_parts; p++)
         for (int64_t i = 0; i < n[p]; i++)
-            (*out)[(*n_out)++] = by_piece[p * 4096 + i];
-    test_free(by_piece);
+            (*out)[(*n_out)++] = by_block_part[p * 4096 + i];
+    test_free(by_block_part);
     test_free(order);
     test_free(n);
     return st;
@@ -146,7 +146,7 @@ static hr_status sort_it(void *context, hr_error *err)
     hr_table **tables = NULL;
     hr_sorter *s = NULL;
     hr_status st = HR_OK;
-    int64_t n_pieces = 0, at = 0, wanted = x->n_first ? HR_MIN(x->n_first, x->in->n_rows) : x->in->n_rows;
+    int64_t n_block_parts = 0, at = 0, wanted = x->n_first ? HR_MIN(x->n_first, x->in->n_rows) : x->in->n_rows;
     int n = 0, n_helpers = 0;
 
     HR_GO(hr__sorter_new(x->in->schema, &options, &s, err));
@@ -159,9 +159,9 @@ static hr_status sort_it(void *context, hr_error *err)
         hr__thread_join(helpers[i]);
     assert_int_equal(h.failed, 0);
     HR_GO(st);
-    HR_GO(hr__sorter_end(s, &n_pieces, err));
+    HR_GO(hr__sorter_end(s, &n_block_parts, err));
     x->counts = hr__sorter_counts(s);
-    HR_GO(read_all(x, s, n_pieces, &tables, &n, err));
+    HR_GO(read_all(x, s, n_block_parts, &tables, &n, err));
     for (int i = 0; i < n; i++) {
         assert_int_equal(tables[i]->schema->n, x->in->schema->n - x->n_hidden);
         assert_int_equal(hr__origin_stretches(tables[i]->origin), 1);
@@ -329,7 +329,7 @@ static void test_first(void **unused)
     assert_true(spilled > 0);
 }
 
-/* Already in order, in reverse, and all alike: the same pieces, nothing lost. */
+/* Already in order, in reverse, and all alike: the same block parts, nothing lost. */
 static void test_patterns(void **unused)
 {
     (void)unused;
@@ -383,14 +383,14 @@ static hr_table *every_nth(hr_schema *schema, int64_t r, int64_t n, int64_t n_ro
     return t;
 }
 
-/* Reads all pieces, of keys 0, 1, 2, ..., none of which may take more than it says. */
-static int64_t read_within_estimates(hr_sorter *s, int64_t n_pieces)
+/* Reads all block parts, of keys 0, 1, 2, ..., none of which may take more than it says. */
+static int64_t read_within_estimates(hr_sorter *s, int64_t n_block_parts)
 {
     hr_account *reading = hr__account_new("reading", NULL, 0);
     hr_mem mem = { .account = reading };
     int64_t estimate, next = 0;
 
-    for (int64_t p = 0; p < n_pieces; p++) {
+    for (int64_t p = 0; p < n_block_parts; p++) {
         hr_reader *r = NULL;
         hr_table *t = NULL;
 
@@ -421,7 +421,7 @@ static void test_estimates(void **unused)
         hr_field fields[2] = { 0 };
         hr_schema *schema = NULL;
         hr_sorter *s = NULL;
-        int64_t n_pieces;
+        int64_t n_block_parts;
 
         for (int c = 0; c < n_columns; c++)
             assert_ok(hr__field_init(&fields[c], c ? "b" : "a", number, true, NULL), NULL);
@@ -429,9 +429,9 @@ static void test_estimates(void **unused)
         assert_ok(hr__sorter_new(schema, &options, &s, NULL), NULL);
         for (int64_t r = 0; r < TABLES; r++)
             assert_ok(hr__sorter_add(s, every_nth(schema, r, TABLES, ROWS), NULL), NULL);
-        assert_ok(hr__sorter_end(s, &n_pieces, NULL), NULL);
+        assert_ok(hr__sorter_end(s, &n_block_parts, NULL), NULL);
         assert_in_range(hr__sorter_counts(s).n_spilled_runs, 8, TABLES);
-        assert_int_equal(read_within_estimates(s, n_pieces), TABLES * ROWS);
+        assert_int_equal(read_within_estimates(s, n_block_parts), TABLES * ROWS);
         hr__sorter_free(s);
         hr__schema_unref(schema);
         for (int c = 0; c < n_columns; c++)

@@ -72,7 +72,7 @@ static void test_types(void **unused)
     for (int k = 0; k < n_sample_types(); k++) {
         hr_type *type = sample_type(k);
         hr_table *in[4], *out = NULL;
-        hr_spill_place places[4];
+        hr_spilled_table places[4];
 
         for (int i = 0; i < 4; i++) {
             hr_table *t = random_table(&random, &type, 1, 1 + random_below(&random, 600));
@@ -144,7 +144,7 @@ static void test_sizes(void **unused)
     (void)unused;
     for (int random = 0; random < 2; random++) {
         hr_table *t = large_table(50000, random), *part = NULL, *out = NULL;
-        hr_spill_place whole, small;
+        hr_spilled_table whole, small;
 
         assert_ok(hr_table_slice(t, 1000, 100, &part, &err), &err);
         assert_ok(hr__spill_file_write(s, t, &whole, &err), &err);
@@ -175,7 +175,7 @@ static void test_damage(void **unused)
     hr_table *t = large_table(300, true), *out = NULL;
     hr_error err = HR_ERROR_INIT;
     hr_spill_file *s = store();
-    hr_spill_place p, other;
+    hr_spilled_table p, other;
     hr_mem mem = { 0 };
     int fd;
 
@@ -210,7 +210,7 @@ static void test_quota(void **unused)
     hr_table *t = large_table(5000, true);
     hr_error err = HR_ERROR_INIT;
     hr_spill_file *s = NULL, *second = NULL;
-    hr_spill_place p, q;
+    hr_spilled_table p, q;
 
     (void)unused;
     setenv("HEADRACE_SPILL_QUOTA", "lots", 1);
@@ -241,7 +241,7 @@ static void test_folders(void **unused)
     hr_table *t = large_table(10, true);
     hr_error err = HR_ERROR_INIT;
     hr_spill_file *s = NULL;
-    hr_spill_place p;
+    hr_spilled_table p;
 
     (void)unused;
     assert_ok(hr__spill_file_new("/no/such/folder", "sort", NULL, &s, &err), &err);
@@ -275,7 +275,7 @@ static void test_killed(void **unused)
     fflush(NULL);
     if ((child = fork()) == 0) {
         hr_table *t = large_table(10, true);
-        hr_spill_place p;
+        hr_spilled_table p;
         hr_spill_file *s = store();
 
         if (hr__spill_file_write(s, t, &p, NULL) == HR_OK && write(ready[1], "x", 1) == 1)
@@ -304,7 +304,7 @@ static void use_store(void *arg, int thread)
 
     for (int i = 0; i < 20; i++) {
         hr_table *part = NULL, *out = NULL;
-        hr_spill_place p;
+        hr_spilled_table p;
 
         if (hr_table_slice(x->table, 50 * thread + i, 200, &part, NULL) ||
             hr__spill_file_write(x->spill, part, &p, NULL) ||
@@ -334,7 +334,7 @@ static hr_status there_and_back(void *context, hr_error *err)
     hr_table *in = context, *out = NULL;
     hr_status st = HR_OK;
     hr_spill_file *s = NULL;
-    hr_spill_place p;
+    hr_spilled_table p;
     hr_mem mem = { 0 };
 
     HR_GO(hr__spill_file_new(folder, "test", NULL, &s, err));
@@ -380,7 +380,7 @@ static void test_memory_is_looked_up_seldom(void **unused)
 {
     enum { PARCELS = 80, ROWS = 1 << 16 };
     hr_type *type = hr__type_simple(HR_T_INT64);
-    hr_spill_place places[PARCELS];
+    hr_spilled_table places[PARCELS];
     hr_error err = HR_ERROR_INIT;
     hr_spill_file *s = store();
     uint64_t random = 5;

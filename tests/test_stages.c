@@ -1,7 +1,7 @@
 /* test_stages.c - operators that keep everything, that have a front, and that have several inputs, in a real run.
  *
  * The operators here are made for this: they keep or choose by rules whose result can be said beforehand, so that what
- * the scheduler owes them (order, pieces, turns, ends, errors in their place) is checked row by row. */
+ * the scheduler owes them (order, block parts, turns, ends, errors in their place) is checked row by row. */
 #include "harness.h"
 
 #include "exec/exec.h"
@@ -39,12 +39,12 @@ done:
     return st;
 }
 
-/* --- keep: a BLOCK operator. It counts the rows n that come; out come 0 .. n-1, in pieces of `rows` */
+/* --- keep: a BLOCK operator. It counts the rows n that come; out come 0 .. n-1, in block parts of `rows` */
 
 typedef struct keep_op {
     hr_op base;
     int64_t rows;
-    bool front, fail_pieces;
+    bool front, fail_block_parts;
 } keep_op;
 typedef struct keep_state {
     atomic_llong before; /* rows that the front saw */
@@ -98,12 +98,12 @@ static hr_status keep_push(const hr_op *op, hr_task *task, const hr_table *in, h
     return HR_OK;
 }
 
-static hr_status keep_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
+static hr_status keep_block_parts(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
 {
     const keep_op *k = (const keep_op *)op;
 
     *n = (((keep_state *)hr__task_run(task)->state)->n + k->rows - 1) / k->rows;
-    return k->fail_pieces ? hr_error_set(err, HR_DISK_FULL, "no pieces") : HR_OK;
+    return k->fail_block_parts ? hr_error_set(err, HR_DISK_FULL, "no block parts") : HR_OK;
 }
 
 static hr_status keep_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err)
@@ -122,21 +122,21 @@ static void keep_close(hr_reader *r) { hr__free(r); }
 
 static const hr_reader_class keep_reading = { .next = keep_next, .close = keep_close };
 
-static hr_status keep_read(const hr_op *op, hr_op_run *run, int64_t piece, const hr_mem *mem, hr_reader **out,
+static hr_status keep_read(const hr_op *op, hr_op_run *run, int64_t block_part, const hr_mem *mem, hr_reader **out,
                            int64_t *estimate, hr_error *err)
 {
     const keep_op *k = (const keep_op *)op;
     keep_state *s = run->state;
     keep_reader *r;
 
-    if (piece % 7 == 3)
+    if (block_part % 7 == 3)
         *estimate *= 2; /* is asked for, then it goes on */
     if (!(r = hr__zalloc(mem->account, sizeof *r)))
         return hr__error_memory(err, "keep", sizeof *r);
     r->base.cls = &keep_reading;
     r->schema = s->schema;
     r->own = *mem;
-    r->at = piece * k->rows;
+    r->at = block_part * k->rows;
     r->end = HR_MIN(s->n, r->at + k->rows);
     *out = &r->base;
     return HR_OK;
@@ -179,7 +179,7 @@ static const hr_op_class keep_class = { .name = "keep",
                                         .start = keep_start,
                                         .stop = keep_stop,
                                         .push = keep_push,
-                                        .pieces = keep_pieces,
+                                        .block_parts = keep_block_parts,
                                         .read = keep_read,
                                         .free = free_op };
 
@@ -193,7 +193,7 @@ static hr_status keep_plan(hr_plan *in, int64_t rows, bool front, bool fail, hr_
     hr__op_init(&op->base, &keep_class);
     op->rows = rows;
     op->front = front;
-    op->fail_pieces = fail;
+    op->fail_block_parts = fail;
     return hr__plan_op(in, &op->base, out, err);
 }
 
@@ -489,7 +489,7 @@ static hr_status is_block(void *context, void *state, const hr_table *in, hr_tab
     (void)context;
     (void)state;
     (void)err;
-    assert_int_equal(value_at(in, 0) % 4096, 0); /* whole blocks of 4,096 rows, wherever a piece began */
+    assert_int_equal(value_at(in, 0) % 4096, 0); /* whole blocks of 4,096 rows, wherever a block part began */
     assert_true(in->n_rows == 4096 || value_at(in, in->n_rows - 1) == 19999);
     *out = hr_table_ref((hr_table *)in);
     return HR_OK;
@@ -518,7 +518,7 @@ static void test_errors_and_ends(void **state)
     (void)state;
     assert_ok(keep_plan(in, 10, true, true, &p, NULL), NULL);
     assert_int_equal(run_counting(p, 2, 0, -1, &n, &err), HR_DISK_FULL);
-    assert_non_null(strstr(err.text, "no pieces"));
+    assert_non_null(strstr(err.text, "no block parts"));
     hr_error_clear(&err);
     assert_ok(two_plan(in, p, &turns_class, &q, NULL), NULL);
     assert_int_equal(run_counting(q, 2, 3000, -1, &n, &err), HR_DISK_FULL);

@@ -206,12 +206,12 @@ class Plan:
         name: str,
         qualified: str,
         batch_rows: int = 0,
-        piece_rows: int = 0,
-        piece_bytes: int = 0,
+        block_rows: int = 0,
+        batch_bytes: int = 0,
         one_to_one: bool = False,
         filter: bool = False,
         inline_calls: bool = False,
-        max_parts: int = 1,
+        max_batches: int = 1,
         max_errored: int = 0,
         group_keys: tuple[str, ...] = (),
         made: str | None = None,
@@ -250,7 +250,7 @@ Place = tuple[
 ]  # seed, epoch, operator, ordinal, random, memory, run, flags
 Inline = Iterable[tuple["Calls", Callable[["Call"], object]]]
 
-class Keep:
+class Materialized:
     num_tables: int
     num_rows: int
     nbytes: int

@@ -311,7 +311,7 @@ static int module_exec(PyObject *module)
     if (PyModule_AddStringConstant(module, "__version__", hr_version()) < 0 || pyhr_errors_add(module, s) < 0 ||
         pyhr_table_types(module, s) < 0 || pyhr_column_types(module, s) < 0 || pyhr_expr_types(module, s) < 0 ||
         pyhr_plan_types(module, s) < 0 || pyhr_udf_types(module, s) < 0 || pyhr_feed_types(module, s) < 0 ||
-        pyhr_split_types(module, s) < 0 || pyhr_keep_types(module, s) < 0)
+        pyhr_split_types(module, s) < 0 || pyhr_materialized_types(module, s) < 0)
         return -1;
     return 0;
 }
@@ -334,7 +334,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(s->calls);
     Py_VISIT(s->call);
     Py_VISIT(s->worker);
-    Py_VISIT(s->keep);
+    Py_VISIT(s->materialized);
     Py_VISIT(s->convert);
     return 0;
 }
@@ -357,7 +357,7 @@ static int module_clear(PyObject *module)
     Py_CLEAR(s->calls);
     Py_CLEAR(s->call);
     Py_CLEAR(s->worker);
-    Py_CLEAR(s->keep);
+    Py_CLEAR(s->materialized);
     Py_CLEAR(s->convert);
     return 0;
 }

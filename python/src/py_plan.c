@@ -646,8 +646,8 @@ static int class_options(PyObject *given, hr_calls_class *out)
 
 static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "calls",      "name",    "qualified",    "batch_rows",    "piece_rows",  "piece_bytes",
-                             "one_to_one", "filter",  "inline_calls", "max_parts",     "max_errored", "group_keys",
+    static char *names[] = { "calls",      "name",    "qualified",    "batch_rows",    "block_rows",  "batch_bytes",
+                             "one_to_one", "filter",  "inline_calls", "max_batches",   "max_errored", "group_keys",
                              "made",       "columns", "schema",       "shows_doubles", "of_class",    NULL };
     pyhr_state *s = pyhr_state_of(op);
     const char *keys[64], **columns = NULL;
@@ -655,7 +655,7 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
     hr_error err = HR_ERROR_INIT;
     hr_plan *in = ((plan_object *)op)->plan, *plan = NULL;
     hr_op *made = NULL;
-    long long batch_rows = 0, piece_rows = 0, piece_bytes = 0, max_parts = 0, max_errored = 0;
+    long long batch_rows = 0, block_rows = 0, batch_bytes = 0, max_batches = 0, max_errored = 0;
     int one_to_one = 0, filter = 0, inline_calls = 0, shows_doubles = 0;
     PyObject *served, *group_keys = NULL, *some = NULL, *schema = NULL, *capsule = NULL, *of_class = NULL;
     struct ArrowSchema declared = { 0 };
@@ -663,8 +663,8 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
     hr_status st;
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oss|LLLpppLLO!zO!OpO!", names, &served, &o.name, &o.qualified,
-                                     &batch_rows, &piece_rows, &piece_bytes, &one_to_one, &filter, &inline_calls,
-                                     &max_parts, &max_errored, &PyTuple_Type, &group_keys, &o.made, &PyTuple_Type,
+                                     &batch_rows, &block_rows, &batch_bytes, &one_to_one, &filter, &inline_calls,
+                                     &max_batches, &max_errored, &PyTuple_Type, &group_keys, &o.made, &PyTuple_Type,
                                      &some, &schema, &shows_doubles, &PyTuple_Type, &of_class))
         return NULL;
     if (of_class && class_options(of_class, &o.of_class) < 0)
@@ -672,7 +672,7 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
     if (group_keys && (o.n_group_keys = key_names(group_keys, keys, HR_LEN(keys))) < 0)
         return NULL;
     o.group_keys = keys;
-    o.max_parts = max_parts;
+    o.max_batches = max_batches;
     o.max_errored = max_errored;
     calls = pyhr_calls_of(s, served);
     if (!calls)
@@ -692,8 +692,8 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
         o.schema = &declared;
     }
     o.batch_rows = batch_rows;
-    o.piece_rows = piece_rows;
-    o.piece_bytes = piece_bytes;
+    o.block_rows = block_rows;
+    o.batch_bytes = batch_bytes;
     o.one_to_one = one_to_one;
     o.filter = filter;
     o.inline_calls = inline_calls;
@@ -1118,8 +1118,8 @@ static PyMethodDef plan_methods[] = {
       "whole_groups(keys): the same rows, as tables of whole groups: rows that follow each other and agree in the "
       "keys." },
     { "calls", WITH_WORDS(plan_calls), WORDS,
-      "calls(calls, name, qualified, batch_rows=0, piece_rows=0, piece_bytes=0, one_to_one=False, filter=False,\n"
-      "inline_calls=False, max_parts=1, max_errored=0, group_keys=(), made=None, columns=(), schema=None,\n"
+      "calls(calls, name, qualified, batch_rows=0, block_rows=0, batch_bytes=0, one_to_one=False, filter=False,\n"
+      "inline_calls=False, max_batches=1, max_errored=0, group_keys=(), made=None, columns=(), schema=None,\n"
       "shows_doubles=False, of_class=()): a function, whose calls go to `calls`. made: it gets `columns` alone and\n"
       "makes that one of them. shows_doubles: it sees integers with nulls as doubles with NaN. of_class: (instances\n"
       "made ahead, calls at a time in the order of the rows or 0, finish(), state_dict())." },

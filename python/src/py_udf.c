@@ -390,22 +390,22 @@ static PyObject *call_state(PyObject *op, void *none)
 }
 
 /* The batches of a call, as bytes of an array of (rows, ordinal: int64, random: uint64). */
-static PyObject *parts_object(const hr_call_part *parts, int64_t n)
+static PyObject *batches_object(const hr_batch_place *batches, int64_t n)
 {
-    return PyBytes_FromStringAndSize((const char *)parts, (Py_ssize_t)(n * (int64_t)sizeof *parts));
+    return PyBytes_FromStringAndSize((const char *)batches, (Py_ssize_t)(n * (int64_t)sizeof *batches));
 }
 
 static PyObject *call_parts(PyObject *op, void *none)
 {
     call_object *self = (call_object *)op;
-    const hr_call_part *parts;
+    const hr_batch_place *batches;
     int64_t n;
 
     (void)none;
     if (call_check(self) < 0)
         return NULL;
-    n = hr__call_parts(self->call, &parts);
-    return parts_object(parts, n);
+    n = hr__call_batches(self->call, &batches);
+    return batches_object(batches, n);
 }
 
 static PyObject *call_tag(PyObject *op, void *none)
@@ -435,7 +435,7 @@ static int result_parse(pyhr_state *s, PyObject *args, const char *format, resul
                           : PyArg_ParseTuple(args, format, &table, &part, &counts);
     if (!ok || !(out->table = pyhr_table_of(s, table)))
         return -1;
-    out->of.part = part;
+    out->of.batch = part;
     if (counts == Py_None)
         return 0;
     if (PyObject_GetBuffer(counts, &out->counts, PyBUF_SIMPLE) < 0)
@@ -782,11 +782,11 @@ static PyObject *worker_next(PyObject *op, PyObject *args)
         Py_RETURN_NONE;
     if (todo.kind == HR_WORK_CALL)
         made = Py_BuildValue("iKNNNz", 1, (unsigned long long)todo.tag, pyhr_table(s, todo.table),
-                             place_object(&todo.place), parts_object(todo.parts, todo.n_parts), todo.state);
+                             place_object(&todo.place), batches_object(todo.batches, todo.n_batches), todo.state);
     else
         made =
             Py_BuildValue("iKOOOO", (int)todo.kind, (unsigned long long)todo.tag, Py_None, Py_None, Py_None, Py_None);
-    hr__free(todo.parts);
+    hr__free(todo.batches);
     hr__free(todo.state);
     return made;
 }

@@ -30,7 +30,7 @@ typedef struct pyhr_state {
     PyObject *errors
         [HR__N_STATUS]; /* exception class of each status, at hr__status_place(); HR_OK: the base, HeadraceError */
     PyTypeObject *table, *column, *schema, *expr, *plan, *feed, *split, *ring, *ring_server, *calls, *call, *worker,
-        *keep;
+        *materialized;
     PyObject *convert; /* headrace.data.convert: conversions of values that need Python; imported on first use */
     pyhr_drain *drain;
 } pyhr_state;
@@ -146,9 +146,9 @@ int pyhr_plan_types(PyObject *module, pyhr_state *s);
 hr_plan *pyhr_plan_of(pyhr_state *s, PyObject *op); /* borrowed */
 PyObject *pyhr_plan(pyhr_state *s, hr_plan *takes);
 
-/* --- py_keep.c */
+/* --- py_materialized.c */
 
-int pyhr_keep_types(PyObject *module, pyhr_state *s);
+int pyhr_materialized_types(PyObject *module, pyhr_state *s);
 
 /* --- py_udf.c */
 

@@ -1,7 +1,7 @@
 /* build.c - a plan as stages.
  *
  * Map operators join the stage before them; a stream or block operator closes its stage; a union, or an operator of
- * several inputs, opens one with several. What an operator gives in pieces is the next stage's to take. Operators and
+ * several inputs, opens one with several. The next stage takes the block parts of an operator. Operators and
  * sources are numbered in post-order, which is canonical: seeds and positions use these numbers.
  *
  * Tests: test_stages.c, test_combine.c. */
@@ -217,7 +217,7 @@ static hr_status build_maker(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **o
     if (!ins || !fronts)
         HR_GO(hr__error_memory(err, "run", n * (int64_t)sizeof(hr_stage *)));
     for (int i = 0; i < n; i++) {
-        HR_GO(build(r, p->inputs[i], p->op->piece_rows, &ins[i], err));
+        HR_GO(build(r, p->inputs[i], p->op->block_rows, &ins[i], err));
         HR_GO(add_front(r, p, i, &ins[i], &fronts[i], err));
     }
     s = ins[0];
@@ -234,7 +234,7 @@ static hr_status build_maker(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **o
     for (int i = 0; i < n; i++)
         if (fronts[i])
             fronts[i]->run.partner = &s->gate.stream->run;
-    if (p->op->cls->pieces)
+    if (p->op->cls->block_parts)
         HR_GO(open_stage(r, &s, err));
     HR_GO(cut_made_rows(r, &s, blocks, err));
     *out = s;
@@ -268,7 +268,7 @@ static hr_status build_op(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out,
         return build_maker(r, p, blocks, out, err);
     if (cls->new_rows)
         return build_numbered(r, p, blocks, out, err);
-    blocks = p->op->table_rows ? 0 : HR_MAX(blocks, p->op->piece_rows);
+    blocks = p->op->table_rows ? 0 : HR_MAX(blocks, p->op->block_rows);
     HR_TRY(build(r, p->inputs[0], blocks, &s, err));
     HR_TRY(open_stage(r, &s, err));
     *out = s;
@@ -326,15 +326,15 @@ static hr_status cut_into_blocks(hr_run *r, hr_stage *s, int64_t rows, hr_error 
     return HR_OK;
 }
 
-/* A function over pieces of the source, behind a limit or a union, where a ticket is a table as some reader cut it. */
-static hr_status protect_pieces(hr_run *r, hr_error *err)
+/* A function over batches of the source, behind a limit or a union, where a ticket is a table as some reader cut it. */
+static hr_status protect_blocks(hr_run *r, hr_error *err)
 {
     for (int k = 0; k < r->n_stages; k++) {
         hr_stage *s = r->stages[k];
         int64_t rows = 0;
 
         for (int i = 0; i < s->n_ops; i++)
-            rows = HR_MAX(rows, s->ops[i]->run.op->piece_rows);
+            rows = HR_MAX(rows, s->ops[i]->run.op->block_rows);
         s->leaf.block_rows = HR_MAX(s->leaf.block_rows, rows);
         if (rows && !s->scan)
             HR_TRY(cut_into_blocks(r, s, rows, err));
@@ -420,7 +420,7 @@ hr_status hr__run_build(hr_run *r, hr_error *err)
     hr_stage *last;
 
     HR_TRY(build(r, r->plan, 0, &last, err));
-    HR_TRY(protect_pieces(r, err));
+    HR_TRY(protect_blocks(r, err));
     r->has_limit = takes_few_rows(r);
     for (int i = 0; i < r->n_stages; i++) {
         hr_stage *s = r->stages[i];

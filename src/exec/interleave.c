@@ -114,9 +114,9 @@ done:
     return st;
 }
 
-hr_block hr__stage_block(const hr_stage *s, int place)
+hr_open_fragment hr__stage_fragment(const hr_stage *s, int place)
 {
-    hr_block b = { .fragment = s->at.open.order ? s->at.open.order[place] : place };
+    hr_open_fragment b = { .fragment = s->at.open.order ? s->at.open.order[place] : place };
 
     while (b.fragment >= s->at.open.files[b.file]->n_fragments)
         b.fragment -= s->at.open.files[b.file++]->n_fragments;
@@ -126,13 +126,13 @@ hr_block hr__stage_block(const hr_stage *s, int place)
 hr_status hr__stage_open_at(hr_stage *s, int place, int fragment, hr_error *err)
 {
     int n_before;
-    hr_block b = { 0 };
+    hr_open_fragment b = { 0 };
 
     s->at.file = first_with(s, place);
     n_before = place - s->at.file;
     HR_TRY(hr__stage_open_files(s, err));
     for (s->at.block = 0; s->at.block < s->at.open.n_blocks; s->at.block++) {
-        b = hr__stage_block(s, s->at.block);
+        b = hr__stage_fragment(s, s->at.block);
         if (b.file == n_before && b.fragment == fragment)
             return HR_OK;
     }

@@ -96,9 +96,9 @@ struct hr_ticket {
     hr_reader *reader;
     /* n_files > 0: no fragment, but files [place, place + n_files) of the order, one row each */
     int place, n_files, at_file;
-    hr_status late;         /* what `err` holds, for after the rows that were read before it */
-    hr_op_state *pieces_of; /* another: the operator of which it reads a piece; NULL: none */
-    int64_t piece;
+    hr_status late;              /* what `err` holds, for after the rows that were read before it */
+    hr_op_state *block_parts_of; /* the operator whose block part the ticket reads; NULL: none */
+    int64_t block_part;
     hr_table *in; /* other stages */
     int input;    /* the input that the table belongs to */
     bool ends;    /* no table: the input has ended */
@@ -129,9 +129,9 @@ typedef struct hr_open_files {
     int n_blocks;
 } hr_open_files;
 
-typedef struct hr_block {
+typedef struct hr_open_fragment {
     int file, fragment; /* file: index among the open files */
-} hr_block;
+} hr_open_fragment;
 
 /* What a leaf reads, as the plan's rules and the operators behind it narrowed it. */
 typedef struct hr_leaf {
@@ -178,8 +178,9 @@ typedef struct hr_stage_input {
     uint8_t *ended; /* of each input, for an operator of several inputs; else NULL */
     hr_status st;   /* an error that ended the input; it goes downstream after all tables that precede it */
     hr_error err;
-    hr_op_state *pieces_of; /* the operator before it, once that has given its last and pieces are left; NULL: none */
-    int64_t n_pieces, at_piece;
+    /* the operator upstream, after its last table and while block parts are left; NULL: none */
+    hr_op_state *block_parts_of;
+    int64_t n_block_parts, at_block_part;
 } hr_stage_input;
 
 /* The tickets in the air: numbers head_seq .. next_seq - 1. */
@@ -332,7 +333,7 @@ hr_status hr__stage_open_files(hr_stage *s, hr_error *err) HR_MUST_USE;
  * fragment. */
 hr_status hr__stage_open_at(hr_stage *s, int place, int fragment, hr_error *err) HR_MUST_USE;
 void hr__stage_close_files(hr_stage *s);
-hr_block hr__stage_block(const hr_stage *s, int place); /* the block at this place of the order of blocks */
+hr_open_fragment hr__stage_fragment(const hr_stage *s, int place); /* the block at this place of the order of blocks */
 hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err) HR_MUST_USE;
 
 /* --- small_files.c: small files that are one row each */

@@ -38,7 +38,7 @@
  *   drain  the oldest ticket's output goes through the stage's stream operator to the next stage (one thread a stage)
  *   step   the oldest READY ticket goes on, if the budget admits it; never a younger one instead
  *   take   a new ticket is made if the window has room: from the scan, from what the stage before passed on, or of a
- *          piece of what a block operator holds; and behind all others one without rows, where an operator wants it
+ *          block part of a block operator; and behind all others one without rows, where an operator wants it
  *          (hr_op.closes)
  *
  * Rules.
@@ -78,14 +78,14 @@ static hr_ticket **slot(hr_stage *s, int64_t seq) { return &s->window.tickets[se
 
 static bool has_tickets(const hr_stage *s) { return s->window.head_seq < s->window.next_seq; }
 
-static bool pieces_left(const hr_stage *s) { return s->in.at_piece < s->in.n_pieces; }
+static bool block_parts_left(const hr_stage *s) { return s->in.at_block_part < s->in.n_block_parts; }
 
 /* No more rows will come. */
 static bool rows_done(const hr_stage *s)
 {
     if (s->scan)
         return s->leaf.done;
-    return s->in.items.n == 0 && (s->in.st || (s->in.n_ended >= s->in.n_inputs && !pieces_left(s)));
+    return s->in.items.n == 0 && (s->in.st || (s->in.n_ended >= s->in.n_inputs && !block_parts_left(s)));
 }
 
 /* All its rows were taken, and an operator wants a last ticket. */
@@ -188,7 +188,7 @@ static bool source_exhausted(const hr_stage *s)
         return true;
     if (s->scan)
         return s->leaf.done;
-    if (pieces_left(s))
+    if (block_parts_left(s))
         return false;
     for (int i = 0; i < r->n_stages; i++)
         if (r->stages[i]->next == s && !source_exhausted(r->stages[i]))
@@ -226,7 +226,7 @@ static bool can_take(const hr_stage *s)
         return false;
     if (wants_to_close(s))
         return true;
-    return s->scan ? !s->leaf.done && is_its_turn(s) : s->in.items.n > 0 || pieces_left(s);
+    return s->scan ? !s->leaf.done && is_its_turn(s) : s->in.items.n > 0 || block_parts_left(s);
 }
 
 static work choose_locked(hr_run *r)
@@ -287,7 +287,7 @@ static void cut_stage_locked(hr_stage *s, hr_queue *garbage)
 {
     hr__assert_stage_locked(s);
     s->cut = true;
-    s->in.at_piece = s->in.n_pieces;
+    s->in.at_block_part = s->in.n_block_parts;
     for (int64_t q = s->window.head_seq; q < s->window.next_seq; q++) {
         hr_ticket *t = *slot(s, q);
 
@@ -405,13 +405,13 @@ static hr_status end_stage_locked(hr_stage *s, hr_error *err)
     return HR_OK;
 }
 
-/* What the operator keeps in pieces is the next stage's to take. Lock not held. */
-static hr_status ask_pieces(hr_stage *s, int64_t *n, hr_error *err)
+/* Counts the block parts of the operator: the next stage takes them. Lock not held. */
+static hr_status count_block_parts(hr_stage *s, int64_t *n, hr_error *err)
 {
     const hr_op *op = s->gate.stream->run.op;
 
     *n = 0;
-    return op->cls->pieces ? op->cls->pieces(op, &s->gate.task, n, err) : HR_OK;
+    return op->cls->block_parts ? op->cls->block_parts(op, &s->gate.task, n, err) : HR_OK;
 }
 
 /* Several inputs: the next one is the one that was chosen, or if that has ended any other. */
@@ -451,7 +451,7 @@ static hr_status finish_stage_relocks(hr_stage *s, int thread, hr_queue *garbage
 {
     hr_run *r = s->run;
     hr_status st = s->cut ? HR_OK : s->in.st;
-    int64_t n_pieces = 0;
+    int64_t n_block_parts = 0;
 
     hr__assert_stage_locked(s);
     if (st) { /* all rows before the error have gone on: now it does */
@@ -467,14 +467,14 @@ static hr_status finish_stage_relocks(hr_stage *s, int thread, hr_queue *garbage
         if (op->cls->finish)
             st = op->cls->finish(op, &s->gate.task, err);
         if (!st && !s->gate.enough)
-            st = ask_pieces(s, &n_pieces, err);
+            st = count_block_parts(s, &n_block_parts, err);
         hr__run_lock(r);
         HR_TRY(st);
     }
     HR_TRY(deliver_locked(s, garbage, err));
-    if (n_pieces && !s->next->cut) {
-        s->next->in.pieces_of = s->gate.stream;
-        s->next->in.n_pieces = n_pieces;
+    if (n_block_parts && !s->next->cut) {
+        s->next->in.block_parts_of = s->gate.stream;
+        s->next->in.n_block_parts = n_block_parts;
     }
     return end_stage_locked(s, err);
 }
@@ -700,12 +700,12 @@ static void fill_locked(hr_stage *s, hr_ticket *t, const hr_item *item)
     t->estimate = hr__table_bytes_used(item->table);
 }
 
-static void begin_piece_locked(hr_stage *s, hr_ticket *t)
+static void begin_block_part_locked(hr_stage *s, hr_ticket *t)
 {
     hr__assert_stage_locked(s);
-    t->pieces_of = s->in.pieces_of;
-    t->piece = s->in.at_piece++;
-    t->begin = (hr_coord){ .instance = s->in.pieces_of->instance };
+    t->block_parts_of = s->in.block_parts_of;
+    t->block_part = s->in.at_block_part++;
+    t->begin = (hr_coord){ .instance = s->in.block_parts_of->instance };
     t->ordinal = s->window.n_taken++;
     t->estimate = s->run->step_bytes + s->run->step_bytes / 2;
 }
@@ -719,7 +719,7 @@ static void next(hr_stage *s)
     hr_status st = hr__ticket_new(s, &t, &err);
 
     hr__run_lock(r);
-    if (!st && !hr__queue_pop(&s->in.items, &item) && !pieces_left(s)) { /* cut meanwhile */
+    if (!st && !hr__queue_pop(&s->in.items, &item) && !block_parts_left(s)) { /* cut meanwhile */
         s->window.taking = false;
         hr__run_unlock(r);
         hr__ticket_free(t);
@@ -728,7 +728,7 @@ static void next(hr_stage *s)
     if (!st && (item.table || item.ends))
         fill_locked(s, t, &item);
     else if (!st)
-        begin_piece_locked(s, t);
+        begin_block_part_locked(s, t);
     took_locked(s, t, st, &err);
     hr__run_unlock(r);
     hr_error_clear(&err);

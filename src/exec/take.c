@@ -34,7 +34,7 @@ static int64_t rows_of_ticket(const hr_stage *s)
     return s->leaf.rows_left < 0 ? rest : HR_MIN(rest, s->leaf.rows_left);
 }
 
-static hr_block block_at_hand(const hr_stage *s) { return hr__stage_block(s, s->at.block); }
+static hr_open_fragment fragment_at_hand(const hr_stage *s) { return hr__stage_fragment(s, s->at.block); }
 
 /* Opens the next files if none are open. */
 static hr_status open_next(hr_stage *s, hr_error *err)
@@ -60,7 +60,7 @@ static hr_status open_next(hr_stage *s, hr_error *err)
 /* Fills at.fragment for the block at hand; the file may read pages for that. */
 static hr_status ask_fragment(hr_stage *s, hr_error *err)
 {
-    hr_block b = block_at_hand(s);
+    hr_open_fragment b = fragment_at_hand(s);
 
     if (!s->at.asked)
         HR_TRY(s->at.open.files[b.file]->cls->fragment(s->at.open.files[b.file], b.fragment, &s->at.fragment, err));
@@ -71,18 +71,18 @@ static hr_status ask_fragment(hr_stage *s, hr_error *err)
 /* Tells the file which fragment is read soon. */
 static void announce(const hr_stage *s)
 {
-    hr_block b;
+    hr_open_fragment b;
 
     if (s->at.block + 2 >= s->at.open.n_blocks)
         return;
-    b = hr__stage_block(s, s->at.block + 2);
+    b = hr__stage_fragment(s, s->at.block + 2);
     if (s->at.open.files[b.file]->cls->ahead)
         s->at.open.files[b.file]->cls->ahead(s->at.open.files[b.file], b.fragment);
 }
 
 static hr_status make_ticket(hr_stage *s, int64_t n_rows, hr_ticket **out, hr_error *err)
 {
-    hr_block b = block_at_hand(s);
+    hr_open_fragment b = fragment_at_hand(s);
     hr_ticket *t = NULL;
     hr_status st = HR_OK;
 

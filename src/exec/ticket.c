@@ -76,13 +76,13 @@ static hr_status read_fragment(hr_ticket *t, const hr_mem *mem, hr_table **out)
 }
 
 /* `read` may raise the estimate above what was admitted: then the first read waits for the next step. */
-static hr_status read_piece(hr_ticket *t, const hr_mem *mem, hr_table **out)
+static hr_status read_block_part(hr_ticket *t, const hr_mem *mem, hr_table **out)
 {
-    hr_op_run *run = &t->pieces_of->run;
+    hr_op_run *run = &t->block_parts_of->run;
     int64_t estimate = t->estimate;
 
     if (!t->reader) {
-        HR_TRY(run->op->cls->read(run->op, run, t->piece, mem, &t->reader, &t->estimate, &t->err));
+        HR_TRY(run->op->cls->read(run->op, run, t->block_part, mem, &t->reader, &t->estimate, &t->err));
         if (t->reader && t->estimate > estimate)
             return HR_OK;
     }
@@ -99,8 +99,8 @@ static hr_status read_piece(hr_ticket *t, const hr_mem *mem, hr_table **out)
 /* Takes the table, even on failure. */
 static hr_status give_read(hr_ticket *t, hr_table *table)
 {
-    int32_t instance = t->pieces_of ? t->pieces_of->instance : t->stage->leaf.instance;
-    const char *name = t->pieces_of ? t->pieces_of->run.op->cls->name : t->file ? t->file->name : "a file";
+    int32_t instance = t->block_parts_of ? t->block_parts_of->instance : t->stage->leaf.instance;
+    const char *name = t->block_parts_of ? t->block_parts_of->run.op->cls->name : t->file ? t->file->name : "a file";
     hr_status st = hr__check_rows(table, t->stage->run->account, &t->err);
 
     if (st)
@@ -108,8 +108,8 @@ static hr_status give_read(hr_ticket *t, hr_table *table)
     else
         st = hr__number_instance(&table, instance, &t->err);
     if (!st)
-        atomic_fetch_add_explicit(t->pieces_of ? &t->pieces_of->rows_out : &t->stage->counts.rows_read, table->n_rows,
-                                  memory_order_relaxed);
+        atomic_fetch_add_explicit(t->block_parts_of ? &t->block_parts_of->rows_out : &t->stage->counts.rows_read,
+                                  table->n_rows, memory_order_relaxed);
     if (!st && table->n_rows)
         return give(t, table);
     hr_table_unref(table);
@@ -126,8 +126,8 @@ static hr_status read_more(hr_ticket *t, int thread)
 
     if (t->n_files) {
         st = hr__small_files_read(t, &mem, &found);
-    } else if (t->pieces_of) {
-        st = read_piece(t, &mem, &found.tables[0]);
+    } else if (t->block_parts_of) {
+        st = read_block_part(t, &mem, &found.tables[0]);
         found.n = found.tables[0] != NULL;
     } else {
         st = read_fragment(t, &mem, &found.tables[0]);
@@ -141,10 +141,10 @@ static hr_status read_more(hr_ticket *t, int thread)
             st = give_read(t, found.tables[i]);
     }
     if (found.n && !st)
-        hr__trace_span(s->run->trace, t->pieces_of ? t->pieces_of->run.op->cls->name : "read", thread, begin_ns,
-                       hr__clock_ns(), n_rows);
-    atomic_fetch_add_explicit(t->pieces_of ? &t->pieces_of->busy_ns : &s->counts.read_ns, hr__clock_ns() - begin_ns,
-                              memory_order_relaxed);
+        hr__trace_span(s->run->trace, t->block_parts_of ? t->block_parts_of->run.op->cls->name : "read", thread,
+                       begin_ns, hr__clock_ns(), n_rows);
+    atomic_fetch_add_explicit(t->block_parts_of ? &t->block_parts_of->busy_ns : &s->counts.read_ns,
+                              hr__clock_ns() - begin_ns, memory_order_relaxed);
     return st;
 }
 
@@ -152,7 +152,7 @@ static hr_status take_input(hr_ticket *t, int thread)
 {
     hr_table *in = t->in;
 
-    if (t->stage->scan || t->pieces_of)
+    if (t->stage->scan || t->block_parts_of)
         return read_more(t, thread);
     t->in = NULL;
     t->input_done = true;
@@ -272,7 +272,7 @@ hr_status hr__ticket_step(hr_ticket *t, int thread)
     hr_status st = t->resumed >= 0 ? resume_op(t, thread) : HR_OK;
 
     while (!st && t->out.n == n_before && !hr__ticket_finished(t)) {
-        bool reading = (t->stage->scan || t->pieces_of) && !t->input_done && deepest(t) < 0;
+        bool reading = (t->stage->scan || t->block_parts_of) && !t->input_done && deepest(t) < 0;
 
         if (atomic_load_explicit(&t->stage->run->stop, memory_order_relaxed))
             st = hr_error_set(&t->err, HR_CANCELLED, "the run was stopped");

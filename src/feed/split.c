@@ -14,7 +14,7 @@
  *       |   |  |
  *       |<--+  |  not opened: all ranks get the error
  *       |      v  opened: all ranks are in
- *       |    DEALING  a rank whose queue is empty pulls, if the slowest rank is near enough: pull_relocks()
+ *       |    RUNNING  a rank whose queue is empty pulls, if the slowest rank is near enough: pull_relocks()
  *       |      |  ^
  *       |      v  |  a batch came (batch_came_locked() releases full steps), or nothing within the time
  *       |    PULLING  one rank is in hr__feed_next, RELOCKS
@@ -22,7 +22,7 @@
  *       |      |  +---> ENDED   the feed has no more: feed_ended_locked() shares out the rest by the tail's rule
  *       |      +------> FAILED  ranks get feed_err behind what is queued: feed_failed_locked()
  *       |
- *       +-- DEALING, ENDED, FAILED: the last rank has left, or the split is closed: feed_drop_relocks()
+ *       +-- RUNNING, ENDED, FAILED: the last rank has left, or the split is closed: feed_drop_relocks()
  *
  * Rules.
  * 1. An epoch begins when every rank that is still there has asked for one with the same arguments. It has a feed of
@@ -49,7 +49,7 @@
 #define MAX_PREFETCH 4096                 /* steps; a typing error must not ask for terabytes */
 #define MAX_BATCH_ROWS (INT64_C(1) << 40) /* so that the rows of all ranks' steps are counted without overflow */
 
-typedef enum split_phase { BETWEEN, OPENING, DEALING, PULLING, ENDED, FAILED } split_phase;
+typedef enum split_phase { BETWEEN, OPENING, RUNNING, PULLING, ENDED, FAILED } split_phase;
 
 typedef enum rank_state {
     RANK_OUT,   /* in no epoch */
@@ -144,10 +144,10 @@ static void enter_locked(hr_split *s, split_phase to)
 {
 #ifndef NDEBUG
     static const unsigned from[] = {
-        [BETWEEN] = 1u << OPENING | 1u << DEALING | 1u << ENDED | 1u << FAILED,
+        [BETWEEN] = 1u << OPENING | 1u << RUNNING | 1u << ENDED | 1u << FAILED,
         [OPENING] = 1u << BETWEEN,
-        [DEALING] = 1u << OPENING | 1u << PULLING,
-        [PULLING] = 1u << DEALING,
+        [RUNNING] = 1u << OPENING | 1u << PULLING,
+        [PULLING] = 1u << RUNNING,
         [ENDED] = 1u << PULLING,
         [FAILED] = 1u << PULLING,
     };
@@ -336,10 +336,10 @@ void hr__split_close(hr_split *s)
     hr__unlock(&s->lock);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- dealing */
+/* ---------------------------------------------------------------------------------------------------------- running */
 
 /* The table as rank r's part of the next step; takes it. */
-static void deal_locked(hr_split *s, int rank, hr_table *takes)
+static void queue_locked(hr_split *s, int rank, hr_table *takes)
 {
     split_rank *r = &s->ranks[rank];
 
@@ -352,7 +352,7 @@ static void deal_locked(hr_split *s, int rank, hr_table *takes)
 static void release_step_locked(hr_split *s)
 {
     for (int r = 0; r < s->n_parts; r++)
-        deal_locked(s, r, s->parts[r]);
+        queue_locked(s, r, s->parts[r]);
     s->n_parts = 0;
     s->n_steps++;
     hr__feed_forget(s->feed, row_of_step(s, done_locked(s)));
@@ -400,7 +400,7 @@ static hr_status tail_equal_locked(hr_split *s, hr_error *err)
 
             st = rest_slice_locked(s, r * each, each, &t, err);
             if (!st)
-                deal_locked(s, r, t);
+                queue_locked(s, r, t);
         }
         s->n_steps++;
     }
@@ -420,14 +420,14 @@ static void tail_uneven_locked(hr_split *s)
             s->lost_rows += hr_table_rows(t);
             hr_table_unref(t);
         } else {
-            deal_locked(s, r, t);
+            queue_locked(s, r, t);
         }
     }
     s->n_parts = 0;
     s->n_steps++;
 }
 
-/* DEALING: a batch is the next rank's share of the step that is put together. */
+/* RUNNING: a batch is the next rank's share of the step that is put together. */
 static hr_status batch_came_locked(hr_split *s, hr_table *takes, hr_error *err)
 {
     if (s->n_parts == s->n_ranks) {
@@ -456,14 +456,14 @@ static void feed_failed_locked(hr_split *s, hr_status st, hr_error *moved)
     hr__error_move(&s->feed_err, moved);
 }
 
-/* DEALING, then PULLING: takes one batch from the feed and deals it. HR_PENDING: nothing came; everything else is in
+/* RUNNING, then PULLING: takes one batch from the feed and queues it. HR_PENDING: nothing came; everything else is in
  * the split. */
 static hr_status pull_relocks(hr_split *s, int timeout_ms)
 {
     hr_error e = HR_ERROR_INIT;
     hr_table *t = NULL;
     hr_feed *f = s->feed;
-    split_phase then = DEALING;
+    split_phase then = RUNNING;
     hr_status st;
 
     enter_locked(s, PULLING);
@@ -574,7 +574,7 @@ static hr_status next_of_pass(hr_split *s, int rank, int64_t pass, int timeout_m
             st = take_locked(s, r, out, err);
         if (st != HR_PENDING)
             break;
-        if (s->phase == DEALING && s->n_steps <= slowest_locked(s) + s->agreed.prefetch) {
+        if (s->phase == RUNNING && s->n_steps <= slowest_locked(s) + s->agreed.prefetch) {
             if (pull_slice_relocks(s, until) == HR_PENDING)
                 break;
         } else if (!wait_relocks(s, timeout_ms, until)) {
@@ -788,7 +788,7 @@ static void begin_epoch_relocks(hr_split *s)
         st = queues_locked(s, &e);
     if (!st)
         st = open_feed_relocks(s, &e);
-    enter_locked(s, st ? BETWEEN : DEALING);
+    enter_locked(s, st ? BETWEEN : RUNNING);
     if (!st) {
         s->n_steps = s->lost_rows = 0;
         s->feed_st = HR_OK;

@@ -21,13 +21,13 @@ void hr__calls_unref(hr_calls *c);
 hr_status hr__calls_take(hr_calls *c, uint64_t server, int timeout_ms, hr_call **out, hr_error *err) HR_MUST_USE;
 const hr_table *hr__call_input(const hr_call *call); /* borrowed */
 /* The batches of a call: the function is called once for each, in this order. */
-typedef struct hr_call_part {
+typedef struct hr_batch_place {
     int64_t n_rows;
     int64_t ordinal; /* as hr_call_place.ordinal, of this batch */
     uint64_t random; /* likewise */
-} hr_call_part;
-int64_t hr__call_parts(const hr_call *call, const hr_call_part **out); /* how many; borrowed */
-uint64_t hr__call_tag(const hr_call *call);                            /* names it as long as it lives; never 0 */
+} hr_batch_place;
+int64_t hr__call_batches(const hr_call *call, const hr_batch_place **out); /* how many; borrowed */
+uint64_t hr__call_tag(const hr_call *call);                                /* names it as long as it lives; never 0 */
 enum {
     HR_CALL_IN_ORDER = 1, /* a worker does not begin it while one before it is paused */
     HR_CALL_LAST = 2,     /* no batch: for what the instance has left */
@@ -38,7 +38,7 @@ typedef struct hr_call_place {
     uint64_t seed;
     int64_t epoch;
     int32_t op_index;
-    int64_t ordinal;      /* of the batch, in canonical order after a rebatch; else of the piece within its fragment */
+    int64_t ordinal;      /* of the batch, in canonical order after a rebatch; else of the batch within its fragment */
     hr_coord begin;       /* first source row */
     uint64_t random;      /* 64 bits made of all of these by hr__random_bits */
     int64_t limit_bytes;  /* of the run */
@@ -47,10 +47,10 @@ typedef struct hr_call_place {
     uint32_t state_bytes; /* of a state that a new instance begins with, in a CALL message behind the batches */
 } hr_call_place;
 void hr__call_place(const hr_call *call, hr_call_place *out);
-/* Which batches a table of results is of: `part` and those behind it; the first n_counts have counts[i] rows each
- * (borrowed; NULL: all rows are of `part`). */
+/* Which batches a table of results is of: `batch` and those behind it; the first n_counts have counts[i] rows each
+ * (borrowed; NULL: all rows are of `batch`). */
 typedef struct hr_result_place {
-    int64_t part;
+    int64_t batch;
     const int64_t *counts;
     int64_t n_counts;
 } hr_result_place;
@@ -113,8 +113,8 @@ typedef struct hr_work {
     uint64_t tag;
     hr_table *table; /* CALL: new */
     hr_call_place place;
-    hr_call_part *parts; /* CALL: new (hr__free) */
-    int64_t n_parts;
+    hr_batch_place *batches; /* CALL: new (hr__free) */
+    int64_t n_batches;
     char *state; /* CALL: as hr__call_state says; new (hr__free) */
 } hr_work;
 hr_status hr__worker_open(int fd, hr_worker **out, hr_error *err) HR_MUST_USE;
@@ -132,17 +132,20 @@ hr_status hr__worker_save(hr_worker *w, uint64_t tag, const char *state, hr_erro
 hr_status hr__worker_done(hr_worker *w, uint64_t tag, hr_status st, const hr_error *what, hr_error *err) HR_MUST_USE;
 void hr__worker_close(hr_worker *w);
 
-/* --- pieces.c: function batches of source-defined size, shared by map and calls. Collects a ticket's tables and hands
- * out pieces whose rows lie in one block [k*rows, (k+1)*rows) of their fragment, so that what a function sees never
- * depends on how readers cut their tables. */
-typedef struct hr_pieces hr_pieces;
-hr_status hr__pieces_new(int64_t rows, int64_t bytes, const hr_mem *mem, hr_pieces **out, hr_error *err) HR_MUST_USE;
-void hr__pieces_refuse(hr_pieces *p, int64_t most_bytes); /* one copied together that is larger is HR_BUDGET */
-void hr__pieces_free(hr_pieces *p);
-hr_status hr__pieces_add(hr_pieces *p, const hr_table *t, hr_error *err) HR_MUST_USE;
+/* --- batch_cutter.c: function batches of source-defined size, shared by map and calls. Collects a ticket's tables and
+ * hands out batches whose rows lie in one block [k*rows, (k+1)*rows) of their fragment, so that what a function sees
+ * never depends on how readers cut their tables. */
+typedef struct hr_batch_cutter hr_batch_cutter;
+hr_status hr__batch_cutter_new(int64_t rows, int64_t bytes, const hr_mem *mem, hr_batch_cutter **out,
+                               hr_error *err) HR_MUST_USE;
+void hr__batch_cutter_refuse(hr_batch_cutter *p,
+                             int64_t most_bytes); /* one copied together that is larger is HR_BUDGET */
+void hr__batch_cutter_free(hr_batch_cutter *p);
+hr_status hr__batch_cutter_add(hr_batch_cutter *p, const hr_table *t, hr_error *err) HR_MUST_USE;
 /* *out NULL: none complete. `last`: the ticket's end, what is left is complete. *ordinal: the block's number, and from
- * bit 40 on that of the piece in its block. */
-hr_status hr__pieces_next(hr_pieces *p, bool last, hr_table **out, int64_t *ordinal, hr_error *err) HR_MUST_USE;
+ * bit 40 on that of the batch in its block. */
+hr_status hr__batch_cutter_next(hr_batch_cutter *p, bool last, hr_table **out, int64_t *ordinal,
+                                hr_error *err) HR_MUST_USE;
 
 /* --- groups.c: rows that follow each other and agree in the key columns (nulls agree, NaNs agree, 0.0 and -0.0 do),
  * however tables are cut. Whole groups are handed out together, about `rows` rows or `n_groups` groups at a time. */
@@ -153,10 +156,10 @@ hr_status hr__groups_new(const char *const *keys, int n_keys, int64_t rows, int6
 void hr__groups_free(hr_groups *g);
 hr_status hr__groups_add(hr_groups *g, const hr_table *t, hr_error *err) HR_MUST_USE; /* HR_INVALID: no such column */
 /* *out NULL: no complete ones. `last`: the end, what is left is complete. At most `most` groups, 0: all up to the cut.
- * *parts is new (hr__free): n groups; ordinals count up. */
+ * *batches is new (hr__free): n groups; ordinals count up. */
 extern const hr_op_class hr__whole_groups; /* whole_groups.c: no table of it ends in the middle of a group */
 hr_status hr__op_whole_groups(const char *const *keys, int n_keys, hr_op **out, hr_error *err) HR_MUST_USE;
-hr_status hr__groups_next(hr_groups *g, bool last, int64_t most, hr_table **out, hr_call_part **parts, int64_t *n,
+hr_status hr__groups_next(hr_groups *g, bool last, int64_t most, hr_table **out, hr_batch_place **batches, int64_t *n,
                           hr_error *err) HR_MUST_USE;
 
 #endif

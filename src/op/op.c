@@ -15,9 +15,9 @@ void hr__op_init(hr_op *op, const hr_op_class *cls)
     atomic_init(&op->refs, 1);
 }
 
-const char *hr__op_column_below(const hr_op *op, const char *column)
+const char *hr__op_column_upstream(const hr_op *op, const char *column)
 {
-    return op->cls->column_below ? op->cls->column_below(op, column) : column;
+    return op->cls->column_upstream ? op->cls->column_upstream(op, column) : column;
 }
 
 hr_op *hr__op_ref(hr_op *op)

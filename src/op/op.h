@@ -6,13 +6,14 @@
  *   kind    task          push is called                         state lives in
  *   MAP     one a ticket  for different tickets at the same time  the task (per ticket), the thread slot, the run
  *   STREAM  one a run     serially, in canonical order            the task
- *   BLOCK   one a run     serially; keeps what it gets            the run (its pieces are read when the task is over)
+ *   BLOCK   one a run     serially; keeps what it gets            the run (block parts are read after the task ends)
  *
- *   start(run) { push(task, table)* finish(task) }* pieces(task) { read(run, piece) }* stop(run)
+ *   start(run) { push(task, table)* finish(task) }* block_parts(task) { read(run, block_part) }* stop(run)
  *
- * What a BLOCK operator holds at its end comes out in *pieces*: the scheduler makes a ticket of each, reads several at
- * the same time and passes their tables on in the order of the pieces, behind what push and finish emitted. Their rows
- * are new ones, numbered through: coordinate (0, 0, 0, place in the whole output), whatever the pieces.
+ * What a BLOCK operator holds at its end comes out in *block parts*: the scheduler makes a ticket of each, reads
+ * several at the same time and passes their tables on in the order of the block parts, behind what push and finish
+ * emitted. Their rows are new ones, numbered through: coordinate (0, 0, 0, place in the whole output), whatever the
+ * block parts.
  *
  * A *front* is a map operator that another one wants to have run on the tickets of its input, in parallel, before it
  * sees the tables itself; the two share the run's state of the operator (hr_op_run.partner).
@@ -22,7 +23,7 @@
  * it wants to see next (hr__task_want); the others wait with full windows. What comes out are new rows, as of a BLOCK
  * operator.
  *
- * A *ticket* is a piece of the input in canonical order (a row range of a fragment; one table of the stage before).
+ * A *ticket* is one unit of the input in canonical order (a row range of a fragment; one table of the stage before).
  * Input is borrowed. Output is emitted by hr__task_emit. Every emitted table has an origin; an operator that keeps rows
  * keeps their coordinates, one that makes new rows says from which (hr__origin_made).
  *
@@ -113,14 +114,14 @@ typedef struct hr_op_class {
     bool same_rows;  /* as many rows out as in, in any order: counts are known downstream of it */
     bool new_rows;   /* a map that numbers its rows through, as a BLOCK operator does (it stands behind one) */
     hr_op_inputs inputs;
-    bool row_local;      /* each output row depends on one input row only (fragments may be permuted upstream of it) */
-    bool filter_below;   /* a filter downstream may run upstream, over the columns that column_below names (a sort) */
-    bool images_below;   /* image functions downstream may run upstream of it, on columns that it does not look at */
-    bool shares_columns; /* a map whose output columns are its input's: it writes none */
-    bool takes_few_rows; /* it may end long before its input: windows of the stages before it begin small */
+    bool row_local;       /* each output row depends on one input row only (fragments may be permuted upstream of it) */
+    bool filter_upstream; /* a filter downstream may run upstream, over columns that column_upstream names (a sort) */
+    bool images_upstream; /* image functions downstream may run upstream of it, on columns that it does not look at */
+    bool shares_columns;  /* a map whose output columns are its input's: it writes none */
+    bool takes_few_rows;  /* it may end long before its input: windows of the stages before it begin small */
     bool draws_by_depth; /* it draws a number for each row by coordinate, another one for each such operator upstream */
     /* The input's name of a column of the output; NULL: the operator makes the column. NULL function: the same name. */
-    const char *(*column_below)(const hr_op *op, const char *column);
+    const char *(*column_upstream)(const hr_op *op, const char *column);
     /* Whether it does more with a column of its input than to hand it on once. NULL: it does not. */
     bool (*looks_at)(const hr_op *op, const char *column);
     /* The same operator that gives, of its output, only the wanted columns. *out is new, NULL: this one already does.
@@ -175,11 +176,11 @@ typedef struct hr_op_class {
     hr_status (*finish)(const hr_op *op, hr_task *task, hr_error *err);
     hr_status (*ended)(const hr_op *op, hr_task *task, int input,
                        hr_error *err); /* of several inputs: no more of this one */
-    /* After finish: how many pieces there are. NULL: none. */
-    hr_status (*pieces)(const hr_op *op, hr_task *task, int64_t *n, hr_error *err);
-    /* The tables of a piece, read by one thread; several pieces at the same time. *estimate: bytes that one step may
-     * make, and what the piece takes meanwhile, at first what a reader's step makes. */
-    hr_status (*read)(const hr_op *op, hr_op_run *run, int64_t piece, const hr_mem *mem, hr_reader **out,
+    /* After finish: how many block parts there are. NULL: none. */
+    hr_status (*block_parts)(const hr_op *op, hr_task *task, int64_t *n, hr_error *err);
+    /* The tables of a block part, read by one thread; several block parts at the same time. *estimate: bytes that one
+     * step may make, and what the block part takes meanwhile, at first what a reader's step makes. */
+    hr_status (*read)(const hr_op *op, hr_op_run *run, int64_t block_part, const hr_mem *mem, hr_reader **out,
                       int64_t *estimate, hr_error *err);
     void (*task_clear)(const hr_op *op,
                        hr_task *task); /* frees *hr__task_state; runs always, also after errors. NULL: hr__free */
@@ -208,12 +209,13 @@ struct hr_op {
     atomic_int refs;
 
     /* Traits of this one operator, set by its constructor. Pointers are borrowed from the operator. */
-    bool one_to_one;    /* init copies the class's; a map may promise it */
-    bool idle;          /* MAP: it has nothing to do in a run, the reader does it: it only has a number there */
-    bool in_order;      /* MAP: it remembers rows that came before: their number and order upstream stay as they are */
-    bool closes;        /* MAP: its stage has one more ticket, without rows, behind all others (hr__task_closes) */
-    int64_t piece_rows; /* > 0: a function over pieces (pieces.c): its tickets hold whole blocks of so many rows */
-    bool cuts;          /* of its input only the rows [cut_begin, cut_end) go on */
+    bool one_to_one; /* init copies the class's; a map may promise it */
+    bool idle;       /* MAP: it has nothing to do in a run, the reader does it: it only has a number there */
+    bool in_order;   /* MAP: it remembers rows that came before: their number and order upstream stay as they are */
+    bool closes;     /* MAP: its stage has one more ticket, without rows, behind all others (hr__task_closes) */
+    /* > 0: a function over batches of the source (batch_cutter.c): its tickets hold whole blocks of this many rows */
+    int64_t block_rows;
+    bool cuts;                  /* of its input only the rows [cut_begin, cut_end) go on */
     int64_t cut_begin, cut_end; /* cut_end < 0: to the last row */
     int64_t table_rows;         /* > 0: the same rows, in tables of exactly so many */
     bool drops_rest;            /* of those the last table, where it has fewer rows */
@@ -222,8 +224,8 @@ struct hr_op {
     hr_blocks blocks;           /* that come in a random order, by blocks_seed */
     hr_shuffle_seed blocks_seed;
 };
-void hr__op_init(hr_op *op, const hr_op_class *cls);                  /* refs 1; no traits but the class's */
-const char *hr__op_column_below(const hr_op *op, const char *column); /* see hr_op_class.column_below */
+void hr__op_init(hr_op *op, const hr_op_class *cls);                     /* refs 1; no traits but the class's */
+const char *hr__op_column_upstream(const hr_op *op, const char *column); /* see hr_op_class.column_upstream */
 hr_op *hr__op_ref(hr_op *op);
 void hr__op_unref(hr_op *op);
 

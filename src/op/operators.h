@@ -13,7 +13,7 @@ hr_status hr__op_number_rows(const char *name, hr_op **out, hr_error *err) HR_MU
 /* Tables of exactly n_rows; the state is {rows to skip of the open batch, ordinal of the next batch}. HR_BUDGET where
  * one alone is larger than the memory limit, unless it is a slice of one table. */
 hr_status hr__op_rebatch(int64_t n_rows, bool drop_last, hr_op **out, hr_error *err) HR_MUST_USE;
-/* The same as blocks, of which somebody behind makes smaller pieces: of any size. */
+/* The same as blocks, of which somebody behind makes smaller batches: of any size. */
 hr_status hr__op_rebatch_blocks(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
 /* HR_BUDGET: rows that are to be one batch take more than the limit. `more`: and are not all of it. */
 hr_status hr__batch_too_large(int64_t n_rows, int64_t n_bytes, int64_t limit, bool more, hr_error *err);
@@ -69,8 +69,8 @@ hr_status hr__op_block_order(const hr_shuffle_seed *seed, hr_op **out, hr_error 
 /* Contiguous own memory (hr_table.sole), in the run's arena if its output goes to another process; lists of equal
  * length stay lists. */
 hr_status hr__op_gather(hr_op **out, hr_error *err) HR_MUST_USE;
-/* The same rows, cut as functions' pieces of n_rows are (blocks.c says where that is needed: above a limit or union
- * that feeds a function by pieces). */
+/* The same rows, cut as functions' batches of n_rows are (blocks.c says where that is needed: above a limit or union
+ * that feeds a function by batches). */
 hr_status hr__op_blocks(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
 /* A function in worker processes or Python threads: rows to `calls`. */
 typedef struct hr_calls hr_calls;
@@ -87,20 +87,20 @@ typedef struct hr_calls_options {
     const char *name;      /* "map_batches(augment)", for explain() and errors; copied */
     const char *qualified; /* "module.qualname", for the fingerprint; copied */
     int64_t
-        /* 0: batches of up to `piece_rows` by source coordinate; < 0: each input table is one batch (after a
+        /* 0: batches of up to `block_rows` by source coordinate; < 0: each input table is one batch (after a
          * rebatch) */
         batch_rows;
-    int64_t piece_rows;  /* default 4,096 */
-    int64_t piece_bytes; /* > 0: pieces are also cut where they pass so many bytes (per-row functions: 8 MiB) */
+    int64_t block_rows;  /* default 4,096 */
+    int64_t batch_bytes; /* > 0: batches are also cut where they pass so many bytes (per-row functions: 8 MiB) */
     bool one_to_one; /* as in hr_map_options; the result must have as many rows as the input (HR_CALLBACK otherwise) */
     bool
         /* the result is one boolean column "keep" of the input's rows; what is kept are the input's own columns */
         filter;
-    int64_t max_parts;   /* > 1: so many batches may travel as one call, where calls are short */
+    int64_t max_batches; /* > 1: so many batches may travel as one call, where calls are short */
     int64_t max_errored; /* batches that may fail in a run and are left out; < 0: any number */
     const char *const
         *group_keys; /* n_group_keys > 0: a batch is a group, rows that follow each other and agree in these columns
-                                    * (copied); batch_rows and piece_rows do not count */
+                                    * (copied); batch_rows and block_rows do not count */
     int n_group_keys;
     /* The function makes this column (copied), one_to_one, of `columns` alone: only those go to it, and all columns of
      * the input go on, with this one behind them. NULL: it gets all, and its results go on as they are. */

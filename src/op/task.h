@@ -17,9 +17,9 @@ void **hr__task_state(hr_task *task);               /* this operator's, of this 
 void **
 hr__task_thread_state(hr_task *task); /* this operator's, of the calling pool thread in this run; NULL at first */
 hr_op_run *hr__task_run(hr_task *task);
-/* Of a serial call (push, ended, finish, pieces): fn(context, 0 .. n-1), in any order, on this thread and on those that
- * have nothing else to do; comes back when all are done, or with the
- * error of the lowest i that failed. task NULL: on this thread alone. */
+/* Of a serial call (push, ended, finish, block_parts): fn(context, 0 .. n-1), in any order, on this thread and on those
+ * that have nothing else to do; comes back when all are done, or with the error of the lowest i that failed. task NULL:
+ * on this thread alone. */
 hr_status hr__task_share(hr_task *task, int64_t n, hr_share_fn *fn, void *context, hr_error *err) HR_MUST_USE;
 const hr_mem *hr__task_mem(hr_task *task);    /* where output goes: the run's account, and its arena if to_process */
 bool hr__task_cancelled(const hr_task *task); /* long loops look here */

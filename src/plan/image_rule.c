@@ -29,10 +29,10 @@ static bool may_refuse(const hr_image_chain *c)
     return last->kind == HR_STEP_NORMALIZE && HR_MAX(last->n_mean, last->n_std) > 1;
 }
 
-/* What the column is called below the operator; NULL: the operator looks at it, or makes it. */
-static const char *below(const hr_op *op, const char *column, const hr_image_chain *steps)
+/* What the column is called upstream of the operator; NULL: the operator looks at it, or makes it. */
+static const char *upstream(const hr_op *op, const char *column, const hr_image_chain *steps)
 {
-    const char *name = op->cls->images_below ? hr__op_column_below(op, column) : NULL;
+    const char *name = op->cls->images_upstream ? hr__op_column_upstream(op, column) : NULL;
 
     if (!name || (op->predicate && may_refuse(steps)))
         return NULL;
@@ -45,7 +45,7 @@ static const char *way_to_scan(const hr_plan *p, const char *column, const hr_im
     const char *images;
 
     for (; column && p->kind == HR_PLAN_OP; p = p->inputs[0])
-        column = below(p->op, column, steps);
+        column = upstream(p->op, column, steps);
     images = column && p->kind == HR_PLAN_SCAN ? hr__scan_image_column(p->scan) : NULL;
     return images && !strcmp(images, column) ? images : NULL;
 }
@@ -127,13 +127,13 @@ hr_status hr__image_rule(const hr_plan *p, const char *const *columns, int n, hr
     if (p->op->cls->computed)
         c.n = p->op->cls->computed(p->op, &c.names, &c.exprs);
     for (int i = 0; i < c.n; i++) {
-        const char *column, *below;
+        const char *column, *upstream;
         hr_expr *part = is_wanted(&c, c.names[i]) ? steps_in(c.exprs[i], &steps, &column) : NULL;
 
         if (!part || steps.n > HR_OPEN_MAX_STEPS || steps.steps[0].kind == HR_STEP_DECODE || !is_seen_once(&c, column))
             continue;
-        if ((below = way_to_scan(p->inputs[0], column, &steps)))
-            return split(&c, i, part, column, below, images, op, err);
+        if ((upstream = way_to_scan(p->inputs[0], column, &steps)))
+            return split(&c, i, part, column, upstream, images, op, err);
     }
     return HR_OK;
 }

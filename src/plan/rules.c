@@ -52,9 +52,9 @@ typedef struct wanted {
 
 /* What one step makes of it; owns what it had to make anew. */
 typedef struct step {
-    wanted below;
+    wanted upstream;
     hr_op *op;       /* in place of the plan's; NULL: that one */
-    hr_expr *images; /* below.images, if they begin here */
+    hr_expr *images; /* upstream.images, if they begin here */
     unsigned fired;  /* rules, as in hr_plan.rules */
 } step;
 
@@ -108,7 +108,7 @@ static hr_status narrow(step *s, const hr_op *op, const wanted *w, hr_error *err
 
 /* -------------------------------------------------------------------------------------------------------- filters */
 
-/* Terms of a filter on their way below an operator. */
+/* Terms of a filter on their way upstream past an operator. */
 typedef struct terms {
     hr_expr *all; /* what was let through so far, owned */
     const hr_op *op;
@@ -117,54 +117,54 @@ typedef struct terms {
 static hr_status pass_term(void *context, hr_expr *term, hr_error *err)
 {
     terms *t = context;
-    hr_expr *below = NULL, *both = NULL;
-    const char **names = NULL, **names_below = NULL;
+    hr_expr *upstream = NULL, *both = NULL;
+    const char **names = NULL, **names_upstream = NULL;
     int n = 0;
     bool passes = !hr__expr_row_random(term);
     hr_status st = HR_OK;
 
     HR_GO(hr__expr_columns(term, &names, &n, err));
-    if (!(names_below = hr__alloc(NULL, ((size_t)n + 1) * sizeof *names_below)))
-        HR_GO(hr__error_memory(err, "plan", n * (int64_t)sizeof *names_below));
+    if (!(names_upstream = hr__alloc(NULL, ((size_t)n + 1) * sizeof *names_upstream)))
+        HR_GO(hr__error_memory(err, "plan", n * (int64_t)sizeof *names_upstream));
     for (int i = 0; i < n && passes; i++)
-        passes = (names_below[i] = hr__op_column_below(t->op, names[i])) != NULL;
+        passes = (names_upstream[i] = hr__op_column_upstream(t->op, names[i])) != NULL;
     if (!passes)
         goto done;
-    HR_GO(hr__expr_rename(term, names, names_below, n, &below, err));
-    HR_GO(hr__expr_and(t->all, below, &both, err));
+    HR_GO(hr__expr_rename(term, names, names_upstream, n, &upstream, err));
+    HR_GO(hr__expr_and(t->all, upstream, &both, err));
     hr_expr_unref(t->all);
     t->all = both;
 done:
-    hr_expr_unref(below);
+    hr_expr_unref(upstream);
     hr__free(names);
-    hr__free(names_below);
+    hr__free(names_upstream);
     return st;
 }
 
 /* The partners of w's rows are those of the input's, by the columns that go through. */
 static hr_status partners_of_input(step *s, const hr_op *op, const wanted *w, hr_error *err)
 {
-    s->below.n_partners = 0;
-    for (int i = 0; i < w->n_partners && op->cls->filter_below; i++) {
+    s->upstream.n_partners = 0;
+    for (int i = 0; i < w->n_partners && op->cls->filter_upstream; i++) {
         terms t = { .op = op };
 
         HR_TRY(pass_term(&t, w->partners[i].column, err));
         if (!t.all)
             continue;
-        s->below.partners[s->below.n_partners] = w->partners[i];
-        s->below.partners[s->below.n_partners++].column = t.all;
+        s->upstream.partners[s->upstream.n_partners] = w->partners[i];
+        s->upstream.partners[s->upstream.n_partners++].column = t.all;
     }
     return HR_OK;
 }
 
-/* What of w's filter, and the operator's own, holds below the operator. */
+/* What of w's filter, and the operator's own, holds upstream of the operator. */
 static hr_status filter_of_input(step *s, const hr_op *op, const wanted *w, hr_error *err)
 {
     hr_status st = HR_OK;
     terms t = { .op = op };
 
-    s->below.filter = NULL;
-    if (!op->cls->filter_below)
+    s->upstream.filter = NULL;
+    if (!op->cls->filter_upstream)
         return HR_OK;
     if (op->predicate)
         st = hr__expr_each_term(op->predicate, pass_term, &t, err);
@@ -173,7 +173,7 @@ static hr_status filter_of_input(step *s, const hr_op *op, const wanted *w, hr_e
     if (st)
         hr_expr_unref(t.all);
     else
-        s->below.filter = t.all;
+        s->upstream.filter = t.all;
     return st;
 }
 
@@ -183,14 +183,15 @@ static hr_status rewrite(hr_plan *p, const wanted *w, hr_plan **out, hr_error *e
 
 static void step_clear(step *s)
 {
-    hr_expr_unref(s->below.filter);
-    for (int i = 0; i < s->below.n_partners; i++)
-        hr_expr_unref(s->below.partners[i].column);
+    hr_expr_unref(s->upstream.filter);
+    for (int i = 0; i < s->upstream.n_partners; i++)
+        hr_expr_unref(s->upstream.partners[i].column);
     hr_expr_unref(s->images);
     hr__op_unref(s->op);
 }
 
-/* Blocks come in a random order below what says so, as far as operators do not look at rows before their own. */
+/* Blocks come in a random order upstream of the operator that says so, as far as operators do not look at rows before
+ * their own. */
 static void order_of_blocks(const hr_op *op, wanted *w)
 {
     if (op->cls->kind != HR_OP_MAP || op->in_order)
@@ -216,32 +217,32 @@ static hr_status other_order(step *s, const hr_op *op, const wanted *w, hr_error
 }
 
 /* How many rows of its input an operator's rows need, and how many before them it drops. */
-static void rows_of_input(const hr_op *op, const wanted *w, wanted *below)
+static void rows_of_input(const hr_op *op, const wanted *w, wanted *upstream)
 {
-    below->skip = op->cuts ? op->cut_begin : op->one_to_one && !op->in_order ? w->skip : 0;
+    upstream->skip = op->cuts ? op->cut_begin : op->one_to_one && !op->in_order ? w->skip : 0;
     if (!op->cuts)
-        below->rows = op->one_to_one ? w->rows : -1;
+        upstream->rows = op->one_to_one ? w->rows : -1;
     else if (w->rows >= 0 && (op->cut_end < 0 || w->rows < op->cut_end - op->cut_begin))
-        below->rows = op->cut_begin + w->rows;
+        upstream->rows = op->cut_begin + w->rows;
     else
-        below->rows = op->cut_end;
+        upstream->rows = op->cut_end;
 }
 
-static hr_status step_below(const hr_plan *p, const wanted *w, step *s, hr_error *err)
+static hr_status step_upstream(const hr_plan *p, const wanted *w, step *s, hr_error *err)
 {
-    s->below = *w;
-    s->below.filter = NULL; /* those are not ours */
-    s->below.n_partners = 0;
-    s->below.n_columns = -1; /* of one without `needs`: it sees every column. Else see rewrite_input */
-    rows_of_input(p->op, w, &s->below);
-    order_of_blocks(p->op, &s->below);
+    s->upstream = *w;
+    s->upstream.filter = NULL; /* those are not ours */
+    s->upstream.n_partners = 0;
+    s->upstream.n_columns = -1; /* of one without `needs`: it sees every column. Else see rewrite_input */
+    rows_of_input(p->op, w, &s->upstream);
+    order_of_blocks(p->op, &s->upstream);
     HR_TRY(filter_of_input(s, p->op, w, err));
     HR_TRY(partners_of_input(s, p->op, w, err));
     HR_TRY(other_order(s, p->op, w, err));
     if (p->op->cls->computed)
         HR_TRY(hr__image_rule(p, w->columns, w->n_columns, &s->images, &s->op, err));
     if (s->images)
-        s->below.images = s->images;
+        s->upstream.images = s->images;
     return narrow(s, s->op ? s->op : p->op, w, err);
 }
 
@@ -298,15 +299,15 @@ static int first_input(const hr_plan *p)
 
 /* Input i of `p`, of which operator `op` (the plan's, or the step's in place of it) needs what it says. */
 static hr_status rewrite_input(const hr_plan *p, const hr_op *op, int i, int first, const wanted *w,
-                               const wanted *below, hr_plan **out, hr_error *err)
+                               const wanted *upstream, hr_plan **out, hr_error *err)
 {
     hr_needs needs = { 0 };
-    wanted of_it = *below;
-    int n_partners = below->n_partners;
+    wanted of_it = *upstream;
+    int n_partners = upstream->n_partners;
     hr_status st = HR_OK;
 
     if (p->kind != HR_PLAN_OP || !op->cls->needs)
-        return rewrite(p->inputs[i], below, out, err);
+        return rewrite(p->inputs[i], upstream, out, err);
     HR_GO(op->cls->needs(op, i, w->columns, w->n_columns, &needs, err));
     of_it.columns = needs.names;
     of_it.n_columns = needs.n;
@@ -368,10 +369,10 @@ static hr_status rewrite_node(hr_plan *p, const wanted *w, step *s, hr_plan **in
     const hr_op *op;
 
     if (p->kind == HR_PLAN_OP)
-        HR_TRY(step_below(p, w, s, err));
+        HR_TRY(step_upstream(p, w, s, err));
     op = s->op ? s->op : p->op;
     for (int i = 0; i < p->n_inputs; i++)
-        HR_TRY(rewrite_input(p, op, i, first, w, p->kind == HR_PLAN_OP ? &s->below : w, &ins[i], err));
+        HR_TRY(rewrite_input(p, op, i, first, w, p->kind == HR_PLAN_OP ? &s->upstream : w, &ins[i], err));
     HR_TRY(hr__plan_like(p, ins, out, err));
     (*out)->first_input = first;
     (*out)->rules = s->fired;

@@ -45,12 +45,12 @@
 #define N_CLASSES ((47 - CLASS_0_LOG) * 4)
 #define N_WORDS ((N_CLASSES + 63) / 64)
 
-typedef struct hr_block {
+typedef struct hr_arena_block {
     hr_segment *segment;
     int64_t offset, n_bytes; /* multiples of ALIGN */
     bool free;
-    struct hr_block *before, *after; /* in the segment; a spare one's next is `after` */
-    struct hr_block *next, *prev;    /* free: of its class */
+    struct hr_arena_block *before, *after; /* in the segment; a spare one's next is `after` */
+    struct hr_arena_block *next, *prev;    /* free: of its class */
 } block;
 
 typedef struct arena_buffer {

@@ -54,7 +54,7 @@ typedef struct hr_segment {
     atomic_bool gone; /* given back: peers may forget it */
     hr_arena *arena;  /* not counted. What follows is arena.c's */
     struct hr_segment *next;
-    struct hr_block *first;
+    struct hr_arena_block *first;
     int64_t n_used, charged;
     bool retired;
 } hr_segment;

@@ -268,7 +268,7 @@ def test_statistics_while_it_is_closed():
 
 WAITS = re.compile(
     r"\b(hr_plan_(?!unref|ref)\w+|hr__plan_(?!op_n)\w+|hr__split_(?!ref|n_ranks)\w+|hr__ring_\w+|hr__feed_(?!run|rows)\w+|"
-    r"hr_feed_(?!options)\w+|hr_set_\w+|hr__materialized_(?!size|new)\w+|hr__worker_(?!fd|mem|open)\w+|hr__call_(?!input|place|parts|tag|"
+    r"hr_feed_(?!options)\w+|hr_set_\w+|hr__materialized_(?!size|new)\w+|hr__worker_(?!fd|mem|open)\w+|hr__call_(?!input|place|batches|tag|"
     r"done|state)\w+|hr__paths_list|hr__table_con\w+|hr__array_concat|hr__array_equal)\("
 )
 HELD = {
@@ -277,7 +277,7 @@ HELD = {
     ("py_split.c", "hr__ring_close"),
     ("py_split.c", "hr__split_unref"),
     ("py_feed.c", "hr_feed_close"),
-    ("py_keep.c", "hr__materialized_free"),
+    ("py_materialized.c", "hr__materialized_free"),
     ("py_udf.c", "hr__worker_close"),
     ("py_feed.c", "hr__table_conform"),  # inside the Arrow stream's own call
 }

@@ -148,7 +148,7 @@ def test_wrong_arguments():
 
 
 @pytest.mark.parametrize("kind", ["inner", "full_outer", "left_anti"])
-def test_dealt_is_the_same(kind, tmp_path, monkeypatch):
+def test_partitioned_is_the_same(kind, tmp_path, monkeypatch):
     monkeypatch.setenv("HEADRACE_SPILL_DIR", str(tmp_path))
     rng = np.random.default_rng(3)
     n, m = 100_000, 80_000

@@ -11,9 +11,9 @@ from headrace._core import InvalidArgument, Table, TypeMismatchError, Unsupporte
 from headrace.data import ordering, write
 from headrace.data.context import DataContext, accept_cluster_arguments, check_format, is_whole
 from headrace.data.functions import (
-    BATCH_PIECE_ROWS,
-    ROW_PIECE_BYTES,
-    ROW_PIECE_ROWS,
+    BATCH_BLOCK_ROWS,
+    ROW_BATCH_BYTES,
+    ROW_BLOCK_ROWS,
     ActorPoolStrategy,
     TaskPoolStrategy,
     function_node,
@@ -32,7 +32,7 @@ grouping = lazy_module("headrace.data.grouping")
 joining = lazy_module("headrace.data.joining")
 shuffling = lazy_module("headrace.data.shuffling")
 splitting = lazy_module("headrace.data.splitting")
-keeping = lazy_module("headrace.data.keeping")
+materializing = lazy_module("headrace.data.materializing")
 summaries = lazy_module("headrace.data.summary")
 
 
@@ -125,7 +125,7 @@ class Dataset:
             fn,
             compute=compute,
             concurrency=concurrency,
-            options={"piece_rows": BATCH_PIECE_ROWS, "one_to_one": not udf_modifying_row_count},
+            options={"block_rows": BATCH_BLOCK_ROWS, "one_to_one": not udf_modifying_row_count},
             fn_args=fn_args,
             fn_kwargs=fn_kwargs,
             fn_constructor_args=fn_constructor_args,
@@ -161,7 +161,7 @@ class Dataset:
             fn,
             compute=compute,
             concurrency=concurrency,
-            options={"piece_rows": ROW_PIECE_ROWS, "piece_bytes": ROW_PIECE_BYTES, "one_to_one": True},
+            options={"block_rows": ROW_BLOCK_ROWS, "batch_bytes": ROW_BATCH_BYTES, "one_to_one": True},
             fn_args=fn_args,
             fn_kwargs=fn_kwargs,
             fn_constructor_args=fn_constructor_args,
@@ -188,7 +188,7 @@ class Dataset:
             fn,
             compute=compute,
             concurrency=concurrency,
-            options={"piece_rows": ROW_PIECE_ROWS, "piece_bytes": ROW_PIECE_BYTES},
+            options={"block_rows": ROW_BLOCK_ROWS, "batch_bytes": ROW_BATCH_BYTES},
             fn_args=fn_args,
             fn_kwargs=fn_kwargs,
             fn_constructor_args=fn_constructor_args,
@@ -237,7 +237,7 @@ class Dataset:
             fn,
             compute=compute,
             concurrency=concurrency,
-            options={"piece_rows": ROW_PIECE_ROWS, "piece_bytes": ROW_PIECE_BYTES, "filter": True},
+            options={"block_rows": ROW_BLOCK_ROWS, "batch_bytes": ROW_BATCH_BYTES, "filter": True},
             fn_args=fn_args,
             fn_kwargs=fn_kwargs,
             fn_constructor_args=fn_constructor_args,
@@ -257,7 +257,7 @@ class Dataset:
             fn,
             compute=compute,
             concurrency=concurrency,
-            options={"piece_rows": BATCH_PIECE_ROWS, "one_to_one": True},
+            options={"block_rows": BATCH_BLOCK_ROWS, "one_to_one": True},
             batch_format=check_format(batch_format),
             column=col,
             **other,
@@ -749,7 +749,7 @@ class Dataset:
         dataset with rows on disk cannot be pickled.
         """
         with self._run(self._node) as run, run_line(run):
-            node = keeping.kept(
+            node = materializing.kept(
                 run,
                 lambda: getattr(self.schema(), "_core", None),
                 DataContext.get_current().run_options().get("memory_limit", 0),

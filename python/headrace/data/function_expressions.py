@@ -274,7 +274,7 @@ def _add_call(node, call, compute=None):
         compute="threads" if call.fn is _Download else compute,
         concurrency=None,
         options={
-            "piece_rows": call.rows,
+            "block_rows": call.rows,
             "one_to_one": True,
             "made": call.name,
             "schema": _declared(call),

@@ -14,10 +14,10 @@ from headrace.data.context import DataContext, accept_cluster_arguments, is_whol
 from headrace.data.plan import Node
 from headrace.settings import OnlyKnown
 
-BATCH_PIECE_ROWS = 4096  # most rows of a batch whose size the user leaves open
-ROW_PIECE_ROWS = 512
-ROW_PIECE_BYTES = 8 << 20
-MAX_PARTS = 64  # most short batches that travel to a worker together
+BATCH_BLOCK_ROWS = 4096  # most rows of a batch whose size the user leaves open
+ROW_BLOCK_ROWS = 512
+ROW_BATCH_BYTES = 8 << 20
+MAX_BATCHES = 64  # most short batches that travel to a worker together
 BATCHED = ("batches", "column", "groups")  # kinds that get columns, in batch_format
 PARTED = ("batches", "rows", "flat", "filter")  # kinds that can get several batches at a time
 
@@ -310,8 +310,8 @@ def function_node(
     if batch_size is not None:
         node = Node("rebatch", {"n_rows": batch_size}, [node])
         options["batch_rows"] = -1
-    elif kind in PARTED and not awaits and not policy["max_retries"] and options.get("piece_rows", 0) > 1:
-        options["max_parts"] = MAX_PARTS
+    elif kind in PARTED and not awaits and not policy["max_retries"] and options.get("block_rows", 0) > 1:
+        options["max_batches"] = MAX_BATCHES
     if max_errored:
         options["max_errored"] = max_errored
         spec["whole"] = True  # a run leaves out whole batches: no result goes on before its batch is done
@@ -334,9 +334,9 @@ def grouped_function_node(node, method, fn, keys, **arguments):
 
 
 __all__ = [
-    "BATCH_PIECE_ROWS",
-    "ROW_PIECE_BYTES",
-    "ROW_PIECE_ROWS",
+    "BATCH_BLOCK_ROWS",
+    "ROW_BATCH_BYTES",
+    "ROW_BLOCK_ROWS",
     "ActorPoolStrategy",
     "TaskPoolStrategy",
     "function_name",

@@ -22,7 +22,7 @@ from headrace.data.schema import Schema
 
 json = lazy_module("json")
 np = lazy_module("numpy")
-keeping = lazy_module("headrace.data.keeping")
+materializing = lazy_module("headrace.data.materializing")
 resuming = lazy_module("headrace.data.resuming")
 blocks = lazy_module("headrace.data.blocks")  # imports numpy, while the engine already reads
 
@@ -665,7 +665,7 @@ class DataIterator:
     def materialize(self):
         """A MaterializedDataset of the rows of one pass."""
         tables = Iterable(self, _request(SHARE_ROWS, False, 1), _unchanged)
-        return _materialized(keeping.kept(tables, lambda: getattr(self.schema(), "_core", None)))
+        return _materialized(materializing.kept(tables, lambda: getattr(self.schema(), "_core", None)))
 
     def iter_rows(self, *, prefetch_blocks=0, local_shuffle_buffer_size=None, local_shuffle_seed=None):
         """Rows as dicts: Python scalars, str, bytes, None; arrays for tensors and lists of numbers.
@@ -824,7 +824,7 @@ class SplitIterator(DataIterator):
     def materialize(self):
         """This rank's rows of one pass, kept as by Dataset.materialize(). All ranks have to call it."""
         one = self._pass(_request(1024, False, 1), self._next_epoch(None), None, {})
-        return _materialized(keeping.kept(iter(one.next, None), lambda: None))
+        return _materialized(materializing.kept(iter(one.next, None), lambda: None))
 
     def close(self):
         """Leaves the split."""

@@ -13,7 +13,7 @@
 typedef struct kept {
     hr_table *table; /* NULL: on disk */
     hr_schema *schema;
-    hr_spill_place *parcels;
+    hr_spilled_table *parcels;
     int64_t n_parcels;
     int64_t n_rows, n_bytes;
     int64_t charged; /* bytes that are not ours: no account tells of them */

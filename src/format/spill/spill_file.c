@@ -556,7 +556,7 @@ static uint32_t checksum(const uint8_t *parcel, int64_t n)
     return hr__crc32c(0, parcel + offsetof(parcel_head, at), n - (int64_t)offsetof(parcel_head, at));
 }
 
-hr_status hr__spill_file_write(hr_spill_file *s, const hr_table *t, hr_spill_place *out, hr_error *err)
+hr_status hr__spill_file_write(hr_spill_file *s, const hr_table *t, hr_spilled_table *out, hr_error *err)
 {
     making m = { .mem = { .account = s->account } };
     int64_t head_bytes = 0, n = 0, at;
@@ -565,7 +565,7 @@ hr_status hr__spill_file_write(hr_spill_file *s, const hr_table *t, hr_spill_pla
     hr_status st = HR_OK;
 
     m.packed.mem = &m.mem;
-    *out = (hr_spill_place){ 0 };
+    *out = (hr_spilled_table){ 0 };
     for (int i = 0; i < t->schema->n; i++)
         HR_GO(array_add(&m, t->columns[i], 0, t->n_rows, err));
     HR_GO(join(&m, &whole, &head_bytes, err));
@@ -585,11 +585,11 @@ hr_status hr__spill_file_write(hr_spill_file *s, const hr_table *t, hr_spill_pla
         count_live(s, -n);
         goto done;
     }
-    *out = (hr_spill_place){ .at = at,
-                             .n_bytes = whole->n_bytes,
-                             .n_rows = t->n_rows,
-                             .memory_bytes = m.raw_bytes + m.plain_bytes,
-                             .head_bytes = head_bytes };
+    *out = (hr_spilled_table){ .at = at,
+                               .n_bytes = whole->n_bytes,
+                               .n_rows = t->n_rows,
+                               .memory_bytes = m.raw_bytes + m.plain_bytes,
+                               .head_bytes = head_bytes };
     atomic_fetch_add_explicit(&s->written, whole->n_bytes, memory_order_relaxed);
     hr__account_spilled(s->account, whole->n_bytes, 0);
     atomic_fetch_add_explicit(&s->plain, m.raw_bytes + m.plain_bytes, memory_order_relaxed);
@@ -599,7 +599,7 @@ done:
     return st;
 }
 
-void hr__spill_file_forget(hr_spill_file *s, const hr_spill_place *p)
+void hr__spill_file_forget(hr_spill_file *s, const hr_spilled_table *p)
 {
     int64_t n = HR_ROUND_UP(p->n_bytes, FILE_PAGE);
 
@@ -756,7 +756,7 @@ done:
 
 /* Both parts of the parcel from the disk, checked by its sum. The block is larger than the raw parts: what is unpacked
  * goes behind them. */
-static hr_status load(hr_spill_file *s, const hr_spill_place *p, const hr_mem *mem, hr_buffer **front,
+static hr_status load(hr_spill_file *s, const hr_spilled_table *p, const hr_mem *mem, hr_buffer **front,
                       hr_buffer **block, hr_error *err)
 {
     int fd = atomic_load_explicit(&s->fd, memory_order_acquire);
@@ -806,7 +806,7 @@ done:
     return st;
 }
 
-hr_status hr__spill_file_read(hr_spill_file *s, const hr_spill_place *p, const hr_mem *mem, hr_schema *schema,
+hr_status hr__spill_file_read(hr_spill_file *s, const hr_spilled_table *p, const hr_mem *mem, hr_schema *schema,
                               hr_table **out, hr_error *err)
 {
     hr_buffer *front = NULL, *block = NULL;

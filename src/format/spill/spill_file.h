@@ -18,12 +18,12 @@
 typedef struct hr_spill_file hr_spill_file;
 
 /* Where a parcel lies. A value: copied at will, forgotten once. */
-typedef struct hr_spill_place {
+typedef struct hr_spilled_table {
     int64_t at, n_bytes;  /* in the file */
     int64_t n_rows;       /* of the table */
     int64_t memory_bytes; /* that it takes when it is read, about */
     int64_t head_bytes;   /* of n_bytes: what is not values as they are */
-} hr_spill_place;
+} hr_spilled_table;
 
 /* No file yet. `folder` NULL: as above. `name` (copied) is for errors: "sort". HR_INVALID: HEADRACE_SPILL_QUOTA is no
  * size. */
@@ -32,12 +32,12 @@ hr_status hr__spill_file_new(const char *folder, const char *name, hr_account *a
 hr_spill_file *hr__spill_file_ref(hr_spill_file *s);
 void hr__spill_file_unref(hr_spill_file *s); /* the last one: the file goes, with all places. NULL is fine */
 /* Borrows t. On failure nothing of it stays on disk. */
-hr_status hr__spill_file_write(hr_spill_file *s, const hr_table *t, hr_spill_place *out, hr_error *err) HR_MUST_USE;
+hr_status hr__spill_file_write(hr_spill_file *s, const hr_table *t, hr_spilled_table *out, hr_error *err) HR_MUST_USE;
 /* The table at a place, whose schema the caller knows. HR_BAD_DATA: the file was changed behind our back. */
-hr_status hr__spill_file_read(hr_spill_file *s, const hr_spill_place *p, const hr_mem *mem, hr_schema *schema,
+hr_status hr__spill_file_read(hr_spill_file *s, const hr_spilled_table *p, const hr_mem *mem, hr_schema *schema,
                               hr_table **out, hr_error *err) HR_MUST_USE;
 /* Gives its disk space back. */
-void hr__spill_file_forget(hr_spill_file *s, const hr_spill_place *p);
+void hr__spill_file_forget(hr_spill_file *s, const hr_spilled_table *p);
 
 typedef struct hr_spill_counts {
     int64_t written_bytes, read_bytes; /* so far, on disk */

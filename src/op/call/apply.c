@@ -1,6 +1,6 @@
 /* apply.c - a function that runs elsewhere: in worker processes, in Python threads, or in the consumer's own.
  *
- * Rows are cut into batches: pieces of the source as for map.c, each table as it is, or groups (groups.c). One call is
+ * Rows are cut into batches: of the source as for map.c, each table as it is, or groups (groups.c). One call is
  * one batch, or several where batches are short; a few calls at a time become a group of calls, the task is suspended,
  * and the thread goes on with other tickets. `resumed` emits the results by the order of the batches: those of a
  * generator as they come, others when the calls before are done; then it submits the next group. A push of many rows
@@ -10,7 +10,7 @@
  *
  * The function's first table in canonical order says what its columns are (first_columns.c): until it is there, only
  * the ticket that is first gives anything. It goes into positions, since whoever goes on from there sees another table
- * first. A function that makes a column of some others (call_columns.c) is sent those alone; the rest of the piece
+ * first. A function that makes a column of some others (call_columns.c) is sent those alone; the rest of the batch
  * waits here for the result. A filter's function says which rows to keep, and what goes on are the input's own columns:
  * its rows need not travel back.
  *
@@ -26,13 +26,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define PIECE_ROWS 4096
+#define BLOCK_ROWS 4096
 #define MIN_GROUP 2 /* calls: what one server has in hand, and one more */
 #define MAX_GROUP 16
 #define CALL_NS (2 * INT64_C(1000000)) /* batches travel together that take so long, as far as is known */
 #define GROUPS_NS (10 * CALL_NS)       /* groups likewise: there may be many small ones */
 #define GROUPED_ROWS 4096              /* of groups that travel together, about */
-#define GROUPED_PARTS 2048
+#define GROUPED_BATCHES 2048
 
 typedef struct apply_op {
     hr_op base;
@@ -41,8 +41,8 @@ typedef struct apply_op {
     char *name;
     char *qualified;
     bool as_is;
-    int64_t piece_rows, piece_bytes;
-    int64_t max_parts, max_errored;
+    int64_t block_rows, batch_bytes;
+    int64_t max_batches, max_errored;
     char **keys; /* of groups; NULL: none */
     int n_keys;
     hr_call_columns columns;
@@ -53,18 +53,18 @@ typedef struct apply_op {
 } apply_op;
 
 typedef struct apply_task {
-    hr_pieces *pieces;
+    hr_batch_cutter *cutter;
     hr_groups *groups;
-    hr_call_batch *group; /* what is waited for; NULL: nothing */
-    bool last;            /* the ticket has no more input */
-    bool complete;        /* and all of it is in calls */
-    bool turn_done;       /* those were submitted, and the queue was told */
-    bool finishing;       /* the last call of all is among them */
-    hr_call *saves;       /* the call that says with what state it began; NULL: none, or it has. Only to compare */
-    int64_t n_calls;      /* so far */
-    int64_t *part_rows;   /* how many rows each batch of the call that is collected has given */
-    int64_t at_part;      /* the last that gave any */
-    uint8_t *keep;        /* a filter's: of the call that is collected, n_kept rows are known */
+    hr_call_set *group;      /* what is waited for; NULL: nothing */
+    bool last;               /* the ticket has no more input */
+    bool complete;           /* and all of it is in calls */
+    bool turn_done;          /* those were submitted, and the queue was told */
+    bool finishing;          /* the last call of all is among them */
+    hr_call *saves;          /* the call that says with what state it began; NULL: none, or it has. Only to compare */
+    int64_t n_calls;         /* so far */
+    int64_t *batch_rows_out; /* how many rows each batch of the call that is collected has given */
+    int64_t at_batch;        /* the last that gave any */
+    uint8_t *keep;           /* a filter's: of the call that is collected, n_kept rows are known */
     int64_t n_kept;
 } apply_task;
 
@@ -142,10 +142,10 @@ static void apply_task_clear(const hr_op *op, hr_task *task)
     (void)op;
     if (!t)
         return;
-    hr__pieces_free(t->pieces);
+    hr__batch_cutter_free(t->cutter);
     hr__groups_free(t->groups);
-    hr__call_batch_free(t->group);
-    hr__free(t->part_rows);
+    hr__call_set_free(t->group);
+    hr__free(t->batch_rows_out);
     hr__free(t->keep);
     hr__free(t);
     *hr__task_state(task) = NULL;
@@ -178,8 +178,8 @@ static hr_call_place place_of(hr_task *task, const hr_table *in, int64_t row, in
     return p;
 }
 
-/* Where pieces go that are made of several tables: to whom reads them, if that is all of them. */
-static hr_mem piece_mem(const apply_op *a, hr_task *task)
+/* Memory for batches that are made of several tables: the reader's, if there is only one reader. */
+static hr_mem batch_mem(const apply_op *a, hr_task *task)
 {
     return (hr_mem){ hr__task_run(task)->account, a->columns.made ? NULL : hr__calls_arena(a->calls) };
 }
@@ -194,36 +194,36 @@ static uint32_t flags_of(const apply_op *a, hr_task *task, const apply_task *t)
 }
 
 /* Input for worker processes is put into their arena here, on a pool thread: sending it is then a matter of a few
- * hundred bytes, which the poller's only thread can do for all. Takes parts, whose rows and ordinals are set. */
-static hr_status add_call(const apply_op *a, hr_task *task, apply_task *t, hr_table *whole, hr_call_part *parts,
-                          int64_t n_parts, hr_error *err)
+ * hundred bytes, which the poller's only thread can do for all. Takes batches, whose rows and ordinals are set. */
+static hr_status add_call(const apply_op *a, hr_task *task, apply_task *t, hr_table *whole, hr_batch_place *batches,
+                          int64_t n_batches, hr_error *err)
 {
     const hr_mem mem = { hr__task_run(task)->account, hr__calls_arena(a->calls) };
-    hr_call_place place = place_of(task, whole, 0, parts[0].ordinal);
+    hr_call_place place = place_of(task, whole, 0, batches[0].ordinal);
     int64_t row = 0;
     hr_status st = HR_OK;
     hr_table *in = whole, *some = NULL, *copy = NULL;
 
     place.flags = flags_of(a, task, t);
-    for (int64_t i = 0; i < n_parts; i++) {
-        parts[i].random = place_of(task, in, row, parts[i].ordinal).random;
-        row += parts[i].n_rows;
+    for (int64_t i = 0; i < n_batches; i++) {
+        batches[i].random = place_of(task, in, row, batches[i].ordinal).random;
+        row += batches[i].n_rows;
     }
     if (!t->group)
-        HR_GO(hr__call_batch_new(a->calls, mem.account, &t->group, err));
+        HR_GO(hr__call_set_new(a->calls, mem.account, &t->group, err));
     if (a->columns.made) {
         HR_GO(hr__call_columns_input(&a->columns, whole, &some, err));
         in = some;
     }
     if (mem.arena && !hr__table_in_arena(in, mem.arena))
         HR_GO(hr__table_concat(&mem, in->schema, &in, 1, &copy, err));
-    st = hr__call_batch_add(t->group, copy ? copy : in, some ? whole : NULL, &place, parts, n_parts,
-                            hr__task_turn(task), t->n_calls++, err);
-    parts = NULL;
+    st = hr__call_set_add(t->group, copy ? copy : in, some ? whole : NULL, &place, batches, n_batches,
+                          hr__task_turn(task), t->n_calls++, err);
+    batches = NULL;
     if (!st && (place.flags & HR_CALL_SAVE))
         t->saves = t->group->items[t->group->n - 1];
 done:
-    hr__free(parts);
+    hr__free(batches);
     hr_table_unref(some);
     hr_table_unref(copy);
     return st;
@@ -231,42 +231,42 @@ done:
 
 static hr_status add_table(const apply_op *a, hr_task *task, apply_task *t, const hr_table *in, hr_error *err)
 {
-    hr_call_part *part = hr__zalloc(NULL, sizeof *part);
+    hr_batch_place *batch = hr__zalloc(NULL, sizeof *batch);
 
-    if (!part)
-        return hr__error_memory(err, a->name, sizeof *part);
-    part->n_rows = in->n_rows;
-    part->ordinal = hr__task_ordinal(task);
-    return add_call(a, task, t, (hr_table *)in, part, 1, err);
+    if (!batch)
+        return hr__error_memory(err, a->name, sizeof *batch);
+    batch->n_rows = in->n_rows;
+    batch->ordinal = hr__task_ordinal(task);
+    return add_call(a, task, t, (hr_table *)in, batch, 1, err);
 }
 
 /* How many batches a call should have now: few enough that none waits long for the others, or where there are few of
  * them. */
-static int64_t parts_wanted(const apply_op *a)
+static int64_t batches_wanted(const apply_op *a)
 {
-    int64_t ns = a->max_parts > 1 ? hr__calls_part_ns(a->calls) : 0;
+    int64_t ns = a->max_batches > 1 ? hr__calls_batch_ns(a->calls) : 0;
 
-    return ns ? HR_MAX(1, HR_MIN(a->max_parts, (a->keys ? GROUPS_NS : CALL_NS) / ns)) : 1;
+    return ns ? HR_MAX(1, HR_MIN(a->max_batches, (a->keys ? GROUPS_NS : CALL_NS) / ns)) : 1;
 }
 
-/* Up to n_max pieces as one table; *out NULL: there is none. */
-static hr_status take_pieces(const apply_op *a, apply_task *t, const hr_mem *mem, int64_t n_max, hr_table **out,
-                             hr_call_part **parts, int64_t *n, hr_error *err)
+/* Up to n_max batches as one table; *out NULL: there is none. */
+static hr_status take_batches(const apply_op *a, apply_task *t, const hr_mem *mem, int64_t n_max, hr_table **out,
+                              hr_batch_place **batches, int64_t *n, hr_error *err)
 {
     hr_table **tables = hr__zalloc(NULL, (size_t)n_max * sizeof(hr_table *));
     hr_status st = HR_OK;
 
     *out = NULL;
     *n = 0;
-    if (!(*parts = hr__zalloc(NULL, (size_t)n_max * sizeof **parts)) || !tables) {
-        st = hr__error_memory(err, a->name, n_max * (int64_t)sizeof **parts);
+    if (!(*batches = hr__zalloc(NULL, (size_t)n_max * sizeof **batches)) || !tables) {
+        st = hr__error_memory(err, a->name, n_max * (int64_t)sizeof **batches);
         goto done;
     }
     while (*n < n_max) {
-        HR_GO(hr__pieces_next(t->pieces, t->last, &tables[*n], &(*parts)[*n].ordinal, err));
+        HR_GO(hr__batch_cutter_next(t->cutter, t->last, &tables[*n], &(*batches)[*n].ordinal, err));
         if (!tables[*n])
             break;
-        (*parts)[*n].n_rows = tables[*n]->n_rows;
+        (*batches)[*n].n_rows = tables[*n]->n_rows;
         ++*n;
     }
     if (*n == 1)
@@ -278,34 +278,34 @@ done:
         hr_table_unref(tables[i]);
     hr__free(tables);
     if (st || !*out) {
-        hr__free(*parts);
-        *parts = NULL;
+        hr__free(*batches);
+        *batches = NULL;
     }
     return st;
 }
 
-/* The next group of calls of complete pieces or groups; none: no group. */
-static hr_status add_pieces(const apply_op *a, hr_task *task, apply_task *t, hr_error *err)
+/* The next group of calls of complete batches or groups; none: no group. */
+static hr_status add_batches(const apply_op *a, hr_task *task, apply_task *t, hr_error *err)
 {
-    const hr_mem mem = piece_mem(a, task);
+    const hr_mem mem = batch_mem(a, task);
     int n_max = HR_MAX(MIN_GROUP, HR_MIN(MAX_GROUP, 2 * hr__calls_n_servers(a->calls)));
 
     while (!t->group || t->group->n < n_max) {
-        hr_table *piece = NULL;
-        hr_call_part *parts = NULL;
+        hr_table *batch = NULL;
+        hr_batch_place *batches = NULL;
         int64_t n = 0;
         hr_status st;
 
         if (t->groups)
-            HR_TRY(hr__groups_next(t->groups, t->last, parts_wanted(a), &piece, &parts, &n, err));
+            HR_TRY(hr__groups_next(t->groups, t->last, batches_wanted(a), &batch, &batches, &n, err));
         else
-            HR_TRY(take_pieces(a, t, &mem, parts_wanted(a), &piece, &parts, &n, err));
-        if (!piece) {
+            HR_TRY(take_batches(a, t, &mem, batches_wanted(a), &batch, &batches, &n, err));
+        if (!batch) {
             t->complete = t->last;
             return HR_OK;
         }
-        st = add_call(a, task, t, piece, parts, n, err);
-        hr_table_unref(piece);
+        st = add_call(a, task, t, batch, batches, n, err);
+        hr_table_unref(batch);
         HR_TRY(st);
     }
     return HR_OK;
@@ -344,8 +344,8 @@ static hr_status add_last(const apply_op *a, hr_task *task, apply_task *t, hr_er
 /* The next group of calls, behind the ticket's last one that of finish(). */
 static hr_status add_next(const apply_op *a, hr_task *task, apply_task *t, hr_error *err)
 {
-    if (t->pieces || t->groups)
-        HR_TRY(add_pieces(a, task, t, err));
+    if (t->cutter || t->groups)
+        HR_TRY(add_batches(a, task, t, err));
     else
         t->complete = t->last;
     return t->complete && !t->finishing && a->of_class.finishes && hr__task_closes(task) ? add_last(a, task, t, err)
@@ -358,7 +358,7 @@ static hr_status await(hr_task *task, apply_task *t, hr_error *err)
     hr_resume *resume = NULL;
 
     HR_TRY(hr__task_suspend(task, &resume, err));
-    if (!hr__call_batch_wait(t->group, resume)) /* it is resumed at once */
+    if (!hr__call_set_wait(t->group, resume)) /* it is resumed at once */
         hr__resume(resume, HR_OK, NULL);
     return HR_PENDING;
 }
@@ -375,7 +375,7 @@ static hr_status submit(const apply_op *a, hr_task *task, apply_task *t, hr_erro
     bool all = a->of_class.at_a_time && t->complete && !t->turn_done;
     hr_status st;
 
-    if (t->group && (st = hr__call_batch_submit(t->group, run->state, err)))
+    if (t->group && (st = hr__call_set_submit(t->group, run->state, err)))
         return hr__function_failed(a->name, st, err);
     if (all) {
         t->turn_done = true;
@@ -400,21 +400,21 @@ static hr_status apply_push(const hr_op *op, hr_task *task, const hr_table *in, 
         if (!t->groups)
             HR_TRY(hr__groups_new((const char *const *)a->keys, a->n_keys, GROUPED_ROWS,
                                   hr__table_bytes_wanted(hr__account_limit(hr__task_run(task)->account)),
-                                  a->max_errored ? 1 : GROUPED_PARTS, hr__task_run(task)->account, &t->groups, err));
+                                  a->max_errored ? 1 : GROUPED_BATCHES, hr__task_run(task)->account, &t->groups, err));
         HR_TRY(hr__groups_add(t->groups, in, err));
-        HR_TRY(add_pieces(a, task, t, err));
+        HR_TRY(add_batches(a, task, t, err));
     } else if (a->as_is) {
         HR_TRY(add_table(a, task, t, in, err));
         t->complete = t->last;
     } else {
-        const hr_mem mem = piece_mem(a, task);
+        const hr_mem mem = batch_mem(a, task);
 
-        if (!t->pieces) {
-            HR_TRY(hr__pieces_new(a->piece_rows, a->piece_bytes, &mem, &t->pieces, err));
-            hr__pieces_refuse(t->pieces, hr__account_limit(mem.account));
+        if (!t->cutter) {
+            HR_TRY(hr__batch_cutter_new(a->block_rows, a->batch_bytes, &mem, &t->cutter, err));
+            hr__batch_cutter_refuse(t->cutter, hr__account_limit(mem.account));
         }
-        HR_TRY(hr__pieces_add(t->pieces, in, err));
-        HR_TRY(add_pieces(a, task, t, err));
+        HR_TRY(hr__batch_cutter_add(t->cutter, in, err));
+        HR_TRY(add_batches(a, task, t, err));
     }
     return submit(a, task, t, err);
 }
@@ -426,7 +426,7 @@ static hr_status apply_finish(const hr_op *op, hr_task *task, hr_error *err)
 
     if (a->of_class.at_a_time)
         HR_TRY(apply_task_of(a, task, &t, err));
-    else if (!t || (!t->pieces && !t->groups))
+    else if (!t || (!t->cutter && !t->groups))
         return HR_OK;
     t->last = true;
     HR_TRY(add_next(a, task, t, err));
@@ -474,22 +474,22 @@ done:
     return st;
 }
 
-/* Row at which batch `part` begins. */
-static int64_t part_begin(const hr_call *call, int64_t part)
+/* Row at which a batch begins. */
+static int64_t batch_begin(const hr_call *call, int64_t batch)
 {
     int64_t row = 0;
 
-    for (int64_t i = 0; i < part; i++)
-        row += call->parts[i].n_rows;
+    for (int64_t i = 0; i < batch; i++)
+        row += call->batches[i].n_rows;
     return row;
 }
 
-/* A table of results as it goes on: rows [at, at + n) of it are of batch `part`. Several batches, each without a
+/* A table of results as it goes on: rows [at, at + n) of it are of batch `batch`. Several batches, each without a
  * promise, are one table with coordinates of all. */
 static hr_status coordinates(const apply_op *a, apply_task *t, const hr_call *call, const hr_result *r, hr_origin **out,
                              hr_error *err)
 {
-    int64_t n_runs = HR_MAX(r->n_counts, 1), row = part_begin(call, r->part);
+    int64_t n_runs = HR_MAX(r->n_counts, 1), row = batch_begin(call, r->batch);
     hr_run_coords *runs = hr__zalloc(NULL, (size_t)n_runs * sizeof *runs);
     int64_t n = 0;
     hr_status st = HR_OK;
@@ -497,14 +497,14 @@ static hr_status coordinates(const apply_op *a, apply_task *t, const hr_call *ca
     if (!runs)
         return hr__error_memory(err, a->name, n_runs * (int64_t)sizeof *runs);
     for (int64_t i = 0; i < n_runs; i++) {
-        int64_t part = r->part + i, n_rows = r->counts ? r->counts[i] : r->table->n_rows;
+        int64_t batch = r->batch + i, n_rows = r->counts ? r->counts[i] : r->table->n_rows;
         hr_coord first = hr__origin_at(call->input->origin, row);
 
-        first.ordinal += t->part_rows[part];
-        t->part_rows[part] += n_rows;
+        first.ordinal += t->batch_rows_out[batch];
+        t->batch_rows_out[batch] += n_rows;
         if (n_rows)
             runs[n++] = (hr_run_coords){ first, n_rows, true };
-        row += call->parts[part].n_rows;
+        row += call->batches[batch].n_rows;
     }
     st = hr__origin_new(runs, n, out, err);
     hr__free(runs);
@@ -514,27 +514,27 @@ static hr_status coordinates(const apply_op *a, apply_task *t, const hr_call *ca
 /* Whether it says what batches it is of, and those are in order. */
 static bool makes_sense(apply_task *t, const hr_call *call, const hr_result *r)
 {
-    int64_t n = 0, last = r->part + HR_MAX(r->n_counts, 1) - 1;
+    int64_t n = 0, last = r->batch + HR_MAX(r->n_counts, 1) - 1;
 
-    if (r->part < t->at_part || last >= call->n_parts)
+    if (r->batch < t->at_batch || last >= call->n_batches)
         return false;
     for (int64_t i = 0; i < r->n_counts; i++) {
         if (r->counts[i] < 0)
             return false;
         n += r->counts[i];
     }
-    t->at_part = last;
+    t->at_batch = last;
     return !r->counts || n == r->table->n_rows;
 }
 
 /* A promise of a row for a row is kept by each batch. */
 static hr_status check_promise(const apply_op *a, const apply_task *t, const hr_call *call, bool done, hr_error *err)
 {
-    for (int64_t i = 0; a->rules.one_to_one && i < call->n_parts; i++)
-        if (t->part_rows[i] > call->parts[i].n_rows ||
-            (t->part_rows[i] < call->parts[i].n_rows && (done || i < t->at_part)))
+    for (int64_t i = 0; a->rules.one_to_one && i < call->n_batches; i++)
+        if (t->batch_rows_out[i] > call->batches[i].n_rows ||
+            (t->batch_rows_out[i] < call->batches[i].n_rows && (done || i < t->at_batch)))
             return hr_error_set(err, HR_CALLBACK, "%s: gave %" PRId64 " rows for a batch of %" PRId64, a->name,
-                                t->part_rows[i], call->parts[i].n_rows);
+                                t->batch_rows_out[i], call->batches[i].n_rows);
     return HR_OK;
 }
 
@@ -553,13 +553,13 @@ static hr_status fit_to_first(const apply_op *a, hr_task *task, const hr_call *c
 {
     hr_op_run *run = hr__task_run(task);
     hr_first_columns *first = &((hr_calls_run *)run->state)->first;
-    hr_shown shown = { .in = a->shows_doubles ? call->input : NULL, .begin = part_begin(call, r->part) };
+    hr_shown shown = { .in = a->shows_doubles ? call->input : NULL, .begin = batch_begin(call, r->batch) };
     hr_table *fitting = NULL;
     hr_text where = { 0 };
     hr_status st;
 
     if (!atomic_load_explicit(&run->settled, memory_order_acquire)) {
-        shown.n = part_begin(call, r->part + HR_MAX(r->n_counts, 1)) - shown.begin;
+        shown.n = batch_begin(call, r->batch + HR_MAX(r->n_counts, 1)) - shown.begin;
         HR_TRY(hr__first_columns_set(first, hr__task_mem(task), *table, &shown, err));
         atomic_store_explicit(&run->settled, true, memory_order_release);
     }
@@ -581,14 +581,14 @@ static hr_status emit_result(const apply_op *a, hr_task *task, apply_task *t, co
     hr_status st = HR_OK;
     hr_origin *origin = NULL;
     hr_table *typed = NULL, *out = NULL;
-    int64_t before = part_begin(call, r->part);
+    int64_t before = batch_begin(call, r->batch);
 
     if (!makes_sense(t, call, r))
-        HR_FAIL(HR_CALLBACK, "%s: a result of batch %" PRId64 " of %" PRId64, a->name, r->part, call->n_parts);
+        HR_FAIL(HR_CALLBACK, "%s: a result of batch %" PRId64 " of %" PRId64, a->name, r->batch, call->n_batches);
     if (r->table->n_rows == 0)
         goto done;
     if (a->rules.one_to_one)
-        before += t->part_rows[r->part];
+        before += t->batch_rows_out[r->batch];
     HR_GO(coordinates(a, t, call, r, &origin, err));
     HR_GO(check_promise(a, t, call, false, err));
     HR_GO(hr__function_result(&a->rules, call->input, before, r->table, &typed, err));
@@ -612,9 +612,9 @@ done:
 static hr_status emit_results(const apply_op *a, hr_task *task, apply_task *t, const hr_call *call, hr_results *r,
                               bool done, hr_error *err)
 {
-    if (!t->part_rows &&
-        !(t->part_rows = hr__zalloc(hr__task_run(task)->account, (size_t)call->n_parts * sizeof *t->part_rows)))
-        return hr__error_memory(err, a->name, call->n_parts * (int64_t)sizeof *t->part_rows);
+    if (!t->batch_rows_out && !(t->batch_rows_out = hr__zalloc(hr__task_run(task)->account,
+                                                               (size_t)call->n_batches * sizeof *t->batch_rows_out)))
+        return hr__error_memory(err, a->name, call->n_batches * (int64_t)sizeof *t->batch_rows_out);
     for (int64_t i = 0; i < r->n; i++)
         HR_TRY(emit_result(a, task, t, call, &r->items[i], err));
     return done ? check_promise(a, t, call, true, err) : HR_OK;
@@ -650,11 +650,11 @@ static hr_status failed(const apply_op *a, hr_task *task, hr_call *call, hr_erro
 
 static void next_call(apply_task *t)
 {
-    hr__free(t->part_rows);
+    hr__free(t->batch_rows_out);
     hr__free(t->keep);
-    t->part_rows = NULL;
+    t->batch_rows_out = NULL;
     t->keep = NULL;
-    t->n_kept = t->at_part = 0;
+    t->n_kept = t->at_batch = 0;
 }
 
 /* What the ticket's first call said of the instance's state goes with the ticket's marker. */
@@ -673,7 +673,7 @@ static void save(hr_task *task, apply_task *t, hr_call *call)
 /* Emits what can be collected now. *all: the group is through. */
 static hr_status collect(const apply_op *a, hr_task *task, apply_task *t, bool *all, hr_error *err)
 {
-    hr_call_batch *g = t->group;
+    hr_call_set *g = t->group;
     bool done = true;
 
     while (g->next < g->n && done) {
@@ -682,11 +682,11 @@ static hr_status collect(const apply_op *a, hr_task *task, apply_task *t, bool *
         bool again;
         hr_status st;
 
-        done = hr__call_batch_collect(g, &r, &again);
+        done = hr__call_set_collect(g, &r, &again);
         if (again)
             notify(a, hr__task_run(task));
         save(task, t, call);
-        if (done && call->st && !call->streams && call->n_parts == 1)
+        if (done && call->st && !call->streams && call->n_batches == 1)
             st = HR_OK; /* what it gave before it failed is half of something */
         else
             st = a->filter ? kept_results(a, task, t, call, &r, done && !call->st, err)
@@ -708,7 +708,7 @@ static hr_status apply_resumed(const hr_op *op, hr_task *task, hr_error *err)
     apply_task *t = *hr__task_state(task);
     bool all = false;
 
-    if (hr__call_batch_cancelled(t->group))
+    if (hr__call_set_cancelled(t->group))
         return hr_error_set(err, HR_CANCELLED, "%s: the run was stopped", a->name);
     if (!may_emit(a, task)) {
         hr__task_await_turn(task);
@@ -716,10 +716,10 @@ static hr_status apply_resumed(const hr_op *op, hr_task *task, hr_error *err)
     }
     HR_TRY(collect(a, task, t, &all, err));
     if (all) {
-        hr__call_batch_free(t->group);
+        hr__call_set_free(t->group);
         t->group = NULL;
     }
-    if (!all || t->pieces || t->groups)
+    if (!all || t->cutter || t->groups)
         hr__task_more(task); /* the next, when these results have gone on */
     return HR_OK;
 }
@@ -778,8 +778,8 @@ static void apply_fingerprint(const hr_op *op, hr_hash *h)
     hr__hash_text(h, a->name);
     hr__hash_text(h, a->qualified);
     hr__hash_int(h, a->as_is);
-    hr__hash_int(h, a->as_is ? 0 : a->piece_rows);
-    hr__hash_int(h, a->as_is ? 0 : a->piece_bytes);
+    hr__hash_int(h, a->as_is ? 0 : a->block_rows);
+    hr__hash_int(h, a->as_is ? 0 : a->batch_bytes);
     hr__hash_int(h, op->one_to_one);
     hr__hash_int(h, a->filter);
     for (int i = 0; i < a->n_keys; i++)
@@ -859,8 +859,8 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
         HR_FAIL(HR_INVALID, "%s: makes column '%s': a row for a row, not by groups", name, o->made);
     if (o->of_class.finishes && (o->filter || o->one_to_one || !o->of_class.at_a_time))
         HR_FAIL(HR_INVALID, "%s: finish() gives rows of its own, behind those of one instance", name);
-    if (o->piece_rows < 0 || o->piece_bytes < 0)
-        HR_FAIL(HR_INVALID, "%s: pieces of %" PRId64 " rows, %" PRId64 " bytes", name, o->piece_rows, o->piece_bytes);
+    if (o->block_rows < 0 || o->batch_bytes < 0)
+        HR_FAIL(HR_INVALID, "%s: batches of %" PRId64 " rows, %" PRId64 " bytes", name, o->block_rows, o->batch_bytes);
     if (!(a = hr__zalloc(NULL, sizeof *a))) {
         st = hr__error_memory(err, name, sizeof *a);
         goto done;
@@ -877,9 +877,9 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
     a->base.one_to_one = a->rules.one_to_one && !o->max_errored; /* some rows may be left out */
     schema = NULL;
     a->as_is = o->batch_rows != 0;
-    a->piece_rows = o->piece_rows ? o->piece_rows : PIECE_ROWS;
-    a->piece_bytes = o->piece_bytes;
-    a->base.piece_rows = a->as_is || a->keys ? 0 : a->piece_rows;
+    a->block_rows = o->block_rows ? o->block_rows : BLOCK_ROWS;
+    a->batch_bytes = o->batch_bytes;
+    a->base.block_rows = a->as_is || a->keys ? 0 : a->block_rows;
     a->of_class = o->of_class;
     a->base.in_order = a->of_class.at_a_time > 0;
     a->base.closes = a->of_class.finishes;
@@ -887,7 +887,9 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
     a->inline_calls = o->inline_calls;
     a->shows_doubles = o->shows_doubles;
     a->max_errored = o->max_errored;
-    a->max_parts = o->max_errored ? 1 : a->keys ? GROUPED_PARTS : o->max_parts; /* what is left out is one batch */
+    a->max_batches = o->max_errored ? 1
+                     : a->keys      ? GROUPED_BATCHES
+                                    : o->max_batches; /* what is left out is one batch */
     if (o->max_errored)
         hr__calls_forgive(calls);
     a->base.made = a->base.one_to_one ? a->columns.made : NULL;

@@ -1,10 +1,10 @@
-/* blocks.c - the same rows in tables that begin and end with blocks of the source (pieces.c).
+/* blocks.c - the same rows in tables that begin and end with blocks of the source (batch_cutter.c).
  *
- * A function's pieces do not depend on how readers cut, as long as the function's ticket holds whole blocks. Tickets of
- * a scan do. Behind a limit or a union a ticket is one table, as some reader happened to cut it: with this operator in
- * front of those, at the end of the stage that reads, it is one block, or what a filter left of it.
+ * A function's batches do not depend on how readers cut, as long as the function's ticket holds whole blocks. Tickets
+ * of a scan do. Behind a limit or a union a ticket is one table, as some reader happened to cut it: with this operator
+ * in front of those, at the end of the stage that reads, it is one block, or what a filter left of it.
  *
- * Tests: test_run.c, test_pieces.c. */
+ * Tests: test_run.c, test_batch_cutter.c. */
 #include "op/call.h"
 
 #include <inttypes.h>
@@ -14,41 +14,41 @@ typedef struct blocks_op {
     int64_t n_rows;
 } blocks_op;
 
-static hr_status emit_pieces(hr_task *task, hr_pieces *pieces, bool last, hr_error *err)
+static hr_status emit_batches(hr_task *task, hr_batch_cutter *cutter, bool last, hr_error *err)
 {
     for (;;) {
-        hr_table *piece = NULL;
+        hr_table *batch = NULL;
         int64_t ordinal;
 
-        HR_TRY(hr__pieces_next(pieces, last, &piece, &ordinal, err));
-        if (!piece)
+        HR_TRY(hr__batch_cutter_next(cutter, last, &batch, &ordinal, err));
+        if (!batch)
             return HR_OK;
-        HR_TRY(hr__task_emit(task, &piece, err));
+        HR_TRY(hr__task_emit(task, &batch, err));
     }
 }
 
 static hr_status blocks_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
 {
-    hr_pieces **pieces = (hr_pieces **)hr__task_state(task);
+    hr_batch_cutter **cutter = (hr_batch_cutter **)hr__task_state(task);
 
-    if (!*pieces)
-        HR_TRY(hr__pieces_new(((const blocks_op *)op)->n_rows, 0, hr__task_mem(task), pieces, err));
-    HR_TRY(hr__pieces_add(*pieces, in, err));
-    return emit_pieces(task, *pieces, false, err);
+    if (!*cutter)
+        HR_TRY(hr__batch_cutter_new(((const blocks_op *)op)->n_rows, 0, hr__task_mem(task), cutter, err));
+    HR_TRY(hr__batch_cutter_add(*cutter, in, err));
+    return emit_batches(task, *cutter, false, err);
 }
 
 static hr_status blocks_finish(const hr_op *op, hr_task *task, hr_error *err)
 {
-    hr_pieces *pieces = *hr__task_state(task);
+    hr_batch_cutter *cutter = *hr__task_state(task);
 
     (void)op;
-    return pieces ? emit_pieces(task, pieces, true, err) : HR_OK;
+    return cutter ? emit_batches(task, cutter, true, err) : HR_OK;
 }
 
 static void blocks_task_clear(const hr_op *op, hr_task *task)
 {
     (void)op;
-    hr__pieces_free(*hr__task_state(task));
+    hr__batch_cutter_free(*hr__task_state(task));
     *hr__task_state(task) = NULL;
 }
 

@@ -103,12 +103,12 @@ int hr__calls_n_servers(hr_calls *c)
     return n;
 }
 
-int64_t hr__calls_part_ns(hr_calls *c)
+int64_t hr__calls_batch_ns(hr_calls *c)
 {
     int64_t ns;
 
     hr__lock(&c->lock);
-    ns = c->part_ns;
+    ns = c->batch_ns;
     hr__unlock(&c->lock);
     return ns;
 }
@@ -227,7 +227,7 @@ static void call_free(hr_call *call)
     hr_table_unref(call->input);
     hr_table_unref(call->whole);
     hr_error_clear(&call->err);
-    hr__free(call->parts);
+    hr__free(call->batches);
     hr__free(call->loads);
     hr__free(call->saved);
     hr__free(call);
@@ -251,14 +251,14 @@ hr_resume *hr__call_add_locked(hr_call *call, hr_result *takes)
     r->n_bytes += hr__table_bytes_used(takes->table);
     r->items[r->n++] = *takes;
     *takes = (hr_result){ 0 };
-    return call->streams ? hr__call_batch_ready_locked(call->group) : NULL;
+    return call->streams ? hr__call_set_ready_locked(call->group) : NULL;
 }
 
 /* ----------------------------------------------------------------------------------------------------------- groups */
 
-hr_status hr__call_batch_new(hr_calls *c, hr_account *account, hr_call_batch **out, hr_error *err)
+hr_status hr__call_set_new(hr_calls *c, hr_account *account, hr_call_set **out, hr_error *err)
 {
-    hr_call_batch *g = hr__zalloc(account, sizeof *g);
+    hr_call_set *g = hr__zalloc(account, sizeof *g);
 
     *out = g;
     if (!g)
@@ -267,14 +267,14 @@ hr_status hr__call_batch_new(hr_calls *c, hr_account *account, hr_call_batch **o
     return HR_OK;
 }
 
-hr_status hr__call_batch_add(hr_call_batch *g, hr_table *input, hr_table *whole, const hr_call_place *place,
-                             hr_call_part *parts, int64_t n_parts, int64_t turn, int64_t number, hr_error *err)
+hr_status hr__call_set_add(hr_call_set *g, hr_table *input, hr_table *whole, const hr_call_place *place,
+                           hr_batch_place *batches, int64_t n_batches, int64_t turn, int64_t number, hr_error *err)
 {
     hr_call *call;
 
     if (!hr__grow(NULL, (void **)&g->items, &g->cap, g->n + 1, sizeof *g->items) ||
         !(call = hr__zalloc(NULL, sizeof *call))) {
-        hr__free(parts);
+        hr__free(batches);
         return hr__error_memory(err, g->calls->name, sizeof *call);
     }
     call->calls = hr__calls_inner_ref(g->calls);
@@ -284,15 +284,15 @@ hr_status hr__call_batch_add(hr_call_batch *g, hr_table *input, hr_table *whole,
     call->whole = whole ? hr_table_ref(whole) : NULL;
     call->input_bytes = hr__table_bytes_used(input);
     call->place = *place;
-    call->parts = parts;
-    call->n_parts = n_parts;
+    call->batches = batches;
+    call->n_batches = n_batches;
     call->turn = turn;
     call->number = number;
     g->items[g->n++] = call;
     return HR_OK;
 }
 
-static bool is_readable(const hr_call_batch *g)
+static bool is_readable(const hr_call_set *g)
 {
     bool each = g->calls->call_ns >= LONG_NS;
 
@@ -309,7 +309,7 @@ static bool is_readable(const hr_call_batch *g)
     return true;
 }
 
-hr_resume *hr__call_batch_ready_locked(hr_call_batch *g)
+hr_resume *hr__call_set_ready_locked(hr_call_set *g)
 {
     hr_resume *r = g->resume;
 
@@ -322,7 +322,7 @@ hr_resume *hr__call_batch_ready_locked(hr_call_batch *g)
 /* It has ended, as `st` says, and is in no list. Those behind a failed one need not be done. */
 static void done_locked(hr_call *call, hr_status st, hr_error *moved)
 {
-    hr_call_batch *g = call->group;
+    hr_call_set *g = call->group;
 
     if (!st && call->incomplete)
         st = hr_error_set(moved, HR_NO_MEMORY, "no memory for its results");
@@ -350,7 +350,7 @@ static hr_status refusal_locked(const hr_calls *c, hr_error *err)
     return HR_OK;
 }
 
-hr_status hr__call_batch_submit(hr_call_batch *g, hr_calls_run *run, hr_error *err)
+hr_status hr__call_set_submit(hr_call_set *g, hr_calls_run *run, hr_error *err)
 {
     hr_calls *c = g->calls;
     hr_status st;
@@ -392,7 +392,7 @@ static bool go_on_relocks(hr_calls *c, hr_call *call)
     return true;
 }
 
-bool hr__call_batch_collect(hr_call_batch *g, hr_results *out, bool *again)
+bool hr__call_set_collect(hr_call_set *g, hr_results *out, bool *again)
 {
     hr_calls *c = g->calls;
     hr_call *call = g->items[g->next];
@@ -411,7 +411,7 @@ bool hr__call_batch_collect(hr_call_batch *g, hr_results *out, bool *again)
     return done;
 }
 
-bool hr__call_batch_cancelled(hr_call_batch *g)
+bool hr__call_set_cancelled(hr_call_set *g)
 {
     bool cancelled;
 
@@ -421,7 +421,7 @@ bool hr__call_batch_cancelled(hr_call_batch *g)
     return cancelled;
 }
 
-bool hr__call_batch_wait(hr_call_batch *g, hr_resume *takes)
+bool hr__call_set_wait(hr_call_set *g, hr_resume *takes)
 {
     hr_calls *c = g->calls;
     bool waits;
@@ -455,7 +455,7 @@ static bool let_go_locked(hr_call *call)
     return false;
 }
 
-void hr__call_batch_free(hr_call_batch *g)
+void hr__call_set_free(hr_call_set *g)
 {
     hr_calls *c;
     bool orphans = false;
@@ -485,7 +485,7 @@ void hr__call_batch_free(hr_call_batch *g)
 }
 
 /* What nobody has begun, or nobody goes on with, is done. */
-static void drop_waiting_locked(hr_call_batch *g)
+static void drop_waiting_locked(hr_call_set *g)
 {
     for (int i = 0; i < g->n; i++) {
         hr_call *call = g->items[i];
@@ -501,7 +501,7 @@ static void drop_waiting_locked(hr_call_batch *g)
 
 void hr__calls_run_cancel(hr_calls *c, hr_calls_run *run)
 {
-    hr_call_batch *g;
+    hr_call_set *g;
 
     hr__lock(&c->lock);
     run->cancelled = true;
@@ -540,7 +540,7 @@ void hr__calls_refuse(hr_calls *c)
             break; /* by a server in this process, which is there */
         hr__call_list_remove(l, call);
         done_locked(call, st, &err);
-        r = hr__call_batch_ready_locked(call->group);
+        r = hr__call_set_ready_locked(call->group);
         hr__unlock(&c->lock);
         if (r)
             hr__resume(r, HR_OK, NULL); /* the operator reports it behind the results before it */
@@ -666,10 +666,10 @@ const hr_table *hr__call_input(const hr_call *call) { return call->input; }
 void hr__call_place(const hr_call *call, hr_call_place *out) { *out = call->place; }
 uint64_t hr__call_tag(const hr_call *call) { return call->tag; }
 
-int64_t hr__call_parts(const hr_call *call, const hr_call_part **out)
+int64_t hr__call_batches(const hr_call *call, const hr_batch_place **out)
 {
-    *out = call->parts;
-    return call->n_parts;
+    *out = call->batches;
+    return call->n_batches;
 }
 
 static hr_result result_of(hr_table *takes, const hr_result_place *of, bool *failed)
@@ -679,7 +679,7 @@ static hr_result result_of(hr_table *takes, const hr_result_place *of, bool *fai
     *failed = false;
     if (!of)
         return r;
-    r.part = of->part;
+    r.batch = of->batch;
     if (of->counts && of->n_counts > 0) {
         r.n_counts = of->n_counts;
         if (!(r.counts = hr__alloc(NULL, (size_t)of->n_counts * sizeof *r.counts)))
@@ -734,7 +734,7 @@ void hr__call_pause(hr_call *takes)
     if (!orphan && c->closed) {
         done_locked(call, HR_CANCELLED,
                     (hr_error_set(&err, HR_CANCELLED, "cancelled: the function pool was closed"), &err));
-        r = hr__call_batch_ready_locked(call->group);
+        r = hr__call_set_ready_locked(call->group);
     } else if (!orphan) {
         call->resumes = true;
         if (call->results.n == 0) { /* all was collected meanwhile */
@@ -742,7 +742,7 @@ void hr__call_pause(hr_call *takes)
         } else {
             call->state = HR_CALL_PAUSED;
             hr__call_list_add(&c->paused, call, NULL);
-            r = hr__call_batch_ready_locked(call->group);
+            r = hr__call_set_ready_locked(call->group);
         }
     }
     hr__unlock(&c->lock);
@@ -779,8 +779,8 @@ static void learn_locked(hr_call *call)
     if (!call->in_hand)
         return;
     c->call_ns = c->call_ns ? (7 * c->call_ns + took) / 8 : HR_MAX(took, 1);
-    took /= HR_MAX(call->n_parts, 1);
-    c->part_ns = c->part_ns ? (7 * c->part_ns + took) / 8 : HR_MAX(took, 1);
+    took /= HR_MAX(call->n_batches, 1);
+    c->batch_ns = c->batch_ns ? (7 * c->batch_ns + took) / 8 : HR_MAX(took, 1);
 }
 
 void hr__call_done(hr_call *takes, hr_status st, hr_error *moved)
@@ -800,7 +800,7 @@ void hr__call_done(hr_call *takes, hr_status st, hr_error *moved)
     orphan = !call->group;
     if (!orphan) {
         done_locked(call, st, &err);
-        r = hr__call_batch_ready_locked(call->group);
+        r = hr__call_set_ready_locked(call->group);
     }
     hr__unlock(&c->lock);
     if (orphan)

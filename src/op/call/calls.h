@@ -20,7 +20,7 @@
  *              |         v  |
  *              +------ PAUSED
  *
- *   NEW to WAITING      hr__call_batch_submit
+ *   NEW to WAITING      hr__call_set_submit
  *   WAITING to TAKEN    a worker gets it (process.c: assign), or a server in this process (hr__calls_take)
  *   TAKEN to DONE       the server is done (hr__call_done)
  *   TAKEN to PAUSED     it has given much that nobody has collected (hr__call_pause, a worker's PAUSED)
@@ -49,7 +49,7 @@
  *   Only an open worker gets calls. `gone`: the poller saw the end of the socket; reap() takes the worker out of the
  *   list, and its calls are WAITING again or DONE with HR_PEER.
  *
- * Who owns a call: its group, from hr__call_batch_add on; an orphan belongs to its server. Locks: calls->lock guards
+ * Who owns a call: its group, from hr__call_set_add on; an orphan belongs to its server. Locks: calls->lock guards
  * all of hr_calls, groups and calls, results too. It is a leaf: a thread that holds it calls only the budget's counters
  * and condition variables. Functions ending in _locked expect the lock held; those ending in _relocks let go of it and
  * take it again, so that what the caller read before may have changed. */
@@ -58,7 +58,7 @@
 
 #include "op/call.h"
 
-typedef struct hr_call_batch hr_call_batch;
+typedef struct hr_call_set hr_call_set;
 typedef struct hr_calls_run hr_calls_run;
 typedef struct hr_calls_worker hr_calls_worker;
 
@@ -72,8 +72,8 @@ static inline int64_t hr__ahead_bytes(const hr_call_place *p) { return 2 * hr__t
 /* One table of results, and which batches it is of. */
 typedef struct hr_result {
     hr_table *table;
-    int64_t part;
-    int64_t *counts; /* owned; NULL: all rows are of `part` */
+    int64_t batch;
+    int64_t *counts; /* owned; NULL: all rows are of `batch` */
     int64_t n_counts;
 } hr_result;
 
@@ -86,7 +86,7 @@ typedef struct hr_results {
 struct hr_call {
     hr_calls *calls; /* a part's reference */
     hr_call_state state;
-    hr_call_batch *group; /* NULL: an orphan */
+    hr_call_set *group;   /* NULL: an orphan */
     hr_calls_run *run;    /* to compare, maybe dangling */
     int index;            /* in its group */
     hr_call *prev, *next; /* c->waiting, c->paused, or those of its worker */
@@ -96,8 +96,8 @@ struct hr_call {
     hr_table *whole; /* of which the input has some columns; NULL: all of it is the input */
     int64_t input_bytes;
     hr_call_place place;
-    hr_call_part *parts;
-    int64_t n_parts;
+    hr_batch_place *batches;
+    int64_t n_batches;
     hr_results results; /* given, not collected */
     bool streams;       /* has given some and may give more */
     bool incomplete;    /* no memory for a result */
@@ -135,7 +135,7 @@ typedef struct hr_first_columns {
 
 /* The calls of one operator in one run. Zero is a good start; hr__calls_run_begin where there are instances. */
 struct hr_calls_run {
-    hr_call_batch *groups; /* those submitted */
+    hr_call_set *groups; /* those submitted */
     bool cancelled;
     int64_t n_errored;   /* batches that failed and were left out */
     int64_t input_bytes; /* of calls that were submitted */
@@ -156,15 +156,15 @@ struct hr_calls_run {
     hr_error lost;         /* the instance is gone, and rows with it */
 };
 
-struct hr_call_batch {
+struct hr_call_set {
     hr_calls *calls; /* borrowed: the operator holds it */
     hr_call **items;
     int n;
     int64_t cap;
-    int next;                     /* whose results are collected now */
-    hr_resume *resume;            /* whom to wake; NULL: nobody waits */
-    hr_calls_run *run;            /* NULL: not submitted */
-    hr_call_batch *prev, *others; /* run->groups */
+    int next;                   /* whose results are collected now */
+    hr_resume *resume;          /* whom to wake; NULL: nobody waits */
+    hr_calls_run *run;          /* NULL: not submitted */
+    hr_call_set *prev, *others; /* run->groups */
 };
 
 struct hr_calls {
@@ -185,7 +185,7 @@ struct hr_calls {
     hr_calls_run *runs; /* that have begun and not ended */
     uint64_t n_runs;
     int64_t n_ended;   /* runs of instances */
-    int64_t part_ns;   /* how long a batch takes, smoothed; 0: not known */
+    int64_t batch_ns;  /* how long a batch takes, smoothed; 0: not known */
     int64_t n_errored; /* since somebody asked */
     hr_error errored;  /* the first of them */
     int64_t private_bytes, private_peak;
@@ -201,21 +201,21 @@ struct hr_calls {
 };
 
 /* --- groups (calls.c) */
-hr_status hr__call_batch_new(hr_calls *c, hr_account *account, hr_call_batch **out, hr_error *err) HR_MUST_USE;
-/* Shares input and whole (NULL: see hr_call), takes parts (hr__alloc), even on failure. */
-hr_status hr__call_batch_add(hr_call_batch *g, hr_table *input, hr_table *whole, const hr_call_place *place,
-                             hr_call_part *parts, int64_t n_parts, int64_t turn, int64_t number,
-                             hr_error *err) HR_MUST_USE;
+hr_status hr__call_set_new(hr_calls *c, hr_account *account, hr_call_set **out, hr_error *err) HR_MUST_USE;
+/* Shares input and whole (NULL: see hr_call), takes batches (hr__alloc), even on failure. */
+hr_status hr__call_set_add(hr_call_set *g, hr_table *input, hr_table *whole, const hr_call_place *place,
+                           hr_batch_place *batches, int64_t n_batches, int64_t turn, int64_t number,
+                           hr_error *err) HR_MUST_USE;
 /* Queues the calls. HR_CANCELLED, HR_PEER, HR_INVALID: they are not served. */
-hr_status hr__call_batch_submit(hr_call_batch *g, hr_calls_run *run, hr_error *err) HR_MUST_USE;
+hr_status hr__call_set_submit(hr_call_set *g, hr_calls_run *run, hr_error *err) HR_MUST_USE;
 /* Takes what call g->next has given since; *out is the caller's (hr__results_clear). -> it is done, as call->st says:
  * g->next is the next one now. *again: a server in this process has to be told that it may go on. */
-bool hr__call_batch_collect(hr_call_batch *g, hr_results *out, bool *again);
+bool hr__call_set_collect(hr_call_set *g, hr_results *out, bool *again);
 /* Nothing to collect: `takes` is completed when there is, maybe before this returns. False: there is already; takes
  * nothing. */
-bool hr__call_batch_wait(hr_call_batch *g, hr_resume *takes);
-bool hr__call_batch_cancelled(hr_call_batch *g);
-void hr__call_batch_free(hr_call_batch *g); /* NULL is fine; see orphans */
+bool hr__call_set_wait(hr_call_set *g, hr_resume *takes);
+bool hr__call_set_cancelled(hr_call_set *g);
+void hr__call_set_free(hr_call_set *g); /* NULL is fine; see orphans */
 void hr__results_clear(hr_results *r);
 /* All groups, now and later, fail with HR_CANCELLED at once. */
 void hr__calls_run_cancel(hr_calls *c, hr_calls_run *run);
@@ -226,7 +226,7 @@ void hr__calls_forgive(hr_calls *c);                             /* failures may
 void hr__calls_stats(hr_calls *c, const hr_calls_run *run, hr_text *out);
 
 int hr__calls_n_servers(hr_calls *c); /* worker processes, and threads as far as they have shown themselves */
-int64_t hr__calls_part_ns(hr_calls *c);
+int64_t hr__calls_batch_ns(hr_calls *c);
 
 /* --- turns.c */
 /* Begin and end belong to each other; between them servers keep instances for the run. */
@@ -295,7 +295,7 @@ bool hr__call_fits_locked(const hr_call *call, const hr_call_list *l, uint64_t s
 /* A result of a call that is TAKEN. -> whom to wake; NULL: nobody. */
 hr_resume *hr__call_add_locked(hr_call *call, hr_result *takes);
 /* Whom to wake now; NULL: nobody. */
-hr_resume *hr__call_batch_ready_locked(hr_call_batch *g);
+hr_resume *hr__call_set_ready_locked(hr_call_set *g);
 void hr__call_requeue_locked(hr_call *call); /* to be done again from the beginning */
 
 /* --- process.c, for calls.c and turns.c */

@@ -21,8 +21,8 @@ struct hr_groups {
     int64_t rows, bytes, n_groups;
     span *spans; /* of rows that were not handed out: items [head, n_spans) */
     int64_t head, n_spans, cap_spans;
-    hr_call_part *parts; /* groups in them: items [at_part, n_parts), the last one maybe incomplete */
-    int64_t at_part, n_parts, cap_parts;
+    hr_batch_place *batches; /* groups in them: items [at_batch, n_batches), the last one maybe incomplete */
+    int64_t at_batch, n_batches, cap_batches;
     int64_t open_rows, open_groups; /* since the last cut, the open group left out */
     double open_bytes;              /* and with it */
     int64_t n_cuts;                 /* not handed out */
@@ -56,7 +56,7 @@ void hr__groups_free(hr_groups *g)
     for (int64_t i = g->head; i < g->n_spans; i++)
         hr_table_unref(g->spans[i].table);
     hr__free(g->spans);
-    hr__free(g->parts);
+    hr__free(g->batches);
     hr__free(g->keys);
     hr__free(g);
 }
@@ -164,10 +164,10 @@ static bool goes_on(const hr_groups *g, const hr_table *t)
 /* The open group is complete. */
 static void close_group(hr_groups *g)
 {
-    if (g->at_part == g->n_parts || (g->n_spans > g->head && g->spans[g->n_spans - 1].cut))
+    if (g->at_batch == g->n_batches || (g->n_spans > g->head && g->spans[g->n_spans - 1].cut))
         return;
     g->open_groups++;
-    g->open_rows += g->parts[g->n_parts - 1].n_rows;
+    g->open_rows += g->batches[g->n_batches - 1].n_rows;
     if (g->open_rows < g->rows && g->open_groups < g->n_groups && g->open_bytes < (double)g->bytes)
         return;
     g->spans[g->n_spans - 1].cut = true;
@@ -178,11 +178,11 @@ static void close_group(hr_groups *g)
 
 static hr_status open_group(hr_groups *g, hr_error *err)
 {
-    if (g->at_part > 0 && g->at_part == g->n_parts)
-        g->at_part = g->n_parts = 0;
-    if (!hr__grow(g->account, (void **)&g->parts, &g->cap_parts, g->n_parts + 1, sizeof *g->parts))
-        return hr__error_memory(err, "groups", (g->n_parts + 1) * (int64_t)sizeof *g->parts);
-    g->parts[g->n_parts++] = (hr_call_part){ .ordinal = g->ordinal++ };
+    if (g->at_batch > 0 && g->at_batch == g->n_batches)
+        g->at_batch = g->n_batches = 0;
+    if (!hr__grow(g->account, (void **)&g->batches, &g->cap_batches, g->n_batches + 1, sizeof *g->batches))
+        return hr__error_memory(err, "groups", (g->n_batches + 1) * (int64_t)sizeof *g->batches);
+    g->batches[g->n_batches++] = (hr_batch_place){ .ordinal = g->ordinal++ };
     return HR_OK;
 }
 
@@ -191,7 +191,7 @@ static hr_status add_span(hr_groups *g, hr_table *t, int64_t begin, int64_t n, h
 {
     span *last = g->n_spans > g->head ? &g->spans[g->n_spans - 1] : NULL;
 
-    g->parts[g->n_parts - 1].n_rows += n;
+    g->batches[g->n_batches - 1].n_rows += n;
     if (last && !last->cut && last->table == t && last->begin + last->n == begin) {
         last->n += n;
         return HR_OK;
@@ -199,7 +199,7 @@ static hr_status add_span(hr_groups *g, hr_table *t, int64_t begin, int64_t n, h
     if (g->head > 0 && g->head == g->n_spans)
         g->head = g->n_spans = 0;
     if (!hr__grow(g->account, (void **)&g->spans, &g->cap_spans, g->n_spans + 1, sizeof *g->spans)) {
-        g->parts[g->n_parts - 1].n_rows -= n;
+        g->batches[g->n_batches - 1].n_rows -= n;
         return hr__error_memory(err, "groups", (g->n_spans + 1) * (int64_t)sizeof *g->spans);
     }
     g->spans[g->n_spans++] = (span){ hr_table_ref(t), begin, n, false };
@@ -279,14 +279,14 @@ static void drop_rows(hr_groups *g, int64_t rows)
     }
 }
 
-hr_status hr__groups_next(hr_groups *g, bool last, int64_t most, hr_table **out, hr_call_part **parts, int64_t *n,
+hr_status hr__groups_next(hr_groups *g, bool last, int64_t most, hr_table **out, hr_batch_place **batches, int64_t *n,
                           hr_error *err)
 {
-    int64_t n_parts = 0, rows = 0, left;
+    int64_t n_batches = 0, rows = 0, left;
     hr_status st;
 
     *out = NULL;
-    *parts = NULL;
+    *batches = NULL;
     if (g->n_cuts == 0 && (!last || g->head == g->n_spans))
         return HR_OK;
     for (int64_t i = g->head; i < g->n_spans; i++) {
@@ -294,19 +294,19 @@ hr_status hr__groups_next(hr_groups *g, bool last, int64_t most, hr_table **out,
         if (g->spans[i].cut)
             break;
     }
-    for (left = rows; left > 0 && (!most || n_parts < most); n_parts++)
-        left -= g->parts[g->at_part + n_parts].n_rows;
+    for (left = rows; left > 0 && (!most || n_batches < most); n_batches++)
+        left -= g->batches[g->at_batch + n_batches].n_rows;
     rows -= left;
-    if (!(*parts = hr__alloc(NULL, (size_t)n_parts * sizeof **parts)))
-        return hr__error_memory(err, "groups", n_parts * (int64_t)sizeof **parts);
-    memcpy(*parts, g->parts + g->at_part, (size_t)n_parts * sizeof **parts);
+    if (!(*batches = hr__alloc(NULL, (size_t)n_batches * sizeof **batches)))
+        return hr__error_memory(err, "groups", n_batches * (int64_t)sizeof **batches);
+    memcpy(*batches, g->batches + g->at_batch, (size_t)n_batches * sizeof **batches);
     if ((st = join(g, rows, out, err))) {
-        hr__free(*parts);
-        *parts = NULL;
+        hr__free(*batches);
+        *batches = NULL;
         return st;
     }
     drop_rows(g, rows);
-    g->at_part += n_parts;
-    *n = n_parts;
+    g->at_batch += n_batches;
+    *n = n_batches;
     return HR_OK;
 }

@@ -1,14 +1,14 @@
 /* map.c - a C function over tables, on pool threads, with a state for each thread that calls it.
  *
- * What the function sees does not depend on threads or readers: either pieces of the source (pieces.c), or each table
- * as it is, which a rebatch above has cut. What it gives back is checked against the declared schema, and gets
+ * What the function sees does not depend on threads or readers: either batches of the source (batch_cutter.c), or each
+ * table as it is, which a rebatch above has cut. What it gives back is checked against the declared schema, and gets
  * coordinates: those of the input if the function promises one row for one, else new ones made from the batch's first
  * (op.h: origins). The second half of that is shared with functions in other processes (apply.c). */
 #include "op/call.h"
 
 #include <inttypes.h>
 
-#define PIECE_ROWS 4096
+#define BLOCK_ROWS 4096
 
 typedef struct map_op {
     hr_op base;
@@ -138,20 +138,20 @@ static hr_status map_schema(const hr_op *op, const hr_schema *in, hr_schema **ou
     return HR_OK;
 }
 
-/* Calls the function with every complete piece. */
-static hr_status map_pieces(const map_op *m, hr_task *task, hr_pieces *pieces, bool last, hr_error *err)
+/* Calls the function with every complete batch. */
+static hr_status map_batches(const map_op *m, hr_task *task, hr_batch_cutter *cutter, bool last, hr_error *err)
 {
     for (;;) {
         hr_status st = HR_OK;
-        hr_table *piece = NULL;
+        hr_table *batch = NULL;
         int64_t ordinal;
 
-        HR_TRY(hr__pieces_next(pieces, last, &piece, &ordinal, err));
-        if (!piece)
+        HR_TRY(hr__batch_cutter_next(cutter, last, &batch, &ordinal, err));
+        if (!batch)
             return HR_OK;
         st = hr__task_cancelled(task) ? hr_error_set(err, HR_CANCELLED, "%s: the run was stopped", m->name)
-                                      : map_call(m, task, piece, err);
-        hr_table_unref(piece);
+                                      : map_call(m, task, batch, err);
+        hr_table_unref(batch);
         HR_TRY(st);
     }
 }
@@ -160,31 +160,31 @@ static hr_status map_push(const hr_op *op, hr_task *task, const hr_table *in, hr
 {
     const map_op *m = (const map_op *)op;
     const hr_mem mem = { hr__task_run(task)->account, NULL }; /* only the function reads them */
-    hr_pieces **pieces = (hr_pieces **)hr__task_state(task);
+    hr_batch_cutter **cutter = (hr_batch_cutter **)hr__task_state(task);
 
     if (in->n_rows == 0)
         return HR_OK;
     if (m->as_is)
         return map_call(m, task, in, err);
-    if (!*pieces) {
-        HR_TRY(hr__pieces_new(PIECE_ROWS, 0, &mem, pieces, err));
-        hr__pieces_refuse(*pieces, hr__account_limit(mem.account));
+    if (!*cutter) {
+        HR_TRY(hr__batch_cutter_new(BLOCK_ROWS, 0, &mem, cutter, err));
+        hr__batch_cutter_refuse(*cutter, hr__account_limit(mem.account));
     }
-    HR_TRY(hr__pieces_add(*pieces, in, err));
-    return map_pieces(m, task, *pieces, false, err);
+    HR_TRY(hr__batch_cutter_add(*cutter, in, err));
+    return map_batches(m, task, *cutter, false, err);
 }
 
 static hr_status map_finish(const hr_op *op, hr_task *task, hr_error *err)
 {
-    hr_pieces *pieces = *hr__task_state(task);
+    hr_batch_cutter *cutter = *hr__task_state(task);
 
-    return pieces ? map_pieces((const map_op *)op, task, pieces, true, err) : HR_OK;
+    return cutter ? map_batches((const map_op *)op, task, cutter, true, err) : HR_OK;
 }
 
 static void map_task_clear(const hr_op *op, hr_task *task)
 {
     (void)op;
-    hr__pieces_free(*hr__task_state(task));
+    hr__batch_cutter_free(*hr__task_state(task));
     *hr__task_state(task) = NULL;
 }
 
@@ -251,7 +251,7 @@ static hr_status map_new(const hr_map_function *fn, const hr_map_options *o, map
     hr__op_init(&m->base, &hr__map);
     m->base.one_to_one = o->one_to_one;
     m->as_is = o->batch_rows > 0;
-    m->base.piece_rows = m->as_is ? 0 : PIECE_ROWS;
+    m->base.block_rows = m->as_is ? 0 : BLOCK_ROWS;
     m->fn = *fn;
     m->fn.name = m->name;
     *out = m;

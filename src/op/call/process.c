@@ -179,8 +179,8 @@ typedef struct sending {
     hr_link *link;
     uint64_t tag;
     hr_call_place place;
-    hr_call_part *parts; /* of the call, which lives until its worker is done with it: copied */
-    int64_t n_parts;
+    hr_batch_place *batches; /* of the call, which lives until its worker is done with it: copied */
+    int64_t n_batches;
     char *loads; /* likewise */
     hr_table *table;
 } sending;
@@ -189,7 +189,7 @@ static void sending_clear(sending *s)
 {
     hr__link_unref(s->link);
     hr_table_unref(s->table);
-    hr__free(s->parts);
+    hr__free(s->batches);
     hr__free(s->loads);
     *s = (sending){ 0 };
 }
@@ -231,7 +231,7 @@ static bool assign(hr_calls *c, sending *out)
 
     hr__lock(&c->lock);
     if ((call = choose_locked(c, &w))) {
-        size_t n_bytes = (size_t)call->n_parts * sizeof *call->parts;
+        size_t n_bytes = (size_t)call->n_batches * sizeof *call->batches;
 
         hr__call_list_remove(&c->waiting, call);
         hr__call_begin_locked(call, w);
@@ -245,10 +245,10 @@ static bool assign(hr_calls *c, sending *out)
         *out = (sending){ .link = hr__link_ref(w->link),
                           .tag = call->tag,
                           .place = call->place,
-                          .n_parts = call->n_parts,
+                          .n_batches = call->n_batches,
                           .table = hr_table_ref(call->input) };
-        if (call->n_parts && (out->parts = hr__alloc(NULL, n_bytes)))
-            memcpy(out->parts, call->parts, n_bytes);
+        if (call->n_batches && (out->batches = hr__alloc(NULL, n_bytes)))
+            memcpy(out->batches, call->batches, n_bytes);
         if (call->loads) {
             out->place.state_bytes = (uint32_t)strlen(call->loads);
             out->loads = hr__strdup(NULL, call->loads);
@@ -260,19 +260,19 @@ static bool assign(hr_calls *c, sending *out)
 
 static hr_status send_call(sending *s, hr_error *err)
 {
-    size_t parts_bytes = (size_t)s->n_parts * sizeof *s->parts;
-    size_t n_bytes = sizeof s->place + parts_bytes + s->place.state_bytes;
-    bool copied = (s->parts || !s->n_parts) && (s->loads || !s->place.state_bytes);
+    size_t batches_bytes = (size_t)s->n_batches * sizeof *s->batches;
+    size_t n_bytes = sizeof s->place + batches_bytes + s->place.state_bytes;
+    bool copied = (s->batches || !s->n_batches) && (s->loads || !s->place.state_bytes);
     char *bytes = copied ? hr__alloc(NULL, n_bytes) : NULL;
     hr_status st;
 
     if (!bytes)
         return hr__error_memory(err, "call", (int64_t)n_bytes);
     memcpy(bytes, &s->place, sizeof s->place);
-    if (s->n_parts)
-        memcpy(bytes + sizeof s->place, s->parts, parts_bytes);
+    if (s->n_batches)
+        memcpy(bytes + sizeof s->place, s->batches, batches_bytes);
     if (s->loads)
-        memcpy(bytes + sizeof s->place + parts_bytes, s->loads, s->place.state_bytes);
+        memcpy(bytes + sizeof s->place + batches_bytes, s->loads, s->place.state_bytes);
     st = hr__link_send_patiently(s->link, HR_MSG_CALL, s->tag, bytes, (int64_t)n_bytes, s->table, err);
     hr__free(bytes);
     return st;
@@ -489,11 +489,11 @@ static hr_status done_parse(const hr_message *m, hr_status *st, hr_error *what)
 static void count_done_locked(hr_calls_worker *w, const hr_call *call)
 {
     hr_calls *c = w->calls;
-    int64_t now = hr__clock_ns(), took = now - w->busy_ns, each = took / HR_MAX(call->n_parts, 1);
+    int64_t now = hr__clock_ns(), took = now - w->busy_ns, each = took / HR_MAX(call->n_batches, 1);
 
     if (w->n_done++ > 0 && w->run == call->place.run) {
         c->call_ns = c->call_ns ? (7 * c->call_ns + took) / 8 : HR_MAX(took, 1);
-        c->part_ns = c->part_ns ? (7 * c->part_ns + each) / 8 : HR_MAX(each, 1);
+        c->batch_ns = c->batch_ns ? (7 * c->batch_ns + each) / 8 : HR_MAX(each, 1);
     }
     w->run = call->place.run;
     w->busy_ns = now;
@@ -507,7 +507,7 @@ static hr_status result_parse(hr_message *m, hr_result *out)
     if (m->n_bytes < (int64_t)sizeof(int64_t) || m->n_bytes % (int64_t)sizeof(int64_t) || !m->table)
         return HR_BAD_DATA;
     *out = (hr_result){ .n_counts = n };
-    memcpy(&out->part, m->bytes, sizeof out->part);
+    memcpy(&out->batch, m->bytes, sizeof out->batch);
     if (n) {
         memmove(m->bytes, (char *)m->bytes + sizeof(int64_t), (size_t)n * sizeof(int64_t));
         out->counts = m->bytes;
@@ -528,7 +528,7 @@ static hr_resume *paused_relocks(hr_calls_worker *w, hr_call *call)
         hr__worker_go_on_relocks(w->calls, call);
         return NULL;
     }
-    return call->group ? hr__call_batch_ready_locked(call->group) : NULL;
+    return call->group ? hr__call_set_ready_locked(call->group) : NULL;
 }
 
 static hr_status done_message(hr_calls_worker *w, hr_message *m)
@@ -615,7 +615,7 @@ static hr_status on_message(hr_calls_worker *w, hr_message *m, hr_error *err)
 /* One before it in its group failed, and that is not forgiven: nobody will look at this one. */
 static bool is_moot_locked(const hr_call *call)
 {
-    const hr_call_batch *g = call->group;
+    const hr_call_set *g = call->group;
 
     for (int i = 0; i < call->index && !call->calls->tolerant; i++)
         if (g->items[i]->state == HR_CALL_DONE && g->items[i]->st)

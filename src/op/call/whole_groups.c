@@ -33,12 +33,12 @@ static hr_status whole_schema(const hr_op *op, const hr_schema *in, hr_schema **
 static hr_status emit(hr_task *task, hr_groups *g, bool last, hr_error *err)
 {
     for (;;) {
-        hr_call_part *parts = NULL;
+        hr_batch_place *batches = NULL;
         hr_table *t = NULL;
         int64_t n;
 
-        HR_TRY(hr__groups_next(g, last, 0, &t, &parts, &n, err));
-        hr__free(parts);
+        HR_TRY(hr__groups_next(g, last, 0, &t, &batches, &n, err));
+        hr__free(batches);
         if (!t)
             return HR_OK;
         HR_TRY(hr__task_emit(task, &t, err));

@@ -69,7 +69,7 @@ void hr__worker_close(hr_worker *w)
         return;
     for (int64_t i = w->head; i < w->n; i++) {
         hr_table_unref(w->calls[i].table);
-        hr__free(w->calls[i].parts);
+        hr__free(w->calls[i].batches);
         hr__free(w->calls[i].state);
     }
     hr__free(w->calls);
@@ -139,7 +139,7 @@ static hr_status send_result(hr_worker *w, uint32_t kind, uint64_t tag, const hr
 
     if (n > HR_LEN(few) && !(head = hr__alloc(w->account, (size_t)n * sizeof *head)))
         return hr__error_memory(err, "worker", n * (int64_t)sizeof *head);
-    head[0] = of ? of->part : 0;
+    head[0] = of ? of->batch : 0;
     if (n > 1)
         memcpy(head + 1, of->counts, (size_t)(n - 1) * sizeof *head);
     st = hr__link_send_patiently(w->link, kind, tag, head, n * (int64_t)sizeof *head, t, err);
@@ -217,24 +217,24 @@ static hr_status on_call(hr_worker *w, hr_message *m, hr_error *err)
 {
     hr_call_place place = { 0 };
     const char *bytes = m->bytes;
-    int64_t parts_bytes = m->n_bytes - (int64_t)sizeof place;
+    int64_t batches_bytes = m->n_bytes - (int64_t)sizeof place;
     hr_work *c = NULL;
 
-    if (parts_bytes > 0)
+    if (batches_bytes > 0)
         memcpy(&place, bytes, sizeof place);
-    parts_bytes -= place.state_bytes;
-    if (parts_bytes < (int64_t)sizeof *c->parts || parts_bytes % (int64_t)sizeof *c->parts || !m->table)
+    batches_bytes -= place.state_bytes;
+    if (batches_bytes < (int64_t)sizeof *c->batches || batches_bytes % (int64_t)sizeof *c->batches || !m->table)
         return hr_error_set(err, HR_PEER, "worker: a call of %lld bytes", (long long)m->n_bytes);
     HR_TRY(queue(w, HR_WORK_CALL, m->tag, &c, err));
     c->place = place;
     bytes += sizeof place;
-    if (!(c->parts = hr__alloc(NULL, (size_t)parts_bytes)) ||
-        (place.state_bytes && !(c->state = hr__strndup(NULL, bytes + parts_bytes, place.state_bytes)))) {
-        hr__free(c->parts);
-        return hr__error_memory(err, "worker", parts_bytes + place.state_bytes);
+    if (!(c->batches = hr__alloc(NULL, (size_t)batches_bytes)) ||
+        (place.state_bytes && !(c->state = hr__strndup(NULL, bytes + batches_bytes, place.state_bytes)))) {
+        hr__free(c->batches);
+        return hr__error_memory(err, "worker", batches_bytes + place.state_bytes);
     }
-    memcpy(c->parts, bytes, (size_t)parts_bytes);
-    c->n_parts = parts_bytes / (int64_t)sizeof *c->parts;
+    memcpy(c->batches, bytes, (size_t)batches_bytes);
+    c->n_batches = batches_bytes / (int64_t)sizeof *c->batches;
     c->table = m->table;
     m->table = NULL;
     w->n++;
@@ -267,7 +267,7 @@ static hr_status on_drop(hr_worker *w, uint64_t tag, hr_error *err)
             hr_work dropped = take_out(w, i);
 
             hr_table_unref(dropped.table);
-            hr__free(dropped.parts);
+            hr__free(dropped.batches);
             hr__free(dropped.state);
             return send_done(w, tag, HR_CANCELLED, NULL, err);
         }

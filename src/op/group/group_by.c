@@ -1,13 +1,13 @@
 /* group_by.c - rows with equal keys become one row, with aggregates of the others' values.
  *
  * 1. The front works on canonical chunks of CHUNK_ROWS source rows, in parallel: a chunk's rows become a partial result
- *    (fold.h), a row for each group of the chunk. Chunks are cut by coordinates, and in pieces by the bytes of their
+ *    (fold.h), a row for each group of the chunk. Chunks are cut by coordinates, and then by the bytes of their
  *    rows, so that sums of floats are the same whatever threads and tables.
  * 2. The operator sees partial results in canonical order and merges them as they come, as long as groups are few.
  * 3. When they are many it *deals* instead: rows of partial results go to one of PARTS partitions by the hash of their
  *    keys, which the fronts sort them by from then on. Partitions spill (partition_store.h); what had been merged goes
- *    in front of the rest. Each partition is a piece, merged when it is read. One that would not fit is dealt again, by
- *    other bits of the hash.
+ *    in front of the rest. Each partition is a block part, merged when it is read. One that would not fit is divided
+ *    again, by other bits of the hash.
  *
  * The order of groups is not told: a sort behind it makes one. Without keys there is one group, and one row even of no
  * rows.
@@ -38,7 +38,7 @@ typedef struct group_op {
 typedef struct group_run {
     hr_mutex lock; /* grouping is made */
     hr_grouping *grouping;
-    atomic_bool dealing;
+    atomic_bool partitioned;
     hr_fold *fold;
     hr_spill_file *spill;
     hr_partition_store *store;
@@ -118,9 +118,9 @@ done:
     return st;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- dealing */
+/* ----------------------------------------------------------------------------------------------------- partitions */
 
-/* A partial result as the front sends it when it was dealt: with a last column that says of each row which
+/* A partial result as the front sends it when it was divided: with a last column that says of each row which
  * partition. */
 static hr_status with_parts(const hr_table *t, const int64_t *begins, const hr_mem *mem, hr_table **out, hr_error *err)
 {
@@ -146,7 +146,7 @@ done:
 static void front_clear(const hr_op *op, hr_task *task)
 {
     (void)op;
-    hr__pieces_free(*hr__task_state(task));
+    hr__batch_cutter_free(*hr__task_state(task));
     *hr__task_state(task) = NULL;
 }
 
@@ -155,32 +155,32 @@ typedef struct front_op {
     const group_op *of; /* counted */
 } front_op;
 
-/* A partial result goes on: as it is, or dealt. Takes it. */
+/* A partial result goes on: as it is, or divided. Takes it. */
 static hr_status emit_partial(hr_task *task, hr_coord at, hr_table *takes, const uint64_t *hashes, hr_error *err)
 {
     group_run *g = hr__task_run(task)->partner->state;
-    hr_table *dealt = NULL, *parts = NULL, *out = NULL;
+    hr_table *divided = NULL, *parts = NULL, *out = NULL;
     hr_origin *origin = NULL;
     int64_t begins[PARTS + 1];
     hr_status st = HR_OK;
 
     HR_GO(hr__origin_made(at, takes->n_rows, &origin, err));
-    if (atomic_load_explicit(&g->dealing, memory_order_relaxed)) {
-        HR_GO(hr__deal(takes, hashes, 56, PARTS, hr__task_mem(task), begins, &dealt, err));
-        HR_GO(with_parts(dealt, begins, hr__task_mem(task), &parts, err));
+    if (atomic_load_explicit(&g->partitioned, memory_order_relaxed)) {
+        HR_GO(hr__partition_rows(takes, hashes, 56, PARTS, hr__task_mem(task), begins, &divided, err));
+        HR_GO(with_parts(divided, begins, hr__task_mem(task), &parts, err));
     }
     HR_GO(hr__table_with_origin(parts ? parts : takes, origin, &out, err));
     st = hr__task_emit(task, &out, err);
 done:
     hr__origin_unref(origin);
     hr_table_unref(takes);
-    hr_table_unref(dealt);
+    hr_table_unref(divided);
     hr_table_unref(parts);
     return st;
 }
 
-/* The partial results of all complete pieces of chunks. */
-static hr_status front_flush(const hr_op *op, hr_task *task, hr_pieces *pieces, bool last, hr_error *err)
+/* The partial results of all complete batches of chunks. */
+static hr_status front_flush(const hr_op *op, hr_task *task, hr_batch_cutter *cutter, bool last, hr_error *err)
 {
     const group_op *o = ((const front_op *)op)->of;
     group_run *run = hr__task_run(task)->partner->state;
@@ -193,7 +193,7 @@ static hr_status front_flush(const hr_op *op, hr_task *task, hr_pieces *pieces, 
         int64_t ordinal;
         hr_coord at;
 
-        HR_GO(hr__pieces_next(pieces, last, &rows, &ordinal, err));
+        HR_GO(hr__batch_cutter_next(cutter, last, &rows, &ordinal, err));
         if (!rows)
             return HR_OK;
         at = hr__origin_at(rows->origin, 0);
@@ -215,21 +215,21 @@ done:
 static hr_status front_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
 {
     group_run *run = hr__task_run(task)->partner->state;
-    hr_pieces **pieces = (hr_pieces **)hr__task_state(task);
+    hr_batch_cutter **cutter = (hr_batch_cutter **)hr__task_state(task);
     const hr_grouping *g = NULL;
 
-    if (!*pieces)
-        HR_TRY(hr__pieces_new(CHUNK_ROWS, CHUNK_BYTES, hr__task_mem(task), pieces, err));
+    if (!*cutter)
+        HR_TRY(hr__batch_cutter_new(CHUNK_ROWS, CHUNK_BYTES, hr__task_mem(task), cutter, err));
     HR_TRY(grouping_of(((const front_op *)op)->of, run, in->schema, &g, err));
-    HR_TRY(hr__pieces_add(*pieces, in, err));
-    return front_flush(op, task, *pieces, false, err);
+    HR_TRY(hr__batch_cutter_add(*cutter, in, err));
+    return front_flush(op, task, *cutter, false, err);
 }
 
 static hr_status front_finish(const hr_op *op, hr_task *task, hr_error *err)
 {
-    hr_pieces *pieces = *hr__task_state(task);
+    hr_batch_cutter *cutter = *hr__task_state(task);
 
-    return pieces ? front_flush(op, task, pieces, true, err) : HR_OK;
+    return cutter ? front_flush(op, task, cutter, true, err) : HR_OK;
 }
 
 static void front_free(hr_op *op)
@@ -255,7 +255,7 @@ static hr_status group_front(const hr_op *op, int input, int first_input, hr_op 
     if (!f)
         return hr__error_memory(err, "group", sizeof *f);
     hr__op_init(&f->base, &front_class);
-    f->base.piece_rows = CHUNK_ROWS;
+    f->base.block_rows = CHUNK_ROWS;
     f->of = (const group_op *)hr__op_ref((hr_op *)op);
     *out = &f->base;
     return HR_OK;
@@ -263,37 +263,37 @@ static hr_status group_front(const hr_op *op, int input, int first_input, hr_op 
 
 /* --------------------------------------------------------------------------------------------- partial results come */
 
-/* A partial result, not yet dealt, into the store. */
-static hr_status deal_into_store(group_run *g, const hr_table *partial, hr_account *account, hr_error *err)
+/* A partial result, not yet divided, into the store. */
+static hr_status partition_into_store(group_run *g, const hr_table *partial, hr_account *account, hr_error *err)
 {
     const hr_mem mem = { .account = account };
-    hr_table *dealt = NULL;
+    hr_table *divided = NULL;
     uint64_t *hashes = NULL;
     int64_t begins[PARTS + 1];
     hr_status st = HR_OK;
 
     HR_GO(hr__grouping_hashes(g->grouping, partial, account, &hashes, err));
-    HR_GO(hr__deal(partial, hashes, 56, PARTS, &mem, begins, &dealt, err));
-    st = hr__partition_store_add_dealt(g->store, dealt, begins, PARTS, err);
+    HR_GO(hr__partition_rows(partial, hashes, 56, PARTS, &mem, begins, &divided, err));
+    st = hr__partition_store_add_slices(g->store, divided, begins, PARTS, err);
 done:
     hr__free(hashes);
-    hr_table_unref(dealt);
+    hr_table_unref(divided);
     return st;
 }
 
 /* From now on partitions: what is merged so far is first. */
-static hr_status begin_dealing(group_run *g, hr_op_run *run, hr_error *err)
+static hr_status begin_partitions(group_run *g, hr_op_run *run, hr_error *err)
 {
     const hr_mem mem = { .account = run->account };
     hr_table *so_far = NULL;
     hr_status st = HR_OK;
 
-    atomic_store(&g->dealing, true);
+    atomic_store(&g->partitioned, true);
     HR_GO(hr__spill_file_new(NULL, "group", run->account, &g->spill, err));
     HR_GO(hr__partition_store_new(PARTS, g->grouping->partial, g->spill, run->account, &g->store, err));
     if (g->fold && hr__fold_n(g->fold)) {
         HR_GO(hr__fold_partial(g->fold, &mem, &so_far, err));
-        HR_GO(deal_into_store(g, so_far, run->account, err));
+        HR_GO(partition_into_store(g, so_far, run->account, err));
     }
     hr__fold_free(g->fold);
     g->fold = NULL;
@@ -303,7 +303,7 @@ done:
 }
 
 /* A table with its partitions in the last column. */
-static hr_status store_dealt(group_run *g, const hr_table *in, hr_error *err)
+static hr_status store_partitioned(group_run *g, const hr_table *in, hr_error *err)
 {
     int n = g->grouping->partial->n;
     const uint8_t *parts = hr__array_values(in->columns[n]);
@@ -318,7 +318,7 @@ static hr_status store_dealt(group_run *g, const hr_table *in, hr_error *err)
             row++;
     }
     begins[PARTS] = row;
-    st = hr__partition_store_add_dealt(g->store, t, begins, PARTS, err);
+    st = hr__partition_store_add_slices(g->store, t, begins, PARTS, err);
     hr_table_unref(t);
     return st;
 }
@@ -333,24 +333,24 @@ static hr_status group_push(const hr_op *op, hr_task *task, const hr_table *in, 
     const group_op *o = (const group_op *)op;
     hr_op_run *run = hr__task_run(task);
     group_run *g = run->state;
-    bool dealt = in->schema->n > g->grouping->partial->n;
+    bool divided = in->schema->n > g->grouping->partial->n;
 
-    if (!atomic_load(&g->dealing)) {
+    if (!atomic_load(&g->partitioned)) {
         if (!g->fold)
             HR_TRY(hr__fold_new(g->grouping, run->account, &g->fold, err));
         HR_TRY(hr__fold_add(g->fold, in, err));
         if (o->n_keys && too_much(g->fold, run))
-            return begin_dealing(g, run, err);
+            return begin_partitions(g, run, err);
         if (hr__fold_bytes(g->fold) > hr__account_limit(run->account))
             return hr_error_set(err, HR_BUDGET,
                                 "the values of a group take %" PRId64 " bytes, the memory limit is %" PRId64,
                                 hr__fold_bytes(g->fold), hr__account_limit(run->account));
         return HR_OK;
     }
-    if (dealt)
-        HR_TRY(store_dealt(g, in, err));
+    if (divided)
+        HR_TRY(store_partitioned(g, in, err));
     else
-        HR_TRY(deal_into_store(g, in, run->account, err));
+        HR_TRY(partition_into_store(g, in, run->account, err));
     if (hr__partition_store_held(g->store) > hr__op_allowance(run))
         return hr__partition_store_spill(g->store, 0, err); /* all: their tables share memory */
     return HR_OK;
@@ -406,7 +406,7 @@ static hr_status group_finish(const hr_op *op, hr_task *task, hr_error *err)
     hr_origin *origin = NULL;
     hr_status st = HR_OK;
 
-    if (atomic_load(&g->dealing) || (!g->fold && o->n_keys))
+    if (atomic_load(&g->partitioned) || (!g->fold && o->n_keys))
         return HR_OK;
     if (!g->fold)
         HR_TRY(begin_empty(o, g, run, err));
@@ -422,15 +422,15 @@ done:
     return st;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- pieces */
+/* ---------------------------------------------------------------------------------------------------- block parts */
 
-static hr_status group_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
+static hr_status group_block_parts(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
 {
     group_run *g = hr__task_run(task)->state;
 
     (void)op;
     (void)err;
-    *n = atomic_load(&g->dealing) ? PARTS : 0;
+    *n = atomic_load(&g->partitioned) ? PARTS : 0;
     return HR_OK;
 }
 
@@ -438,7 +438,7 @@ static hr_status group_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_err
 typedef struct level {
     hr_partition_store *store; /* owned, but for the first */
     int part, n_parts;
-    int shift; /* bits of the hash by which its parts would be dealt again */
+    int shift; /* bits of the hash by which its parts would be divided again */
 } level;
 typedef struct group_reader {
     hr_reader base;
@@ -466,14 +466,14 @@ static int64_t part_bytes(const level *l)
     return s.memory_bytes + s.disk_bytes;
 }
 
-/* The partition at the top of the stack, dealt by other bits. */
-static hr_status deal_again(group_reader *g, hr_error *err)
+/* The partition at the top of the stack, divided by other bits. */
+static hr_status partition_again(group_reader *g, hr_error *err)
 {
     level *top = &g->levels[g->n_levels - 1], *sub = top + 1;
     hr_partition_store_cursor c = { .store = top->store, .part = top->part, .drain = true };
     const hr_mem mem = { .account = g->account };
     int64_t begins[SUB_PARTS + 1];
-    hr_table *t = NULL, *dealt = NULL;
+    hr_table *t = NULL, *divided = NULL;
     uint64_t *hashes = NULL;
     hr_status st = HR_OK;
 
@@ -485,19 +485,19 @@ static hr_status deal_again(group_reader *g, hr_error *err)
         if (!t)
             break;
         HR_GO(hr__grouping_hashes(g->run->grouping, t, g->account, &hashes, err));
-        HR_GO(hr__deal(t, hashes, top->shift, SUB_PARTS, &mem, begins, &dealt, err));
-        HR_GO(hr__partition_store_add_dealt(sub->store, dealt, begins, SUB_PARTS, err));
+        HR_GO(hr__partition_rows(t, hashes, top->shift, SUB_PARTS, &mem, begins, &divided, err));
+        HR_GO(hr__partition_store_add_slices(sub->store, divided, begins, SUB_PARTS, err));
         if (hr__partition_store_held(sub->store) > g->most)
             HR_GO(hr__partition_store_spill(sub->store, 0, err));
         hr_table_unref(t);
-        hr_table_unref(dealt);
+        hr_table_unref(divided);
         hr__free(hashes);
-        t = dealt = NULL;
+        t = divided = NULL;
         hashes = NULL;
     } while (true);
 done:
     hr_table_unref(t);
-    hr_table_unref(dealt);
+    hr_table_unref(divided);
     hr__free(hashes);
     return st;
 }
@@ -550,7 +550,7 @@ static hr_status group_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_
             continue;
         }
         if (part_bytes(top) > g->most && g->n_levels < MAX_DEPTH) {
-            HR_TRY(deal_again(g, err));
+            HR_TRY(partition_again(g, err));
             continue;
         }
         HR_TRY(fold_part(g, out, err));
@@ -561,7 +561,7 @@ static hr_status group_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_
 
 static const hr_reader_class group_reading = { .next = group_next, .close = group_close };
 
-static hr_status group_read(const hr_op *op, hr_op_run *run, int64_t piece, const hr_mem *mem, hr_reader **out,
+static hr_status group_read(const hr_op *op, hr_op_run *run, int64_t block_part, const hr_mem *mem, hr_reader **out,
                             int64_t *estimate, hr_error *err)
 {
     group_run *g = run->state;
@@ -576,7 +576,7 @@ static hr_status group_read(const hr_op *op, hr_op_run *run, int64_t piece, cons
     r->mem = *mem;
     r->most = hr__op_allowance(run) / 4;
     r->n_levels = 1;
-    r->levels[0] = (level){ .store = g->store, .part = (int)piece, .n_parts = (int)piece + 1, .shift = 44 };
+    r->levels[0] = (level){ .store = g->store, .part = (int)block_part, .n_parts = (int)block_part + 1, .shift = 44 };
     *estimate = HR_MAX(*estimate, HR_MIN(part_bytes(&r->levels[0]), r->most) * 3);
     *out = &r->base;
     return HR_OK;
@@ -634,7 +634,7 @@ const hr_op_class hr__group = { .name = "group",
                                 .stop = group_stop,
                                 .push = group_push,
                                 .finish = group_finish,
-                                .pieces = group_pieces,
+                                .block_parts = group_block_parts,
                                 .read = group_read,
                                 .describe = group_describe,
                                 .fingerprint = group_fingerprint,
@@ -657,7 +657,7 @@ hr_status hr__op_group(const hr_schema *schema, const char *const *keys, int n_k
     if (!o)
         HR_GO(hr__error_memory(err, "group", sizeof *o));
     hr__op_init(&o->base, &hr__group);
-    o->base.piece_rows = CHUNK_ROWS;
+    o->base.block_rows = CHUNK_ROWS;
     o->keys = hr__zalloc(NULL, ((size_t)n_keys + 1) * sizeof *o->keys);
     o->aggs = hr__zalloc(NULL, ((size_t)n_aggs + 1) * sizeof *o->aggs);
     if (!o->keys || !o->aggs)

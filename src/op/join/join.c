@@ -84,15 +84,15 @@ static void join_stop(const hr_op *op, hr_op_run *run)
     hr__join_table_free(j->table);
     hr__join_turned_free(j->left_first.found);
     hr__schema_unref(j->left_first.numbered);
-    hr__partition_store_free(j->dealt.right);
-    hr__partition_store_free(j->dealt.left);
-    hr__spill_file_unref(j->dealt.spill);
+    hr__partition_store_free(j->partitioned.right);
+    hr__partition_store_free(j->partitioned.left);
+    hr__spill_file_unref(j->partitioned.spill);
     hr__join_bound_free(j->bound);
     hr__join_layout_free(j->layout);
     hr__schema_unref(j->left);
     hr__schema_unref(j->right);
-    hr__schema_unref(j->dealt.left_schema);
-    hr__schema_unref(j->dealt.right_schema);
+    hr__schema_unref(j->partitioned.left_schema);
+    hr__schema_unref(j->partitioned.right_schema);
     hr__free(j->unmatched.before);
     hr__mutex_clear(&j->lock);
     hr__free(j);
@@ -133,21 +133,21 @@ static hr_status join_ended(const hr_op *op, hr_task *task, int input, hr_error 
     return j->mode->ended((const hr_join_op *)op, j, task, input, err);
 }
 
-static hr_status join_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
+static hr_status join_block_parts(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
 {
     hr_join_run *j = hr__task_run(task)->state;
 
     *n = 0;
-    return j->mode->pieces((const hr_join_op *)op, j, task, n, err);
+    return j->mode->block_parts((const hr_join_op *)op, j, task, n, err);
 }
 
-static hr_status join_read(const hr_op *op, hr_op_run *run, int64_t piece, const hr_mem *mem, hr_reader **out,
+static hr_status join_read(const hr_op *op, hr_op_run *run, int64_t block_part, const hr_mem *mem, hr_reader **out,
                            int64_t *estimate, hr_error *err)
 {
     hr_join_run *j = run->state;
 
     (void)op;
-    return j->mode->read(j, run, piece, mem, out, estimate, err);
+    return j->mode->read(j, run, block_part, mem, out, estimate, err);
 }
 
 /* --------------------------------------------------------------------------------------------------------- partners */
@@ -282,7 +282,7 @@ const hr_op_class hr__join = { .name = "join",
                                .stop = join_stop,
                                .push = join_push,
                                .ended = join_ended,
-                               .pieces = join_pieces,
+                               .block_parts = join_block_parts,
                                .read = join_read,
                                .describe = join_describe,
                                .fingerprint = join_fingerprint,

@@ -145,8 +145,8 @@ typedef struct hr_join_turned {
     uint32_t *ids;        /* of its rows */
     uint8_t *there;       /* of each number: a left row has it; NULL: all that are found are there */
     _Atomic uint8_t *hit; /* of each number, of semi and anti joins: a right row has it */
-    int64_t n_pieces;
-    int64_t *before; /* of each piece: the rows that come out of those before it */
+    int64_t n_block_parts;
+    int64_t *before; /* of each block part: the rows that come out of those before it */
 } hr_join_turned;
 /* Takes left, even on failure. */
 hr_status hr__join_turned_new(hr_join_kind kind, const int *keys, int n_keys, hr_table *takes_left, hr_task *task,
@@ -163,9 +163,9 @@ hr_status hr__join_turned_table(hr_join_turned *t, const int *keys, int n_keys, 
 /* Sets `before`. */
 hr_status hr__join_turned_count(hr_join_turned *t, const hr_join_table *right, hr_task *task,
                                 hr_error *err) HR_MUST_USE;
-/* The rows of a piece, numbered from before[piece] on. Shares nothing: all must stay. */
+/* The rows of a block part, numbered from before[block part] on. Shares nothing: all must stay. */
 hr_status hr__join_turned_read(const hr_join_turned *t, const hr_join_table *right, const hr_join_bound *bound,
-                               int64_t piece, const hr_mem *mem, hr_reader **out, hr_error *err) HR_MUST_USE;
+                               int64_t block_part, const hr_mem *mem, hr_reader **out, hr_error *err) HR_MUST_USE;
 
 /* --- partitions */
 
@@ -174,16 +174,16 @@ hr_status hr__join_with_places(const hr_table *t, hr_schema *schema, hr_buffer *
                                hr_error *err) HR_MUST_USE;
 /* Their schema. n_places (< 0: not said): how many there are, for arrange.c. *out is new. */
 hr_status hr__join_schema_with_places(const hr_schema *s, int64_t n_places, hr_schema **out, hr_error *err) HR_MUST_USE;
-/* Both sides, dealt to the same partitions by the hash of their keys. Borrowed. */
-typedef struct hr_join_parts {
+/* Both sides, divided into the same partitions by the hash of their keys. Borrowed. */
+typedef struct hr_join_partitions {
     const hr_join_bound *bound;
     hr_partition_store *left, *right; /* left NULL: there are no rows */
-    hr_schema *right_dealt;
+    hr_schema *right_schema;
     int64_t n_left, n_right; /* rows of all */
     int64_t share;           /* bytes of right rows that may be held at a time */
-} hr_join_parts;
+} hr_join_partitions;
 /* What comes out of a partition, with places: those of the left rows, behind all of these those of right rows alone. */
-hr_status hr__join_part_read(const hr_join_parts *p, int part, hr_account *account, const hr_mem *mem, hr_reader **out,
-                             int64_t *estimate, hr_error *err) HR_MUST_USE;
+hr_status hr__join_partition_read(const hr_join_partitions *p, int part, hr_account *account, const hr_mem *mem,
+                                  hr_reader **out, int64_t *estimate, hr_error *err) HR_MUST_USE;
 
 #endif

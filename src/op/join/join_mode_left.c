@@ -3,7 +3,7 @@
  * The left side comes first. Its tables are held; when it has ended, their keys get numbers (join_turned.c). The front
  * looks the rows of the right side up in these, in parallel; right rows that have a partner are held beside the left
  * side, with the numbers of their keys. When the right side has ended, all rows come out as parts. If either side does
- * not fit, the mode becomes dealt.
+ * not fit, the mode becomes partitioned.
  *
  * Tests: test_keyed.c. */
 #include "op/join/join_modes.h"
@@ -38,7 +38,7 @@ static hr_status front_push(const hr_op *op, hr_task *task, const hr_table *in, 
     if (j->left_first.found)
         HR_TRY(
             hr__join_turned_find(j->left_first.found, in, keys, j->left_first.numbered, hr__task_mem(task), &out, err));
-    else /* dealt: the operator does that, in order */
+    else /* partitioned: the operator does that, in order */
         out = hr_table_ref((hr_table *)in);
     return out ? hr__task_emit(task, &out, err) : HR_OK;
 }
@@ -90,7 +90,7 @@ static hr_status end_right(const hr_join_op *o, hr_join_run *j, hr_task *task, h
     HR_GO(hr__join_turned_table(j->left_first.found, keys, o->n_keys, j->right, rows, &j->table, err));
     HR_GO(hr__join_turned_count(j->left_first.found, j->table, task, err));
     j->n_right = rows->n_rows;
-    j->n_out = j->left_first.found->before[j->left_first.found->n_pieces];
+    j->n_out = j->left_first.found->before[j->left_first.found->n_block_parts];
 done:
     hr_table_unref(rows);
     return st;
@@ -101,24 +101,24 @@ static hr_status left_ended(const hr_join_op *o, hr_join_run *j, hr_task *task, 
     return input == HR_JOIN_INPUT_RIGHT ? end_right(o, j, task, err) : end_left(o, j, task, err);
 }
 
-static hr_status left_pieces(const hr_join_op *o, hr_join_run *j, hr_task *task, int64_t *n, hr_error *err)
+static hr_status left_block_parts(const hr_join_op *o, hr_join_run *j, hr_task *task, int64_t *n, hr_error *err)
 {
     const hr_join_bound *bound = NULL;
 
     HR_TRY(hr__join_count_unmatched(o, j, hr__task_run(task)->account, err));
-    *n = j->left_first.found->n_pieces + j->unmatched.n;
+    *n = j->left_first.found->n_block_parts + j->unmatched.n;
     return *n ? hr__join_bound_of(o, j, j->bound ? j->bound->left_in : j->left, &bound, err) : HR_OK;
 }
 
-static hr_status left_read(hr_join_run *j, hr_op_run *run, int64_t piece, const hr_mem *mem, hr_reader **out,
+static hr_status left_read(hr_join_run *j, hr_op_run *run, int64_t block_part, const hr_mem *mem, hr_reader **out,
                            int64_t *estimate, hr_error *err)
 {
-    int64_t n = j->left_first.found->n_pieces;
+    int64_t n = j->left_first.found->n_block_parts;
 
     (void)estimate;
-    if (piece < n)
-        return hr__join_turned_read(j->left_first.found, j->table, j->bound, piece, mem, out, err);
-    return hr__join_unmatched_read(j, run, piece - n, mem, out, err);
+    if (block_part < n)
+        return hr__join_turned_read(j->left_first.found, j->table, j->bound, block_part, mem, out, err);
+    return hr__join_unmatched_read(j, run, block_part - n, mem, out, err);
 }
 
-const hr_join_mode hr__join_mode_left = { left_take, left_ended, left_pieces, left_read };
+const hr_join_mode hr__join_mode_left = { left_take, left_ended, left_block_parts, left_read };

@@ -2,7 +2,7 @@
  *
  * The right side comes first. Its tables are held; when it has ended, they become a table of keys (join_table.c). The
  * left side streams: the front looks its rows up, in parallel, and what it found goes on at once, numbered. Right rows
- * that no left row had come out as parts at the end. If the right side does not fit, the mode becomes dealt.
+ * that no left row had come out as parts at the end. If the right side does not fit, the mode becomes partitioned.
  *
  * Tests: test_keyed.c. */
 #include "op/join/join_modes.h"
@@ -63,7 +63,7 @@ static hr_status front_push(const hr_op *op, hr_task *task, const hr_table *in, 
     front_state *s;
 
     HR_TRY(hr__join_bound_of(((const hr_join_front *)op)->of, j, in->schema, &bound, err));
-    if (!j->table) { /* dealt: the operator does that, in order */
+    if (!j->table) { /* partitioned: the operator does that, in order */
         same = hr_table_ref((hr_table *)in);
         return hr__task_emit(task, &same, err);
     }
@@ -130,7 +130,7 @@ static hr_status right_ended(const hr_join_op *o, hr_join_run *j, hr_task *task,
     return hr__join_table_new(keys, o->n_keys, rows, task, hr__task_run(task)->account, &j->table, err);
 }
 
-static hr_status right_pieces(const hr_join_op *o, hr_join_run *j, hr_task *task, int64_t *n, hr_error *err)
+static hr_status right_block_parts(const hr_join_op *o, hr_join_run *j, hr_task *task, int64_t *n, hr_error *err)
 {
     const hr_join_bound *bound = NULL;
 
@@ -139,11 +139,11 @@ static hr_status right_pieces(const hr_join_op *o, hr_join_run *j, hr_task *task
     return *n ? hr__join_bound_of(o, j, j->bound ? j->bound->left_in : o->left, &bound, err) : HR_OK;
 }
 
-static hr_status right_read(hr_join_run *j, hr_op_run *run, int64_t piece, const hr_mem *mem, hr_reader **out,
+static hr_status right_read(hr_join_run *j, hr_op_run *run, int64_t block_part, const hr_mem *mem, hr_reader **out,
                             int64_t *estimate, hr_error *err)
 {
     (void)estimate;
-    return hr__join_unmatched_read(j, run, piece, mem, out, err);
+    return hr__join_unmatched_read(j, run, block_part, mem, out, err);
 }
 
-const hr_join_mode hr__join_mode_right = { right_take, right_ended, right_pieces, right_read };
+const hr_join_mode hr__join_mode_right = { right_take, right_ended, right_block_parts, right_read };

@@ -112,7 +112,7 @@ hr_status hr__join_hold(const hr_join_op *o, hr_join_run *j, int input, int64_t 
     j->held.n_rows += in->n_rows;
     if (2 * j->held.n_bytes <= most && j->held.n_rows <= HR_JOIN_MAX_ROWS)
         return HR_OK;
-    return hr__join_begin_dealing(o, j, input, run, err);
+    return hr__join_begin_partitions(o, j, input, run, err);
 }
 
 /* A table made of many, column by column. */
@@ -195,7 +195,7 @@ hr_status hr__join_held_rows(hr_join_run *j, hr_schema *schema, hr_task *task, h
 
 /* -------------------------------------------------------------------------------- right rows that no left row had */
 
-#define PIECE_ROWS 65536
+#define BLOCK_PART_ROWS 65536
 
 hr_status hr__join_count_unmatched(const hr_join_op *o, hr_join_run *j, hr_account *account, hr_error *err)
 {
@@ -207,14 +207,14 @@ hr_status hr__join_count_unmatched(const hr_join_op *o, hr_join_run *j, hr_accou
 
     if (!hr__join_keeps_right(o->kind) || !j->n_right)
         return HR_OK;
-    n = (t->rows->n_rows + PIECE_ROWS - 1) / PIECE_ROWS;
-    ids = hr__alloc(account, PIECE_ROWS * sizeof *ids);
-    rows = hr__alloc(account, PIECE_ROWS * sizeof *rows);
+    n = (t->rows->n_rows + BLOCK_PART_ROWS - 1) / BLOCK_PART_ROWS;
+    ids = hr__alloc(account, BLOCK_PART_ROWS * sizeof *ids);
+    rows = hr__alloc(account, BLOCK_PART_ROWS * sizeof *rows);
     j->unmatched.before = hr__zalloc(account, (size_t)(n + 1) * sizeof *j->unmatched.before);
     if (!ids || !rows || !j->unmatched.before)
         HR_GO(hr__error_memory(err, "join", n * 8));
     for (int64_t p = 0; p < n; p++) {
-        int64_t begin = p * PIECE_ROWS, some = HR_MIN(PIECE_ROWS, t->rows->n_rows - begin);
+        int64_t begin = p * BLOCK_PART_ROWS, some = HR_MIN(BLOCK_PART_ROWS, t->rows->n_rows - begin);
 
         j->unmatched.before[p + 1] = j->unmatched.before[p] + hr__join_alone(t, begin, some, ids, rows);
     }
@@ -229,7 +229,7 @@ typedef struct unmatched_reader {
     hr_reader base;
     hr_join_run *run;
     hr_mem mem;
-    int64_t piece, row, end, first;
+    int64_t block_part, row, end, first;
 } unmatched_reader;
 
 static void unmatched_close(hr_reader *r) { hr__free(r); }
@@ -243,7 +243,7 @@ static hr_status next_unmatched(hr_reader *r, int64_t max_bytes, hr_table **out,
 
     (void)max_bytes;
     *out = NULL;
-    if (j->row >= j->end || j->run->unmatched.before[j->piece] == j->run->unmatched.before[j->piece + 1])
+    if (j->row >= j->end || j->run->unmatched.before[j->block_part] == j->run->unmatched.before[j->block_part + 1])
         return HR_OK;
     HR_GO(hr__join_unmatched(j->run->bound, j->run->table, &j->row, &j->mem, &found, NULL, err));
     HR_GO(hr__origin_new(&(hr_run_coords){ .first = { .row = j->first }, .n = found->n_rows }, 1, &origin, err));
@@ -256,8 +256,8 @@ done:
 
 static const hr_reader_class unmatched_reading = { .next = next_unmatched, .close = unmatched_close };
 
-hr_status hr__join_unmatched_read(hr_join_run *j, hr_op_run *run, int64_t piece, const hr_mem *mem, hr_reader **out,
-                                  hr_error *err)
+hr_status hr__join_unmatched_read(hr_join_run *j, hr_op_run *run, int64_t block_part, const hr_mem *mem,
+                                  hr_reader **out, hr_error *err)
 {
     unmatched_reader *r = hr__zalloc(run->account, sizeof *r);
 
@@ -266,10 +266,10 @@ hr_status hr__join_unmatched_read(hr_join_run *j, hr_op_run *run, int64_t piece,
     r->base.cls = &unmatched_reading;
     r->run = j;
     r->mem = *mem;
-    r->piece = piece;
-    r->row = piece * PIECE_ROWS;
-    r->end = HR_MIN(j->table->rows->n_rows, r->row + PIECE_ROWS);
-    r->first = j->n_out + j->unmatched.before[piece];
+    r->block_part = block_part;
+    r->row = block_part * BLOCK_PART_ROWS;
+    r->end = HR_MIN(j->table->rows->n_rows, r->row + BLOCK_PART_ROWS);
+    r->first = j->n_out + j->unmatched.before[block_part];
     *out = &r->base;
     return HR_OK;
 }

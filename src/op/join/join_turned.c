@@ -5,12 +5,13 @@
  *    their key, the others are forgotten, but where they come out alone. Of semi and anti joins only which numbers
  *    there were is kept.
  * 3. When all have come, the kept right rows become a table by these numbers (join_table.c), in which each left row,
- *    whose number is known since 1., finds its partners: a piece for so many left rows, in their order.
+ *    whose number is known since 1., finds its partners: one block part for each BLOCK_PART_ROWS left rows, in their
+ *    order.
  *
  * Tests: test_keyed.c. */
 #include "op/join/join.h"
 
-#define PIECE_ROWS 65536
+#define BLOCK_PART_ROWS 65536
 
 static hr_status find_gaps(hr_join_turned *t, hr_error *err)
 {
@@ -45,7 +46,7 @@ hr_status hr__join_turned_new(hr_join_kind kind, const int *keys, int n_keys, hr
         HR_GO(find_gaps(t, err));
     if (kind >= HR_JOIN_SEMI && !(t->hit = hr__zalloc(account, (size_t)hr__join_keys_n(t->keys) + 1)))
         HR_GO(hr__error_memory(err, "join", hr__join_keys_n(t->keys)));
-    t->n_pieces = HR_ROUND_UP(n, PIECE_ROWS) / PIECE_ROWS;
+    t->n_block_parts = HR_ROUND_UP(n, BLOCK_PART_ROWS) / BLOCK_PART_ROWS;
     *out = t;
     t = NULL;
 done:
@@ -162,10 +163,10 @@ static hr_status numbers_of(hr_join_turned *t, const hr_table *kept, uint32_t **
     return HR_OK;
 }
 
-static hr_status begin_walk(const hr_join_turned *t, const hr_join_table *right, int64_t piece, hr_table **left,
+static hr_status begin_walk(const hr_join_turned *t, const hr_join_table *right, int64_t block_part, hr_table **left,
                             hr_join_walk *walk, hr_error *err)
 {
-    int64_t begin = piece * PIECE_ROWS, n = HR_MIN(PIECE_ROWS, t->left->n_rows - begin);
+    int64_t begin = block_part * BLOCK_PART_ROWS, n = HR_MIN(BLOCK_PART_ROWS, t->left->n_rows - begin);
 
     HR_TRY(hr_table_slice(t->left, begin, n, left, err));
     return hr__join_walk_known(walk, right, *left, t->ids + begin, err);
@@ -195,15 +196,15 @@ typedef struct counting {
     const hr_join_table *right;
 } counting;
 
-static hr_status count_piece(void *context, int64_t piece, hr_error *err)
+static hr_status count_block_part(void *context, int64_t block_part, hr_error *err)
 {
     const counting *c = context;
     hr_join_walk walk = { 0 };
     hr_table *left = NULL;
-    hr_status st = begin_walk(c->turned, c->right, piece, &left, &walk, err);
+    hr_status st = begin_walk(c->turned, c->right, block_part, &left, &walk, err);
 
     if (!st)
-        c->turned->before[piece + 1] = hr__join_walk_rows(&walk, c->turned->kind, c->right);
+        c->turned->before[block_part + 1] = hr__join_walk_rows(&walk, c->turned->kind, c->right);
     hr__join_walk_end(&walk);
     hr_table_unref(left);
     return st;
@@ -213,15 +214,15 @@ hr_status hr__join_turned_count(hr_join_turned *t, const hr_join_table *right, h
 {
     counting c = { t, right };
 
-    if (!(t->before = hr__zalloc(t->account, (size_t)(t->n_pieces + 1) * sizeof *t->before)))
-        return hr__error_memory(err, "join", t->n_pieces * 8);
-    HR_TRY(hr__task_share(task, t->n_pieces, count_piece, &c, err));
-    for (int64_t p = 0; p < t->n_pieces; p++)
+    if (!(t->before = hr__zalloc(t->account, (size_t)(t->n_block_parts + 1) * sizeof *t->before)))
+        return hr__error_memory(err, "join", t->n_block_parts * 8);
+    HR_TRY(hr__task_share(task, t->n_block_parts, count_block_part, &c, err));
+    for (int64_t p = 0; p < t->n_block_parts; p++)
         t->before[p + 1] += t->before[p];
     return HR_OK;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- pieces */
+/* ------------------------------------------------------------------------------------------------------ block parts */
 
 typedef struct turned_reader {
     hr_reader base;
@@ -229,7 +230,7 @@ typedef struct turned_reader {
     const hr_join_table *right;
     const hr_join_bound *bound;
     hr_mem mem;
-    int64_t piece, first; /* the number of the next row in all that comes out */
+    int64_t block_part, first; /* the number of the next row in all that comes out */
     hr_table *left;
     hr_join_walk walk;
 } turned_reader;
@@ -252,14 +253,14 @@ static hr_status turned_next(hr_reader *base, int64_t max_bytes, hr_table **out,
 
     (void)max_bytes;
     *out = NULL;
-    if (r->first == r->turned->before[r->piece + 1])
+    if (r->first == r->turned->before[r->block_part + 1])
         return HR_OK;
     if (!r->left)
-        HR_GO(begin_walk(r->turned, r->right, r->piece, &r->left, &r->walk, err));
+        HR_GO(begin_walk(r->turned, r->right, r->block_part, &r->left, &r->walk, err));
     HR_GO(hr__join_walk_next(&r->walk, r->bound, r->right, &r->mem, &found, NULL, err));
     if (!found)
-        HR_FAIL(HR_BUG, "join: %lld rows of a piece, expected %lld", (long long)r->first,
-                (long long)r->turned->before[r->piece + 1]);
+        HR_FAIL(HR_BUG, "join: %lld rows of a block part, expected %lld", (long long)r->first,
+                (long long)r->turned->before[r->block_part + 1]);
     HR_GO(hr__origin_new(&(hr_run_coords){ .first = { .row = r->first }, .n = found->n_rows }, 1, &origin, err));
     r->first += found->n_rows;
     st = hr__table_with_origin(found, origin, out, err);
@@ -272,7 +273,7 @@ done:
 static const hr_reader_class turned_reading = { .next = turned_next, .close = turned_close };
 
 hr_status hr__join_turned_read(const hr_join_turned *t, const hr_join_table *right, const hr_join_bound *bound,
-                               int64_t piece, const hr_mem *mem, hr_reader **out, hr_error *err)
+                               int64_t block_part, const hr_mem *mem, hr_reader **out, hr_error *err)
 {
     turned_reader *r = hr__zalloc(t->account, sizeof *r);
 
@@ -284,8 +285,8 @@ hr_status hr__join_turned_read(const hr_join_turned *t, const hr_join_table *rig
     r->right = right;
     r->bound = bound;
     r->mem = *mem;
-    r->piece = piece;
-    r->first = t->before[piece];
+    r->block_part = block_part;
+    r->first = t->before[block_part];
     *out = &r->base;
     return HR_OK;
 }

@@ -1,10 +1,10 @@
 /* arrange.c - rows that come with their places are brought into that order.
  *
  * What a join gives of partitions is in the order of the partitions. Its rows carry the place that they have among all
- * (several may share one: they stay in the order in which they came). They are dealt to ranges of places, which spill
- * (partition_store.h), and each range is a piece. One with more rows than fit (a key that both sides have many times)
- * is dealt again, to smaller ranges; the rows of a single place need no order, and go on table by table. Tables without
- * places are in order already: they go on as they come.
+ * (several may share one: they stay in the order in which they came). They are divided into ranges of places, which
+ * spill (partition_store.h), and each range is a block part. One with more rows than fit (a key that both sides have
+ * many times) is divided again, into smaller ranges; the rows of a single place need no order, and go on table by
+ * table. Tables without places are in order already: they go on as they come.
  *
  * Tests: test_keyed.c. */
 #include "op/operators.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #define RANGES 512
-#define SMALLER 64 /* ranges that one is dealt to again */
+#define SMALLER 64 /* ranges that one range is divided into again */
 #define LEVELS 12  /* that may take: 64 to the 9th are 2 to the 54th places */
 
 typedef struct arrange_run {
@@ -70,8 +70,8 @@ static const int64_t *places_of(const hr_table *t)
 
 /* Rows of t to the ranges of `step` places each, of n, that begin at `first`; n_rows (may be NULL) is added to. Places
  * rise within a table of a join but for where its right rows begin: so it is a few stretches of each range. */
-static hr_status deal_places(hr_partition_store *store, const hr_table *t, int64_t first, int64_t step, int n,
-                             int64_t *n_rows, hr_error *err)
+static hr_status divide_places(hr_partition_store *store, const hr_table *t, int64_t first, int64_t step, int n,
+                               int64_t *n_rows, hr_error *err)
 {
     const int64_t *places = places_of(t);
     hr_table *part = NULL;
@@ -103,12 +103,12 @@ static hr_status arrange_push(const hr_op *op, hr_task *task, const hr_table *in
     }
     if (!a->store)
         HR_TRY(begin(a, in->schema, run, err));
-    HR_TRY(deal_places(a->store, in, 0, a->step, RANGES, a->n_rows, err));
+    HR_TRY(divide_places(a->store, in, 0, a->step, RANGES, a->n_rows, err));
     return hr__partition_store_held(a->store) > hr__op_allowance(run) ? hr__partition_store_spill(a->store, 0, err)
                                                                       : HR_OK;
 }
 
-static hr_status arrange_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
+static hr_status arrange_block_parts(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
 {
     arrange_run *a = hr__task_run(task)->state;
     int64_t before = 0;
@@ -278,24 +278,25 @@ static hr_status give_table(arrange_reader *r, level *l, hr_table **out, hr_erro
 }
 
 /* The range at hand to smaller ones: a level more. */
-static hr_status deal_again(arrange_reader *r, level *l, hr_error *err)
+static hr_status divide_again(arrange_reader *r, level *l, hr_error *err)
 {
     hr_partition_store_cursor c = { .store = l->store, .part = l->at, .drain = true };
-    level *below = &r->levels[r->depth];
+    level *smaller = &r->levels[r->depth];
     hr_table *t = NULL;
     hr_status st = HR_OK;
 
-    *below = (level){ .first = l->first + l->at * l->step, .step = (l->step + SMALLER - 1) / SMALLER, .end = SMALLER };
-    HR_TRY(hr__partition_store_new(SMALLER, r->run->in, r->run->spill, r->account, &below->store, err));
+    *smaller =
+        (level){ .first = l->first + l->at * l->step, .step = (l->step + SMALLER - 1) / SMALLER, .end = SMALLER };
+    HR_TRY(hr__partition_store_new(SMALLER, r->run->in, r->run->spill, r->account, &smaller->store, err));
     for (;;) {
         HR_TRY(hr__partition_store_next(&c, &(hr_mem){ .account = r->account }, &t, err));
         if (!t)
             break;
-        st = deal_places(below->store, t, below->first, below->step, SMALLER, NULL, err);
+        st = divide_places(smaller->store, t, smaller->first, smaller->step, SMALLER, NULL, err);
         hr_table_unref(t);
         HR_TRY(st);
-        if (hr__partition_store_held(below->store) > r->share)
-            HR_TRY(hr__partition_store_spill(below->store, 0, err));
+        if (hr__partition_store_held(smaller->store) > r->share)
+            HR_TRY(hr__partition_store_spill(smaller->store, 0, err));
     }
     l->at++;
     r->depth++;
@@ -325,7 +326,7 @@ static hr_status arrange_next(hr_reader *reader, int64_t max_bytes, hr_table **o
         } else if (size.memory_bytes + size.disk_bytes <= r->share) {
             HR_TRY(give_range(r, l, out, err));
         } else if (l->step > 1 && r->depth < LEVELS) {
-            HR_TRY(deal_again(r, l, err));
+            HR_TRY(divide_again(r, l, err));
         } else {
             l->streaming = true;
             l->tables = (hr_partition_store_cursor){ .store = l->store, .part = l->at, .drain = true };
@@ -336,11 +337,11 @@ static hr_status arrange_next(hr_reader *reader, int64_t max_bytes, hr_table **o
 
 static const hr_reader_class arrange_reading = { .next = arrange_next, .close = arrange_close };
 
-static hr_status arrange_read(const hr_op *op, hr_op_run *run, int64_t piece, const hr_mem *mem, hr_reader **out,
+static hr_status arrange_read(const hr_op *op, hr_op_run *run, int64_t block_part, const hr_mem *mem, hr_reader **out,
                               int64_t *estimate, hr_error *err)
 {
     arrange_run *a = run->state;
-    hr_partition_store_size size = hr__partition_store_size(a->store, (int)piece);
+    hr_partition_store_size size = hr__partition_store_size(a->store, (int)block_part);
     arrange_reader *r = hr__zalloc(run->account, sizeof *r);
 
     (void)op;
@@ -351,8 +352,8 @@ static hr_status arrange_read(const hr_op *op, hr_op_run *run, int64_t piece, co
     r->account = run->account;
     r->mem = *mem;
     r->share = hr__op_allowance(run);
-    r->row = a->n_rows[piece];
-    r->levels[0] = (level){ .store = a->store, .step = a->step, .at = (int)piece, .end = (int)piece + 1 };
+    r->row = a->n_rows[block_part];
+    r->levels[0] = (level){ .store = a->store, .step = a->step, .at = (int)block_part, .end = (int)block_part + 1 };
     r->depth = 1;
     *estimate = HR_MAX(*estimate, 3 * HR_MIN(size.memory_bytes + size.disk_bytes, r->share + HR_PARTITION_STORE_PAGE));
     *out = &r->base;
@@ -370,7 +371,7 @@ const hr_op_class hr__arrange = { .name = "arrange",
                                   .start = arrange_start,
                                   .stop = arrange_stop,
                                   .push = arrange_push,
-                                  .pieces = arrange_pieces,
+                                  .block_parts = arrange_block_parts,
                                   .read = arrange_read,
                                   .free = arrange_free };
 

@@ -22,7 +22,7 @@ typedef struct repartition_op {
 
 typedef struct stretch {
     hr_table *table; /* NULL: on disk */
-    hr_spill_place place;
+    hr_spilled_table place;
     int64_t first; /* row of all */
     int64_t n;
 } stretch;
@@ -167,7 +167,7 @@ static hr_status permute(const repartition_op *op, const hr_op_run *run, reparti
     return HR_OK;
 }
 
-static hr_status repartition_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
+static hr_status repartition_block_parts(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
 {
     const repartition_op *r = (const repartition_op *)op;
     const hr_op_run *run = hr__task_run(task);
@@ -250,8 +250,8 @@ static void block_close(hr_reader *r) { hr__free(r); }
 
 static const hr_reader_class block_class = { .next = block_next, .close = block_close };
 
-static hr_status repartition_read(const hr_op *op, hr_op_run *run, int64_t piece, const hr_mem *mem, hr_reader **out,
-                                  int64_t *estimate, hr_error *err)
+static hr_status repartition_read(const hr_op *op, hr_op_run *run, int64_t block_part, const hr_mem *mem,
+                                  hr_reader **out, int64_t *estimate, hr_error *err)
 {
     const repartition_state *s = run->state;
     int64_t n_blocks = HR_MIN(((const repartition_op *)op)->n_blocks, s->n_rows), n_bytes = 0, block;
@@ -264,10 +264,10 @@ static hr_status repartition_read(const hr_op *op, hr_op_run *run, int64_t piece
     r->base.cls = &block_class;
     r->state = s;
     r->mem = *mem;
-    block = s->order ? s->order[piece] : piece;
+    block = s->order ? s->order[block_part] : block_part;
     r->begin = begin_of(block, n_blocks, s->n_rows);
     r->end = begin_of(block + 1, n_blocks, s->n_rows);
-    r->first = s->order ? s->places[piece] : r->begin;
+    r->first = s->order ? s->places[block_part] : r->begin;
     *estimate = 2 * (n_bytes / n_blocks) + CHUNK_BYTES;
     *out = &r->base;
     return HR_OK;
@@ -304,14 +304,14 @@ const hr_op_class hr__repartition = {
     .doc = "the same rows in so many tables",
     .kind = HR_OP_BLOCK,
     .same_rows = true,
-    .filter_below = false, /* sizes are of all rows */
+    .filter_upstream = false, /* sizes are of all rows */
     .schema = hr__kept_schema,
     .needs = hr__same_needs,
     .permuted = repartition_permuted,
     .start = repartition_start,
     .stop = repartition_stop,
     .push = repartition_push,
-    .pieces = repartition_pieces,
+    .block_parts = repartition_block_parts,
     .read = repartition_read,
     .describe = repartition_describe,
     .fingerprint = repartition_fingerprint,

@@ -3,7 +3,7 @@
  * (hash_partition: rows of equal keys into one of n tables).
  *
  * The work is sorter.c's; here are its faces. Tables are put into order of their own by the front, on all threads, then
- * collected in canonical order; pieces of the whole order are merged when they are read.
+ * collected in canonical order; block parts of the whole order are merged when they are read.
  *
  * A shuffle is a sort by a hidden column: 64 bits for each row, the high ones of hr__random_coord of (seed, epoch,
  * coordinate). Rows with equal bits (two of a billion rows have them with a probability of one in forty) stay in
@@ -19,7 +19,7 @@
 #include "op/operators.h"
 #include "op/order/sorter.h"
 
-#define MOST_PARTS 65536 /* each is a piece */
+#define MOST_PARTS 65536 /* each is a block part */
 
 typedef struct sort_op {
     hr_op base;
@@ -387,7 +387,7 @@ static hr_status sort_push(const hr_op *op, hr_task *task, const hr_table *in, h
     return hr__sorter_add(state->sorter, t, err);
 }
 
-static hr_status sort_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
+static hr_status sort_block_parts(const hr_op *op, hr_task *task, int64_t *n, hr_error *err)
 {
     sort_state *state = hr__task_run(task)->state;
 
@@ -399,13 +399,13 @@ static hr_status sort_pieces(const hr_op *op, hr_task *task, int64_t *n, hr_erro
     return hr__sorter_end(state->sorter, n, err);
 }
 
-static hr_status sort_read(const hr_op *op, hr_op_run *run, int64_t piece, const hr_mem *mem, hr_reader **out,
+static hr_status sort_read(const hr_op *op, hr_op_run *run, int64_t block_part, const hr_mem *mem, hr_reader **out,
                            int64_t *estimate, hr_error *err)
 {
     sort_state *state = run->state;
 
     (void)op;
-    return hr__sorter_read(state->sorter, piece, mem, out, estimate, err);
+    return hr__sorter_read(state->sorter, block_part, mem, out, estimate, err);
 }
 
 static void describe_first(const sort_op *s, hr_text *out)
@@ -520,13 +520,13 @@ static hr_status sort_first_rows(const hr_op *op, int64_t n_rows, hr_op **out, h
 /* What they have in common. */
 #define REORDERS                                                                                                       \
     .kind = HR_OP_BLOCK, .same_rows = true, .schema = sort_schema, .needs = sort_needs, .front = sort_front,           \
-    .start = sort_start, .stop = sort_stop, .push = sort_push, .pieces = sort_pieces, .read = sort_read,               \
+    .start = sort_start, .stop = sort_stop, .push = sort_push, .block_parts = sort_block_parts, .read = sort_read,     \
     .free = sort_free
 
 const hr_op_class hr__sort = {
     .name = "sort",
     .doc = "all rows, ordered by columns",
-    .filter_below = true,
+    .filter_upstream = true,
     .first_rows = sort_first_rows,
     .describe = sort_describe,
     .fingerprint = sort_fingerprint,
@@ -554,7 +554,7 @@ const hr_op_class hr__shuffle_blocks = {
 const hr_op_class hr__hash_partition = {
     .name = "repartition_by_keys",
     .doc = "rows with equal keys into the same of so many tables",
-    .filter_below = true,
+    .filter_upstream = true,
     .describe = partition_describe,
     .fingerprint = partition_fingerprint,
     REORDERS,

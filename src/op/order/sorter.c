@@ -7,11 +7,11 @@ enum {
     POOL_BYTES = 1 << 20,    /* to so much */
     GOOD_PAGE = 32 << 10,
     MOST_PAGE = 512 << 10,
-    PIECE_BYTES = 4 << 20, /* of rows in memory */
-    LEAST_PIECE = 8 << 10,
+    BLOCK_PART_BYTES = 4 << 20, /* of rows in memory */
+    LEAST_BLOCK_PART = 8 << 10,
     LEAST_ALLOWANCE = 64 << 10,
     LEAST_FAN = 8,
-    MOST_PIECES = 1 << 16,
+    MOST_BLOCK_PARTS = 1 << 16,
     FEW_ROWS = 1 << 17, /* so many are kept by copying them now and then; more, only where memory is short */
     LEAST_DROP = 4096
 };
@@ -81,7 +81,7 @@ void hr__sorter_free(hr_sorter *s)
     for (int64_t i = 0; i < s->n_pool; i++)
         hr_table_unref(s->pool[i]);
     hr__free(s->pool);
-    hr__cuts_free(s->cuts, s->n_pieces - 1);
+    hr__cuts_free(s->cuts, s->n_block_parts - 1);
     hr__sort_space_clear(&s->space);
     hr__order_free(s->order);
     hr__spill_file_unref(s->spill);
@@ -235,7 +235,10 @@ static int64_t in_jobs(hr_sorter *s)
     return n;
 }
 
-static int64_t slice_bytes(const hr_sorter *s) { return HR_MAX(s->page_bytes, HR_MIN(PIECE_BYTES, s->allowance / 16)); }
+static int64_t slice_bytes(const hr_sorter *s)
+{
+    return HR_MAX(s->page_bytes, HR_MIN(BLOCK_PART_BYTES, s->allowance / 16));
+}
 
 static hr_status spill_held(hr_sorter *s, hr_error *err)
 {
@@ -405,19 +408,19 @@ static hr_status merge_passes(hr_sorter *s, hr_error *err)
     return HR_OK;
 }
 
-static int64_t pieces_wanted(const hr_sorter *s)
+static int64_t block_parts_wanted(const hr_sorter *s)
 {
-    int64_t disk = count_disk(s), piece = HR_MAX(LEAST_PIECE, HR_MIN(PIECE_BYTES, s->allowance / 8));
+    int64_t disk = count_disk(s), block_part = HR_MAX(LEAST_BLOCK_PART, HR_MIN(BLOCK_PART_BYTES, s->allowance / 8));
 
-    if (disk) /* each piece reads a page of each run that its neighbour reads, too */
-        piece = HR_MAX(2 * piece, 4 * disk * s->page_bytes);
-    return HR_MAX(1, HR_MIN(HR_MIN(s->n_bytes / piece, MOST_PIECES), s->n_rows));
+    if (disk) /* each block part reads a page of each run that its neighbour reads, too */
+        block_part = HR_MAX(2 * block_part, 4 * disk * s->page_bytes);
+    return HR_MAX(1, HR_MIN(HR_MIN(s->n_bytes / block_part, MOST_BLOCK_PARTS), s->n_rows));
 }
 
 /* A cut before each value of the first key but 0. Its other keys are left open: what begins so stands behind it. */
 static hr_status cut_at_parts(hr_sorter *s, hr_error *err)
 {
-    s->n_pieces = s->n_parts;
+    s->n_block_parts = s->n_parts;
     if (!(s->cuts = hr__zalloc(s->account, (size_t)s->n_parts * sizeof *s->cuts)))
         return hr__error_memory(err, s->name, s->n_parts * (int64_t)sizeof *s->cuts);
     for (int64_t i = 0; i < s->n_parts - 1; i++)
@@ -425,9 +428,9 @@ static hr_status cut_at_parts(hr_sorter *s, hr_error *err)
     return HR_OK;
 }
 
-hr_status hr__sorter_end(hr_sorter *s, int64_t *n_pieces, hr_error *err)
+hr_status hr__sorter_end(hr_sorter *s, int64_t *n_block_parts, hr_error *err)
 {
-    *n_pieces = 0;
+    *n_block_parts = 0;
     HR_TRY(empty_pool(s, err));
     if (is_full(s))
         HR_TRY(spill_held(s, err));
@@ -439,17 +442,17 @@ hr_status hr__sorter_end(hr_sorter *s, int64_t *n_pieces, hr_error *err)
     if (s->n_parts) {
         HR_TRY(cut_at_parts(s, err));
     } else {
-        s->n_pieces = pieces_wanted(s);
-        HR_TRY(hr__choose_cuts(s, s->runs, s->n_runs, &s->n_pieces, &s->cuts, err));
+        s->n_block_parts = block_parts_wanted(s);
+        HR_TRY(hr__choose_cuts(s, s->runs, s->n_runs, &s->n_block_parts, &s->cuts, err));
     }
-    *n_pieces = s->n_pieces;
+    *n_block_parts = s->n_block_parts;
     return HR_OK;
 }
 
-hr_status hr__sorter_read(hr_sorter *s, int64_t piece, const hr_mem *mem, hr_reader **out, int64_t *estimate,
+hr_status hr__sorter_read(hr_sorter *s, int64_t block_part, const hr_mem *mem, hr_reader **out, int64_t *estimate,
                           hr_error *err)
 {
-    int64_t disk = count_disk(s), rows = HR_MAX(1, s->n_rows / s->n_pieces), bytes = s->n_bytes / s->n_pieces;
+    int64_t disk = count_disk(s), rows = HR_MAX(1, s->n_rows / s->n_block_parts), bytes = s->n_bytes / s->n_block_parts;
     int64_t chunk = s->n_parts ? INT64_MAX : disk ? HR_MAX(1, HR_MIN(bytes / 3, s->allowance / 16)) : 0;
     int64_t item_bytes = 2 * sizeof(hr_sort_item) + 16, row_bytes = HR_MAX(1, s->n_bytes / HR_MAX(1, s->n_rows));
 
@@ -459,8 +462,9 @@ hr_status hr__sorter_read(hr_sorter *s, int64_t piece, const hr_mem *mem, hr_rea
         *estimate = 2 * (disk + 1) * s->page_bytes + 4 * chunk + chunk / row_bytes * item_bytes;
     else
         *estimate = bytes + rows * item_bytes;
-    return hr__merge_open(s, s->runs, s->n_runs, piece ? &s->cuts[piece - 1] : NULL,
-                          piece < s->n_pieces - 1 ? &s->cuts[piece] : NULL, s->visible, mem, NULL, chunk, out, err);
+    return hr__merge_open(s, s->runs, s->n_runs, block_part ? &s->cuts[block_part - 1] : NULL,
+                          block_part < s->n_block_parts - 1 ? &s->cuts[block_part] : NULL, s->visible, mem, NULL, chunk,
+                          out, err);
 }
 
 hr_sorter_counts hr__sorter_counts(const hr_sorter *s)

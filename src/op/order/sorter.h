@@ -2,10 +2,10 @@
  *
  * Tables come in order of their own (sorted by several threads), and are kept as *runs* in the order in which they
  * came. Above half of the allowance all runs in memory are merged into one on disk, a list of *pages*, of which the
- * first row's key stays in memory. At the end the order is cut into pieces by keys taken from samples; each piece
- * merges its share of every run.
+ * first row's key stays in memory. At the end the order is cut into block parts by keys taken from samples; each block
+ * part merges its share of every run.
  *
- *   runs in memory     piece = rows between two cuts, of each run; sorted together, picked once
+ *   runs in memory     block part = rows between two cuts, of each run; sorted together, picked once
  *   runs on disk       the same, but page by page: what is sure to come before all that is not loaded yet is given
  *
  * Where only the first k rows are wanted, tables are cut to k rows, runs in memory are merged into one of k rows
@@ -30,7 +30,7 @@ typedef struct hr_sorter_options {
     int n_keys;
     int n_hidden;      /* the last columns, which only order: they do not come out */
     int64_t allowance; /* bytes to hold */
-    /* > 0: the first key is a bare uint64 of values below this, and each value is a piece, of one table. */
+    /* > 0: the first key is a bare uint64 of values below this, and each value is a block part, of one table. */
     int64_t n_parts;
     int64_t
         /* > 0: only so many rows at the beginning of the order are wanted; more may come out. Not with n_parts */
@@ -55,10 +55,10 @@ void hr__sorter_may_hold(hr_sorter *s, int64_t allowance);
 /* One thread at a time. A table that is in order, next in turn. Takes it, even on failure. */
 hr_status hr__sorter_add(hr_sorter *s, hr_table *takes, hr_error *err) HR_MUST_USE;
 /* No more will come, nobody helps any more. */
-hr_status hr__sorter_end(hr_sorter *s, int64_t *n_pieces, hr_error *err) HR_MUST_USE;
+hr_status hr__sorter_end(hr_sorter *s, int64_t *n_block_parts, hr_error *err) HR_MUST_USE;
 
-/* Any thread, each piece once. Tables come with origins: (0, 0, 0, place in the whole order). */
-hr_status hr__sorter_read(hr_sorter *s, int64_t piece, const hr_mem *mem, hr_reader **out, int64_t *estimate,
+/* Any thread, each block part once. Tables come with origins: (0, 0, 0, place in the whole order). */
+hr_status hr__sorter_read(hr_sorter *s, int64_t block_part, const hr_mem *mem, hr_reader **out, int64_t *estimate,
                           hr_error *err) HR_MUST_USE;
 
 typedef struct hr_sorter_counts {

@@ -253,7 +253,7 @@ static hr_status merge_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_
     merge *m = (merge *)r;
     int n = 0;
 
-    (void)max_bytes; /* pieces and pages are small enough */
+    (void)max_bytes; /* block parts and pages are small enough */
     *out = NULL;
     if (!m->opened) {
         for (int64_t i = 0; i < m->n_runs; i++)

@@ -1,6 +1,6 @@
 /* sorter_parts.h - what the files of the external sort share. Private to sorter*.c.
  *
- *   sorter.c         the whole: tables come in, what is held and what goes to the disk, pieces come out
+ *   sorter.c         the whole: tables come in, what is held and what goes to the disk, block parts come out
  *   sorter_runs.c    runs, and jobs: several of them written as one, in slices that any thread does
  *   sorter_merge.c   runs read as one, in order
  *   sorter_cuts.c    places in the order, and which of them make parts of about the same size
@@ -27,7 +27,7 @@ typedef struct hr_cut {
 } hr_cut;
 
 typedef struct hr_sort_page {
-    hr_spill_place place;
+    hr_spilled_table place;
     int64_t first_row; /* in the run */
     hr_cut first;
 } hr_sort_page;
@@ -59,7 +59,7 @@ struct hr_sorter {
     hr_spill_file *spill;
     int64_t allowance, page_bytes, fan;
     int64_t may_hold; /* the allowance, or what there is of it now */
-    int64_t n_parts;  /* 0: pieces are cut where they are about equal */
+    int64_t n_parts;  /* 0: block parts are cut where they are about equal */
     int64_t n_first;  /* 0: all rows are wanted */
     hr_sort_run **runs;
     int64_t n_runs, cap_runs;
@@ -73,8 +73,8 @@ struct hr_sorter {
     int64_t n_rows, n_bytes, n_passes;
     bool has_bound; /* so many rows as are wanted are not above this prefix; guarded by the lock */
     uint64_t bound[HR_ORDER_WORDS];
-    hr_cut *cuts; /* n_pieces - 1 */
-    int64_t n_pieces;
+    hr_cut *cuts; /* n_block_parts - 1 */
+    int64_t n_block_parts;
 };
 
 /* --- sorter_cuts.c: places in the whole order ------------------------------------------------------------------- */

@@ -340,7 +340,7 @@ done:
     return st;
 }
 
-static const char *columns_column_below(const hr_op *op, const char *column)
+static const char *columns_column_upstream(const hr_op *op, const char *column)
 {
     return is_computed((const compute_op *)op, column) ? NULL : column;
 }
@@ -408,8 +408,8 @@ const hr_op_class hr__filter_expr = {
     .doc = "the rows for which an expression is true",
     .kind = HR_OP_MAP,
     .row_local = true,
-    .filter_below = true,
-    .images_below = true,
+    .filter_upstream = true,
+    .images_upstream = true,
     .looks_at = compute_looks_at,
     .needs = filter_needs,
     .narrow = filter_narrow,
@@ -427,9 +427,9 @@ const hr_op_class hr__with_columns = {
     .kind = HR_OP_MAP,
     .one_to_one = true,
     .row_local = true,
-    .filter_below = true,
-    .images_below = true,
-    .column_below = columns_column_below,
+    .filter_upstream = true,
+    .images_upstream = true,
+    .column_upstream = columns_column_upstream,
     .looks_at = compute_looks_at,
     .needs = columns_needs,
     .narrow = columns_narrow,

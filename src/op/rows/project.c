@@ -1,7 +1,7 @@
 /* project.c - some columns, in a new order, under new names. Nothing is copied.
  *
- * Where the columns lie is looked up once for each schema that a thread meets, not for each table: wide tables in small
- * pieces would otherwise be mostly strcmp. */
+ * Where the columns lie is looked up once for each schema that a thread meets, not for each table: without that, strcmp
+ * takes most of the time for wide tables of few rows. */
 #include "op/operators.h"
 
 typedef struct project_op {
@@ -203,7 +203,7 @@ static hr_status project_narrow(const hr_op *op, const char *const *wanted, int 
     return st;
 }
 
-static const char *project_column_below(const hr_op *op, const char *column)
+static const char *project_column_upstream(const hr_op *op, const char *column)
 {
     const project_op *p = (const project_op *)op;
 
@@ -230,10 +230,10 @@ const hr_op_class hr__project = {
     .kind = HR_OP_MAP,
     .one_to_one = true,
     .row_local = true,
-    .filter_below = true,
-    .images_below = true,
+    .filter_upstream = true,
+    .images_upstream = true,
     .shares_columns = true,
-    .column_below = project_column_below,
+    .column_upstream = project_column_upstream,
     .looks_at = project_looks_at,
     .needs = project_needs,
     .narrow = project_narrow,

@@ -7,7 +7,7 @@
 
 typedef struct item {
     hr_table *table; /* NULL: on disk, or given away */
-    hr_spill_place place;
+    hr_spilled_table place;
     bool fresh; /* written just now: not yet the partition's */
 } item;
 
@@ -97,8 +97,8 @@ hr_status hr__partition_store_add(hr_partition_store *s, int part_number, hr_tab
     return HR_OK;
 }
 
-hr_status hr__partition_store_add_place(hr_partition_store *s, int part_number, const hr_spill_place *place,
-                                        hr_error *err)
+hr_status hr__partition_store_add_spilled(hr_partition_store *s, int part_number, const hr_spilled_table *place,
+                                          hr_error *err)
 {
     part *p = &s->parts[part_number];
 
@@ -126,7 +126,7 @@ typedef struct written {
 static hr_status write_table(hr_partition_store *s, written *w, const hr_table *t, hr_error *err)
 {
     void *items = w->items;
-    hr_spill_place place;
+    hr_spilled_table place;
 
     if (!hr__grow(s->account, &items, &w->cap, w->n + 1, sizeof *w->items))
         return hr__error_memory(err, "store", (w->n + 1) * (int64_t)sizeof *w->items);
@@ -243,10 +243,10 @@ hr_status hr__partition_store_spill(hr_partition_store *s, int64_t keep_bytes, h
     return HR_OK;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- dealing */
+/* ------------------------------------------------------------------------------------------------ partitioning rows */
 
-hr_status hr__deal(const hr_table *t, const uint64_t *hashes, int shift, int n_parts, const hr_mem *mem,
-                   int64_t *begins, hr_table **out, hr_error *err)
+hr_status hr__partition_rows(const hr_table *t, const uint64_t *hashes, int shift, int n_parts, const hr_mem *mem,
+                             int64_t *begins, hr_table **out, hr_error *err)
 {
     int32_t *order = hr__alloc(mem->account, (size_t)(t->n_rows + 1) * sizeof *order);
     const uint64_t mask = (uint64_t)n_parts - 1;
@@ -256,7 +256,7 @@ hr_status hr__deal(const hr_table *t, const uint64_t *hashes, int shift, int n_p
 
     *out = NULL;
     if (!order)
-        HR_GO(hr__error_memory(err, "dealing", t->n_rows * 4));
+        HR_GO(hr__error_memory(err, "partitioning rows", t->n_rows * 4));
     HR_GO(hr__table_with_origin(t, NULL, &bare,
                                 err)); /* nobody asks, and rows in no order have coordinates of 16 bytes each */
     memset(begins, 0, (size_t)(n_parts + 1) * sizeof *begins);
@@ -275,8 +275,8 @@ done:
     return st;
 }
 
-hr_status hr__partition_store_add_dealt(hr_partition_store *s, const hr_table *t, const int64_t *begins, int n_parts,
-                                        hr_error *err)
+hr_status hr__partition_store_add_slices(hr_partition_store *s, const hr_table *t, const int64_t *begins, int n_parts,
+                                         hr_error *err)
 {
     for (int p = 0; p < n_parts; p++) {
         hr_table *part = NULL;

@@ -1,8 +1,8 @@
 /* partition_store.h - tables in partitions, which go to the disk when there are too many of them.
  *
- * What an operator deals its input to (by hash, by range) and reads back partition by partition. Each partition is a
- * list of tables in the order in which they were added, in memory or in a spill file (format/spill/spill_file.h). They
- * come back in this order, wherever they lay.
+ * What an operator divides its input into (by hash, by range) and reads back partition by partition. Each partition is
+ * a list of tables in the order in which they were added, in memory or in a spill file (format/spill/spill_file.h).
+ * They come back in this order, wherever they lay.
  *
  * 1. One thread at a time adds and spills. When that is over, partitions may be read by several threads, each by one at
  * a time.
@@ -26,17 +26,18 @@ void hr__partition_store_free(hr_partition_store *s); /* what is still on disk i
 hr_status hr__partition_store_add(hr_partition_store *s, int part, hr_table *takes, hr_error *err) HR_MUST_USE;
 /* A table that somebody has written to the store's spill already: another thread may have. Taken: forgotten with the
  * store. */
-hr_status hr__partition_store_add_place(hr_partition_store *s, int part, const hr_spill_place *place,
-                                        hr_error *err) HR_MUST_USE;
-/* Dealing: rows ordered by the partition that n_parts (a power of two, at most HR_MAX_PARTS) values of hashes[row] >>
- * shift say, those of one in their order; begins[0 .. n_parts] are where they begin. *out is new, and of no origin. */
+hr_status hr__partition_store_add_spilled(hr_partition_store *s, int part, const hr_spilled_table *place,
+                                          hr_error *err) HR_MUST_USE;
+/* Partitioning: rows ordered by the partition that n_parts (a power of two, at most HR_MAX_PARTS) values of hashes[row]
+ * >> shift say, those of one in their order; begins[0 .. n_parts] are where they begin. *out is new, and of no
+ * origin. */
 #define HR_MAX_PARTS 256
-hr_status hr__deal(const hr_table *t, const uint64_t *hashes, int shift, int n_parts, const hr_mem *mem,
-                   int64_t *begins, hr_table **out, hr_error *err) HR_MUST_USE;
-/* Slices of a dealt table, each at the end of its partition. They share its memory, which comes back when all of them
+hr_status hr__partition_rows(const hr_table *t, const uint64_t *hashes, int shift, int n_parts, const hr_mem *mem,
+                             int64_t *begins, hr_table **out, hr_error *err) HR_MUST_USE;
+/* Slices of a divided table, each at the end of its partition. They share its memory, which comes back when all of them
  * are gone: who spills such partitions spills all. */
-hr_status hr__partition_store_add_dealt(hr_partition_store *s, const hr_table *t, const int64_t *begins, int n_parts,
-                                        hr_error *err) HR_MUST_USE;
+hr_status hr__partition_store_add_slices(hr_partition_store *s, const hr_table *t, const int64_t *begins, int n_parts,
+                                         hr_error *err) HR_MUST_USE;
 int64_t hr__partition_store_held(const hr_partition_store *s); /* bytes in memory, all partitions */
 typedef struct hr_partition_store_size {
     int64_t rows, memory_bytes, disk_bytes; /* held; on disk: what they will take when they are read */

@@ -20,7 +20,7 @@
 #define LIMIT_PARTS                                                                                                    \
     16 /* of the memory limit, one is a chunk at most: encoding takes several times its bytes, on each thread */
 #define BLOCK_ROWS                                                                                                     \
-    4096 /* dealt to folders at once, counted from the first row: what is full first depends on rows alone */
+    4096 /* divided among folders at once, counted from the first row: what is full first depends on rows alone */
 #define NULL_FOLDER "__HIVE_DEFAULT_PARTITION__"
 
 /* Rows of one folder that wait. */
@@ -400,7 +400,7 @@ static hr_status relieve(cut_state *s, hr_task *task, hr_error *err)
 }
 
 /* The rows of each group, in order; groups in the order of their first row in this table. */
-static hr_status deal(cut_state *s, const hr_write_job *job, hr_task *task, hr_table *t, hr_error *err)
+static hr_status divide(cut_state *s, const hr_write_job *job, hr_task *task, hr_table *t, hr_error *err)
 {
     hr_status st = HR_OK;
     hr_account *a = hr__task_run(task)->account;
@@ -490,8 +490,8 @@ static hr_status fit(hr_write_job *job, hr_task *task, const hr_table *in, hr_ta
     return st;
 }
 
-/* Deals the block, whole or (at the end) what there is of it. */
-static hr_status deal_block(cut_state *s, const hr_write_job *job, hr_task *task, hr_error *err)
+/* Divides the block, whole or (at the end) what there is of it. */
+static hr_status divide_block(cut_state *s, const hr_write_job *job, hr_task *task, hr_error *err)
 {
     hr_mem scratch = { hr__task_run(task)->account, NULL };
     hr_table *whole = NULL;
@@ -501,7 +501,7 @@ static hr_status deal_block(cut_state *s, const hr_write_job *job, hr_task *task
         return HR_OK;
     if (s->n_block > 1)
         HR_TRY(hr__table_concat(&scratch, s->block[0]->schema, s->block, (int)s->n_block, &whole, err));
-    st = deal(s, job, task, whole ? whole : s->block[0], err);
+    st = divide(s, job, task, whole ? whole : s->block[0], err);
     hr_table_unref(whole);
     while (s->n_block)
         hr_table_unref(s->block[--s->n_block]);
@@ -509,7 +509,7 @@ static hr_status deal_block(cut_state *s, const hr_write_job *job, hr_task *task
     return st;
 }
 
-/* Rows to be dealt, block by block. */
+/* Rows to be divided, block by block. */
 static hr_status add_to_block(cut_state *s, const hr_write_job *job, hr_task *task, const hr_table *t, hr_error *err)
 {
     for (int64_t at = 0, n; at < t->n_rows; at += n) {
@@ -521,7 +521,7 @@ static hr_status add_to_block(cut_state *s, const hr_write_job *job, hr_task *ta
         s->n_block++;
         s->block_rows += n;
         if (s->block_rows == BLOCK_ROWS)
-            HR_TRY(deal_block(s, job, task, err));
+            HR_TRY(divide_block(s, job, task, err));
     }
     return HR_OK;
 }
@@ -581,7 +581,7 @@ static hr_status cut_finish(const hr_op *op, hr_task *task, hr_error *err)
     cut_state *s = *hr__task_state(task);
 
     if (s)
-        HR_TRY(deal_block(s, hr__write_job_of(op), task, err));
+        HR_TRY(divide_block(s, hr__write_job_of(op), task, err));
     for (int64_t i = 0; s && i < s->n_groups; i++)
         if (s->groups[i]->n_rows)
             HR_TRY(emit_group(s, s->groups[i], task, err));

@@ -112,7 +112,7 @@ def read_tasks(name, tasks, *, compute=None, concurrency=None):
         _Tasks(name, tasks),
         compute=compute,
         concurrency=concurrency,
-        options={"piece_rows": 1},
+        options={"block_rows": 1},
     )
 
 

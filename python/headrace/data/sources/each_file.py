@@ -86,7 +86,7 @@ def read_each_file(where, name, paths, read, *, parts=None, extensions=None, com
 
 def _tasks(rows, task, compute=None, concurrency=None):
     return rows._with_function(
-        "read", "tables", task, compute=compute, concurrency=concurrency, options={"piece_rows": 1}
+        "read", "tables", task, compute=compute, concurrency=concurrency, options={"block_rows": 1}
     )
 
 

@@ -1,49 +1,49 @@
-/* pieces.c - function batches of source-defined size.
+/* batch_cutter.c - function batches of source-defined size.
  *
  * A function sees the rows of one *block*, the rows [k*rows, (k+1)*rows) of a fragment, or the part of it that a filter
  * above left. Readers cut their tables wherever it suits them; a function's result may depend on its batch (a mean, a
  * random draw), and must not depend on readers. So the cuts here are a function of the sequence of rows alone:
  *
- * 1. A new block begins a new piece.
- * 2. Inside a block a piece ends when it has `rows` rows (one source row may have become many), or where the next row
- *    would bring it over `bytes`; each is counted from the piece's first row, hence in the end from the block's.
+ * 1. A new block begins a new batch.
+ * 2. Inside a block a batch ends when it has `rows` rows (one source row may have become many), or where the next row
+ *    would bring it over `bytes`; each is counted from the batch's first row, hence in the end from the block's.
  * 3. The bytes of rows are what they would take if each stood alone: widths, lengths, offsets, no validity bits. That
  *    sum is the same however the rows are cut, which what a table happens to hold is not.
  *
- * A piece's ordinal is its block's number, and from bit 40 on its number in the block. */
+ * A batch's ordinal is its block's number, and from bit 40 on its number in the block. */
 #include "op/call.h"
 
 #define PART_SHIFT 40
 
-typedef struct piece {
+typedef struct batch {
     hr_table **parts; /* counted */
     int64_t n, cap;
     int64_t n_rows, n_bytes;
     int64_t ordinal;
-} piece;
+} batch;
 
 typedef struct block {
     int32_t instance, file, fragment;
     int64_t number; /* -1: none yet */
 } block;
 
-struct hr_pieces {
+struct hr_batch_cutter {
     hr_mem mem;
     int64_t rows, bytes, most_bytes; /* most_bytes 0: no matter */
-    block block;                     /* that of the open piece */
-    int64_t part;                    /* number of the open piece in its block */
-    piece open;
-    piece *ready; /* a queue: items [head, n_ready) */
+    block block;                     /* that of the open batch */
+    int64_t part;                    /* number of the open batch in its block */
+    batch open;
+    batch *ready; /* a queue: items [head, n_ready) */
     int64_t head, n_ready, cap_ready;
 };
 
-hr_status hr__pieces_new(int64_t rows, int64_t bytes, const hr_mem *mem, hr_pieces **out, hr_error *err)
+hr_status hr__batch_cutter_new(int64_t rows, int64_t bytes, const hr_mem *mem, hr_batch_cutter **out, hr_error *err)
 {
-    hr_pieces *p = hr__zalloc(mem->account, sizeof *p);
+    hr_batch_cutter *p = hr__zalloc(mem->account, sizeof *p);
 
     *out = p;
     if (!p)
-        return hr__error_memory(err, "pieces", sizeof *p);
+        return hr__error_memory(err, "batches", sizeof *p);
     p->mem = *mem;
     p->rows = rows;
     p->bytes = bytes;
@@ -51,23 +51,23 @@ hr_status hr__pieces_new(int64_t rows, int64_t bytes, const hr_mem *mem, hr_piec
     return HR_OK;
 }
 
-void hr__pieces_refuse(hr_pieces *p, int64_t most_bytes) { p->most_bytes = most_bytes; }
+void hr__batch_cutter_refuse(hr_batch_cutter *p, int64_t most_bytes) { p->most_bytes = most_bytes; }
 
-static void piece_clear(piece *p)
+static void batch_clear(batch *p)
 {
     for (int64_t i = 0; i < p->n; i++)
         hr_table_unref(p->parts[i]);
     hr__free(p->parts);
-    *p = (piece){ 0 };
+    *p = (batch){ 0 };
 }
 
-void hr__pieces_free(hr_pieces *p)
+void hr__batch_cutter_free(hr_batch_cutter *p)
 {
     if (!p)
         return;
     for (int64_t i = p->head; i < p->n_ready; i++)
-        piece_clear(&p->ready[i]);
-    piece_clear(&p->open);
+        batch_clear(&p->ready[i]);
+    batch_clear(&p->open);
     hr__free(p->ready);
     hr__free(p);
 }
@@ -134,7 +134,7 @@ static int64_t rows_within(const hr_table *t, int64_t begin, int64_t n, int64_t 
 /* -------------------------------------------------------------------------------------------------------- blocks */
 
 /* The block of a row. */
-static block block_of(const hr_pieces *p, const hr_origin *o, int64_t row)
+static block block_of(const hr_batch_cutter *p, const hr_origin *o, int64_t row)
 {
     hr_coord c = hr__origin_at(o, row);
 
@@ -146,30 +146,30 @@ static bool block_equal(block a, block b)
     return a.number == b.number && a.fragment == b.fragment && a.file == b.file && a.instance == b.instance;
 }
 
-/* -------------------------------------------------------------------------------------------------------- pieces */
+/* ------------------------------------------------------------------------------------------------------- batches */
 
-/* The open piece is complete. */
-static hr_status close_open(hr_pieces *p, hr_error *err)
+/* The open batch is complete. */
+static hr_status close_open(hr_batch_cutter *p, hr_error *err)
 {
     if (p->open.n_rows == 0)
         return HR_OK;
     if (p->head == p->n_ready)
         p->head = p->n_ready = 0;
     if (!hr__grow(p->mem.account, (void **)&p->ready, &p->cap_ready, p->n_ready + 1, sizeof *p->ready))
-        return hr__error_memory(err, "pieces", (p->n_ready + 1) * (int64_t)sizeof *p->ready);
+        return hr__error_memory(err, "batches", (p->n_ready + 1) * (int64_t)sizeof *p->ready);
     p->open.ordinal = p->block.number | p->part << PART_SHIFT;
     p->ready[p->n_ready++] = p->open;
-    p->open = (piece){ 0 };
+    p->open = (batch){ 0 };
     p->part++;
     return HR_OK;
 }
 
-static hr_status open_add(hr_pieces *p, const hr_table *t, int64_t begin, int64_t n, hr_error *err)
+static hr_status open_add(hr_batch_cutter *p, const hr_table *t, int64_t begin, int64_t n, hr_error *err)
 {
     hr_table *part = NULL;
 
     if (!hr__grow(p->mem.account, (void **)&p->open.parts, &p->open.cap, p->open.n + 1, sizeof *p->open.parts))
-        return hr__error_memory(err, "pieces", (p->open.n + 1) * (int64_t)sizeof *p->open.parts);
+        return hr__error_memory(err, "batches", (p->open.n + 1) * (int64_t)sizeof *p->open.parts);
     if (n == t->n_rows)
         part = hr_table_ref((hr_table *)t);
     else
@@ -182,7 +182,7 @@ static hr_status open_add(hr_pieces *p, const hr_table *t, int64_t begin, int64_
 }
 
 /* Rows [begin, begin + n), all of the open block. */
-static hr_status add_rows(hr_pieces *p, const hr_table *t, int64_t begin, int64_t n, hr_error *err)
+static hr_status add_rows(hr_batch_cutter *p, const hr_table *t, int64_t begin, int64_t n, hr_error *err)
 {
     while (n > 0) {
         int64_t take = HR_MIN(n, p->rows - p->open.n_rows);
@@ -201,14 +201,14 @@ static hr_status add_rows(hr_pieces *p, const hr_table *t, int64_t begin, int64_
     return HR_OK;
 }
 
-hr_status hr__pieces_add(hr_pieces *p, const hr_table *t, hr_error *err)
+hr_status hr__batch_cutter_add(hr_batch_cutter *p, const hr_table *t, hr_error *err)
 {
     int64_t begin = 0;
 
     if (t->n_rows == 0)
         return HR_OK;
     if (!t->origin)
-        return hr_error_set(err, HR_BUG, "pieces: a table of %lld rows without origin", (long long)t->n_rows);
+        return hr_error_set(err, HR_BUG, "batches: a table of %lld rows without origin", (long long)t->n_rows);
     while (begin < t->n_rows) {
         block b = block_of(p, t->origin, begin);
         int64_t n = hr__origin_in_block(t->origin, begin, p->rows);
@@ -224,8 +224,8 @@ hr_status hr__pieces_add(hr_pieces *p, const hr_table *t, hr_error *err)
     return HR_OK;
 }
 
-/* A piece of one table is a slice of what is held anyhow. */
-static hr_status check_piece(const hr_pieces *p, const piece *got, hr_error *err)
+/* A batch of one table is a slice of what is held anyhow. */
+static hr_status check_batch(const hr_batch_cutter *p, const batch *got, hr_error *err)
 {
     int64_t bytes = 0;
 
@@ -234,10 +234,10 @@ static hr_status check_piece(const hr_pieces *p, const piece *got, hr_error *err
     return bytes > p->most_bytes ? hr__batch_too_large(got->n_rows, bytes, p->most_bytes, false, err) : HR_OK;
 }
 
-hr_status hr__pieces_next(hr_pieces *p, bool last, hr_table **out, int64_t *ordinal, hr_error *err)
+hr_status hr__batch_cutter_next(hr_batch_cutter *p, bool last, hr_table **out, int64_t *ordinal, hr_error *err)
 {
     hr_status st = HR_OK;
-    piece got = { 0 };
+    batch got = { 0 };
 
     *out = NULL;
     if (last)
@@ -246,12 +246,12 @@ hr_status hr__pieces_next(hr_pieces *p, bool last, hr_table **out, int64_t *ordi
         return HR_OK;
     got = p->ready[p->head++];
     *ordinal = got.ordinal;
-    HR_GO(check_piece(p, &got, err));
+    HR_GO(check_batch(p, &got, err));
     if (got.n == 1)
         *out = hr_table_ref(got.parts[0]);
     else
         HR_GO(hr__table_concat(&p->mem, got.parts[0]->schema, got.parts, (int)got.n, out, err));
 done:
-    piece_clear(&got);
+    batch_clear(&got);
     return st;
 }

@@ -1,4 +1,4 @@
-/* join_part.c - the join of a left and a right partition, of sides that were too much to be held.
+/* join_partition.c - the join of a left and a right partition, of sides that were too much to be held.
  *
  * The right rows become a table of keys, the left rows go past it, table by table. If the right ones are more than the
  * operator's share of the memory, be it for one key alone, they are taken in *rounds*, as many as fit at a time, and
@@ -53,7 +53,7 @@ typedef enum phase { LOAD, LEFT, UNMATCHED, REST, DONE } phase;
 
 typedef struct part_reader {
     hr_reader base;
-    const hr_join_parts *parts;
+    const hr_join_partitions *parts;
     hr_account *account;
     hr_mem mem;
     hr_schema *out;      /* with places */
@@ -122,7 +122,7 @@ static hr_status load_tables(part_reader *r, hr_table **out, hr_error *err)
         n_bytes += hr__table_bytes_used(t);
         tables[n++] = t;
     }
-    st = hr__table_concat(&mem, r->parts->right_dealt, tables, (int)n, out, err);
+    st = hr__table_concat(&mem, r->parts->right_schema, tables, (int)n, out, err);
 done:
     for (int64_t i = 0; i < n; i++)
         hr_table_unref(tables[i]);
@@ -282,8 +282,8 @@ static hr_status begin_rounds(part_reader *r, int64_t n_left, hr_error *err)
     return HR_OK;
 }
 
-hr_status hr__join_part_read(const hr_join_parts *p, int part, hr_account *account, const hr_mem *mem, hr_reader **out,
-                             int64_t *estimate, hr_error *err)
+hr_status hr__join_partition_read(const hr_join_partitions *p, int part, hr_account *account, const hr_mem *mem,
+                                  hr_reader **out, int64_t *estimate, hr_error *err)
 {
     hr_partition_store_size right = hr__partition_store_size(p->right, part), left = { 0 };
     int64_t n_bytes = right.memory_bytes + right.disk_bytes;

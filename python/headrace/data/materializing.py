@@ -1,6 +1,6 @@
 """materialize(): stores the rows of a run, in memory or on disk, and makes a plan node of them."""
 
-from headrace._core import Keep, Table
+from headrace._core import Materialized, Table
 from headrace.data.plan import Node
 
 
@@ -8,7 +8,7 @@ def kept(tables, schema, memory_limit=0):
     """A Node of the rows of `tables` (an iterator), in the same order: in memory up to half of the memory
     limit, on disk beyond that. schema(): the _core.Schema for the case of no tables, or None.
     """
-    keep = Keep("materialize", memory_limit // 2)
+    keep = Materialized("materialize", memory_limit // 2)
     try:
         for table in tables:
             keep.add(table)

@@ -1,4 +1,4 @@
-/* test_pieces.c - what a function sees does not depend on how readers cut. */
+/* test_batch_cutter.c - what a function sees does not depend on how readers cut. */
 #include "task_harness.h"
 #include "op/call.h"
 
@@ -13,13 +13,13 @@ typedef struct cut {
     int n;
 } cut;
 
-static void collect(hr_pieces *p, bool last, cut *out)
+static void collect(hr_batch_cutter *p, bool last, cut *out)
 {
     hr_error err = HR_ERROR_INIT;
     hr_table *t = NULL;
     int64_t ordinal = -1;
 
-    while (assert_ok(hr__pieces_next(p, last, &t, &ordinal, &err), &err), t) {
+    while (assert_ok(hr__batch_cutter_next(p, last, &t, &ordinal, &err), &err), t) {
         assert_true(out->n < MAX_PIECES);
         out->ordinals[out->n] = ordinal;
         out->tables[out->n++] = t;
@@ -30,16 +30,16 @@ static cut pieces_of(hr_table *const *parts, int n, int64_t rows, int64_t bytes)
 {
     const hr_mem mem = { NULL, NULL };
     hr_error err = HR_ERROR_INIT;
-    hr_pieces *p = NULL;
+    hr_batch_cutter *p = NULL;
     cut out = { .n = 0 };
 
-    assert_ok(hr__pieces_new(rows, bytes, &mem, &p, &err), &err);
+    assert_ok(hr__batch_cutter_new(rows, bytes, &mem, &p, &err), &err);
     for (int i = 0; i < n; i++) {
-        assert_ok(hr__pieces_add(p, parts[i], &err), &err);
+        assert_ok(hr__batch_cutter_add(p, parts[i], &err), &err);
         collect(p, false, &out);
     }
     collect(p, true, &out);
-    hr__pieces_free(p);
+    hr__batch_cutter_free(p);
     return out;
 }
 
@@ -54,7 +54,7 @@ static void assert_same(const cut *a, const cut *b)
 
 static int64_t block_at(const hr_table *t, int64_t i, int64_t rows) { return hr__origin_at(t->origin, i).row / rows; }
 
-/* Each piece within one block and not too long, all rows there, in order. */
+/* Each batch within one block and not too long, all rows there, in order. */
 static void check_pieces(const cut *c, const hr_table *in, int64_t rows)
 {
     hr_table *all = c->n ? join(c->tables, c->n) : hr_table_ref((hr_table *)in);
@@ -236,13 +236,13 @@ static void test_no_origin(void **unused)
     hr_table *in = numbers(0, 3), *bare = NULL;
     const hr_mem mem = { NULL, NULL };
     hr_error err = HR_ERROR_INIT;
-    hr_pieces *p = NULL;
+    hr_batch_cutter *p = NULL;
 
     (void)unused;
     assert_ok(hr__table_with_origin(in, NULL, &bare, &err), &err);
-    assert_ok(hr__pieces_new(4, 0, &mem, &p, &err), &err);
-    assert_status(hr__pieces_add(p, bare, &err), HR_BUG, &err);
-    hr__pieces_free(p);
+    assert_ok(hr__batch_cutter_new(4, 0, &mem, &p, &err), &err);
+    assert_status(hr__batch_cutter_add(p, bare, &err), HR_BUG, &err);
+    hr__batch_cutter_free(p);
     hr_table_unref(in);
     hr_table_unref(bare);
     hr_error_clear(&err);
@@ -253,21 +253,21 @@ static hr_status one_run(void *context, hr_error *err)
     const hr_mem mem = { NULL, NULL };
     hr_table **parts = context;
     hr_status st = HR_OK;
-    hr_pieces *p = NULL;
+    hr_batch_cutter *p = NULL;
 
-    HR_GO(hr__pieces_new(8, 300, &mem, &p, err));
+    HR_GO(hr__batch_cutter_new(8, 300, &mem, &p, err));
     for (int i = 0; i < 3; i++) {
         hr_table *t = NULL;
         int64_t ordinal;
 
-        HR_GO(hr__pieces_add(p, parts[i], err));
+        HR_GO(hr__batch_cutter_add(p, parts[i], err));
         do {
             hr_table_unref(t);
-            HR_GO(hr__pieces_next(p, i == 2, &t, &ordinal, err));
+            HR_GO(hr__batch_cutter_next(p, i == 2, &t, &ordinal, err));
         } while (t);
     }
 done:
-    hr__pieces_free(p);
+    hr__batch_cutter_free(p);
     return st;
 }
 
