@@ -457,11 +457,11 @@ static void test_refusals(void **unused)
         hr_write_options o;
         const char *text;
     } cases[] = {
-        { { .max_rows_per_file = 1, .min_rows_per_file = 2 }, "these cannot be" },
+        { { .max_rows_per_file = 1, .min_rows_per_file = 2 }, "expected 0 <= min <= max" },
         { { .partition_columns = absent, .n_partition_columns = 1 }, "absent" },
-        { { .partition_columns = x, .n_partition_columns = 1 }, "no columns are left" },
-        { { .name_column = "x" }, "no strings" },
-        { { .job = "a/b" }, "cannot begin" },
+        { { .partition_columns = x, .n_partition_columns = 1 }, "none is left to write" },
+        { { .name_column = "x" }, "not of a string type" },
+        { { .job = "a/b" }, "cannot be the prefix" },
         { { .single_file = true, .max_rows_per_file = 2 }, "single file" },
     };
     hr_error err = HR_ERROR_INIT;

@@ -207,7 +207,7 @@ def test_convert(folder, tmp_path):
         headrace("convert", "-c", "id", folder, tmp_path / name)
         assert headrace("count", tmp_path / name)[0] == headrace("count", folder)[0]
     where = ("convert", "-c", "id", folder, tmp_path / "b.parquet.gz")
-    assert "name says gzip, but a parquet file of these options is not" in headrace(*where, status=1)[1]
+    assert "name says gzip, but with these options a parquet file is not" in headrace(*where, status=1)[1]
     where = ("convert", "-c", "id", "-w", "compression=zstd", folder, tmp_path / "b.csv.gz")
     assert "is compressed by zstd" in headrace(*where, status=1)[1]
     assert "expected IN... and OUT" in headrace("convert", folder, status=2)[1]

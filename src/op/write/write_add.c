@@ -1,12 +1,13 @@
 /* write_add.c - encoded chunks into files, in order, and at the end their names.
  *
- * No file has a name before all are complete: a run that fails, is stopped or killed leaves nothing (io/sink.c). Until
- * then a finished file is a descriptor; beyond MAX_HELD of them, hidden files. At the end (`commit`) the files get
- * their names one after another; if one cannot, those that have theirs lose it again. Files that an overwrite replaces
- * go last: whoever lists the folder at that moment can see old and new ones together, but never too few.
+ * No file has a name before all files are complete: a run that fails, is stopped or is killed leaves no file
+ * (io/sink.c). Until then a finished file is an open descriptor; beyond MAX_HELD descriptors it is a hidden file. At
+ * the end commit() names the files one after another; if one name fails, commit() removes the files that already have
+ * names. Files that an overwrite replaces go last: a reader that lists the folder at that moment can see old and new
+ * files together, but never too few.
  *
- * A file is open as long as chunks for it come. With partition columns at most MAX_OPEN files are; then the one that
- * got nothing for the longest time ends, and its folder's next chunk begins another.
+ * A file is open as long as chunks for it come. With partition columns at most MAX_OPEN files are open. One more file
+ * ends the file whose last chunk is the oldest; the next chunk of that folder begins a new file.
  *
  * Tests: test_write.c. */
 #include "op/write/write.h"
@@ -29,9 +30,9 @@ typedef struct open_file {
     int64_t used; /* clock of the last chunk */
 } open_file;
 
-/* A finished one, without its name yet. */
+/* A finished file, without its name yet. */
 typedef struct done_file {
-    hr_sink *sink; /* NULL: has its name */
+    hr_sink *sink; /* NULL: the file has its name */
     char *path;
     int64_t index, n_rows, n_bytes;
 } done_file;
@@ -100,12 +101,12 @@ static hr_status name_job(const hr_write_job *job, add_state *s, hr_error *err)
 
     if (job->settings.job) {
         if (strlen(job->settings.job) >= sizeof s->job || strchr(job->settings.job, '/') || !job->settings.job[0])
-            return hr_error_set(err, HR_INVALID, "write: '%s' cannot begin the names of files", job->settings.job);
+            return hr_error_set(err, HR_INVALID, "write: '%s' cannot be the prefix of file names", job->settings.job);
         snprintf(s->job, sizeof s->job, "%s", job->settings.job);
         return HR_OK;
     }
     if (hr__random_secret(random, sizeof random) < 0)
-        return hr_error_set(err, HR_IO, "write: no random numbers");
+        return hr_error_set(err, HR_IO, "write: the system gave no random numbers for the file names");
     snprintf(s->job, sizeof s->job, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
     return HR_OK;
 }
@@ -149,7 +150,7 @@ static hr_status file_name(const hr_write_job *job, const add_state *s, const ch
     return HR_OK;
 }
 
-/* The folder that a file goes to, made if need be, and remembered so that it can go again. */
+/* Creates the folder of a file if it does not exist, and remembers it so that add_task_clear can remove it. */
 static hr_status make_folder(const hr_write_job *job, add_state *s, const char *folder, char **out, hr_error *err)
 {
     char *path = folder ? hr__printf(s->account, "%s/%s", job->path, folder) : hr__strdup(s->account, job->path);
@@ -221,7 +222,7 @@ static hr_status begin_file(const hr_write_job *job, add_state *s, const char *f
     return HR_OK;
 }
 
-/* Descriptors are few: what exceeds them waits under a hidden name. */
+/* Keeps the finished file as a descriptor; beyond max_held descriptors, as a hidden file. */
 static hr_status hold(add_state *s, done_file *d, hr_error *err)
 {
     if (s->n_held < s->max_held) {
@@ -233,7 +234,7 @@ static hr_status hold(add_state *s, done_file *d, hr_error *err)
     return hr__sink_park(d->sink, s->leases, err);
 }
 
-/* The file is complete, but for its name. */
+/* Completes the file, except its name. */
 static hr_status end_file(const hr_write_job *job, add_state *s, int64_t i, hr_error *err)
 {
     open_file *f = &s->open[i];
@@ -289,7 +290,7 @@ static hr_status make_room(const hr_write_job *job, add_state *s, hr_error *err)
     return end_file(job, s, oldest, err);
 }
 
-/* The file that the chunk's rows go to. */
+/* Finds or begins the file for the rows of a chunk. */
 static hr_status file_for(const hr_write_job *job, add_state *s, const hr_write_chunk *p, open_file **out,
                           hr_error *err)
 {
@@ -354,7 +355,7 @@ static int by_index(const void *a, const void *b)
 
 static int by_path(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-/* Files of any format that we know, in the folder and those below it; others are not ours to remove. */
+/* The files in the folder and its subfolders. remove_old removes those of a known format only. */
 static hr_status old_files(const hr_write_job *job, hr_paths *out, hr_error *err)
 {
     const char *path = job->path;
@@ -380,7 +381,7 @@ static void remove_old(const hr_write_job *job, add_state *s, const hr_paths *ol
             !hr__format_guess(path, (hr_view){ NULL, 0 }) || hr__file_remove(path))
             continue;
         while ((slash = strrchr(path, '/')) &&
-               slash > path + strlen(job->path)) { /* folders of partitions that are no more */
+               slash > path + strlen(job->path)) { /* folders of partitions that no longer exist */
             *slash = 0;
             if (hr__dir_remove(path))
                 break;
@@ -389,7 +390,7 @@ static void remove_old(const hr_write_job *job, add_state *s, const hr_paths *ol
     hr__free(mine);
 }
 
-/* Names for all. What cannot be completed is undone, as far as nothing was replaced. */
+/* Names all files. On failure removes the files that were named, unless the mode replaces files. */
 static hr_status commit(const hr_write_job *job, add_state *s, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -464,7 +465,7 @@ static hr_status add_finish(const hr_op *op, hr_task *task, hr_error *err)
     if (!s->n_done)
         return commit(job, s, err);
     qsort(s->done, (size_t)s->n_done, sizeof *s->done, by_index);
-    HR_TRY(report(s, task, err)); /* goes on only if this function succeeds */
+    HR_TRY(report(s, task, err)); /* the task passes the table on only if add_finish succeeds */
     return commit(job, s, err);
 }
 

@@ -1,12 +1,12 @@
-/* write_cut.c - rows into chunks: what one encoded chunk of a file is made of.
+/* write_cut.c - rows into write chunks; one chunk becomes one encoded chunk of a file.
  *
- * A chunk ends by its rows, by its bytes, or where a file must end, counted from the first row on: never where a
- * reader or a thread happened to cut. Bytes are counted in bits from what the rows hold (fixed widths, differences of
- * offsets), so that a sum over parts is that of the whole; numbers that the writer widens count as it has them. Rows
- * are not copied here: a chunk holds slices.
+ * A chunk ends by its number of rows, by its bytes, or where a file must end, counted from the first row on: never
+ * where a reader or a thread cut. Sizes are sums of bits of values (fixed widths, differences of offsets): the sum over
+ * slices equals the size of the whole table. Numbers that the writer widens count with their wider size. A chunk holds
+ * slices; no row is copied here.
  *
- * With partition columns there is a group of rows for each folder. What all groups hold together is bounded by
- * MAX_WAITING (less where the memory limit is small): beyond, the fullest group gives a chunk before its time.
+ * With partition columns each folder has its waiting rows (`group`). All groups together hold at most MAX_WAITING bytes
+ * (fewer under a small memory limit); beyond that the fullest group emits its rows as a short chunk.
  *
  * Tests: test_write.c. */
 #include "op/write/write.h"
@@ -18,18 +18,18 @@
 #define DEFAULT_BYTES ((int64_t)4 << 20)
 #define MAX_WAITING ((int64_t)256 << 20)
 #define LIMIT_PARTS                                                                                                    \
-    16 /* of the memory limit, one is a chunk at most: encoding takes several times its bytes, on each thread */
+    16 /* a chunk takes 1/16 of the memory limit at most: encoding takes several times its bytes, on each thread */
 #define BLOCK_ROWS                                                                                                     \
-    4096 /* divided among folders at once, counted from the first row: what is full first depends on rows alone */
+    4096 /* rows divided among folders at once, counted from the first row: rows alone decide which is full first */
 #define NULL_FOLDER "__HIVE_DEFAULT_PARTITION__"
 
-/* Rows of one folder that wait. */
+/* Waiting rows of one folder. */
 typedef struct group {
     char *folder; /* NULL: there are no partitions */
     hr_table **parts;
     int64_t n_parts, cap_parts;
     int64_t n_rows, n_bits;
-    int64_t file_rows; /* since the last border that max_rows_per_file sets */
+    int64_t file_rows; /* rows since the last file border that max_rows_per_file set */
 } group;
 
 typedef struct cut_state {
@@ -41,7 +41,7 @@ typedef struct cut_state {
     int64_t n_slots;
     int64_t waiting_bits, max_waiting_bits;
     int64_t n_chunks;
-    hr_table **block; /* with partitions: rows of a block that is not whole yet */
+    hr_table **block; /* with partitions: rows of the incomplete block */
     int64_t n_block, cap_block, block_rows;
 } cut_state;
 
@@ -56,7 +56,8 @@ static int64_t offset_at(const hr_array *a, int64_t i)
                                                : ((const int64_t *)(const void *)p)[i];
 }
 
-/* Bits of elements [begin, begin + n) of an array (without its own offset); a number has `least` bytes at least. */
+/* Bits of elements [begin, begin + n) of an array, not counting a->offset; a number counts as `least` bytes at
+ * least. */
 static int64_t array_bits(const hr_array *a, int64_t begin, int64_t n, int least)
 {
     int64_t bits = a->buffers[0] ? n : 0, first;
@@ -89,7 +90,7 @@ static int64_t table_bits(const hr_table *t, int64_t begin, int64_t n, int least
     return bits;
 }
 
-/* The most rows from the front of `t` that have at most so many bits, up to n_max; one at least. */
+/* The largest number of first rows of `t`, from 1 to n_max, whose size is at most `bits`. */
 static int64_t rows_within(const hr_table *t, int64_t bits, int64_t n_max, int least)
 {
     int64_t low = 1, high = n_max;
@@ -144,7 +145,7 @@ static hr_status hold(cut_state *s, group *g, hr_task *task, hr_table *t, int64_
     return HR_OK;
 }
 
-/* Rows for a group, and the chunks that they make full. */
+/* Adds rows to a group and emits each chunk that is full. */
 static hr_status add_rows(cut_state *s, group *g, hr_task *task, hr_table *t, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -159,7 +160,7 @@ static hr_status add_rows(cut_state *s, group *g, hr_task *task, hr_table *t, hr
         bits = table_bits(left, 0, n, s->writer->value_bytes);
         if (g->n_rows && g->n_bits + bits > s->chunk_bits &&
             g->n_bits + table_bits(left, 0, 1, s->writer->value_bytes) > s->chunk_bits) {
-            HR_GO(emit_group(s, g, task, err)); /* not one more row fits */
+            HR_GO(emit_group(s, g, task, err)); /* no further row fits */
             continue;
         }
         if (g->n_bits + bits > s->chunk_bits) {
@@ -215,7 +216,7 @@ static hr_status grow_slots(cut_state *s, hr_account *a, hr_error *err)
     return HR_OK;
 }
 
-/* The group of a folder (NULL: the only one). *out is its number. */
+/* *out: the index of the group of a folder (NULL: the only group). */
 static hr_status find_group(cut_state *s, hr_account *a, const char *folder, int64_t *out, hr_error *err)
 {
     uint64_t at = folder ? folder_hash(folder) : 0;
@@ -247,7 +248,7 @@ static hr_status find_group(cut_state *s, hr_account *a, const char *folder, int
     return HR_OK;
 }
 
-/* As Hive writes it: what could be mistaken in a path becomes %XX. */
+/* Escapes as Hive does: characters with a meaning in a path become %XX. */
 static void add_escaped(hr_text *out, const char *s, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -260,16 +261,16 @@ static void add_escaped(hr_text *out, const char *s, int64_t n)
     }
 }
 
-/* Readers cannot tell this text from null, however it is escaped. */
+/* Readers cannot distinguish this text from null, escaped or not. */
 static hr_status unnameable(const char *column, const uint8_t *p, int64_t n, hr_error *err)
 {
     if (n == (int64_t)strlen(NULL_FOLDER) && memcmp(p, NULL_FOLDER, (size_t)n) == 0)
-        return hr_error_set(err, HR_TYPE, "partition column '%s': the text %s, which is the folder of null", column,
+        return hr_error_set(err, HR_TYPE, "partition column '%s': the value %s names the folder of null values", column,
                             NULL_FOLDER);
     return HR_OK;
 }
 
-/* Of an empty text nothing: "p=". */
+/* An empty text adds nothing: "p=". */
 static hr_status add_value(hr_text *out, hr_text *scratch, const char *column, const hr_array *a, int64_t row,
                            hr_error *err)
 {
@@ -321,7 +322,7 @@ static bool same_keys(const hr_write_job *job, const hr_table *t, int64_t row)
     return true;
 }
 
-/* The columns that go on: into files, and the one that names them. */
+/* The table without partition columns. */
 static hr_status without_keys(const hr_write_job *job, hr_table *t, hr_table **out, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -362,7 +363,7 @@ done:
     return st;
 }
 
-/* Gives each row the number of its group. */
+/* Sets group_of[row] to the index of the row's group. */
 static hr_status assign(cut_state *s, const hr_write_job *job, hr_account *a, const hr_table *t, int32_t *group_of,
                         hr_error *err)
 {
@@ -383,7 +384,7 @@ done:
     return st;
 }
 
-/* Beyond the bound the fullest group goes, whatever it has. */
+/* Emits the fullest groups until waiting_bits is within its bound. */
 static hr_status relieve(cut_state *s, hr_task *task, hr_error *err)
 {
     while (s->waiting_bits > s->max_waiting_bits) {
@@ -399,7 +400,7 @@ static hr_status relieve(cut_state *s, hr_task *task, hr_error *err)
     return HR_OK;
 }
 
-/* The rows of each group, in order; groups in the order of their first row in this table. */
+/* Adds the rows of t to their groups, in order; groups in the order of their first row in t. */
 static hr_status divide(cut_state *s, const hr_write_job *job, hr_task *task, hr_table *t, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -465,7 +466,7 @@ static hr_status cut_state_of(const hr_op *op, hr_task *task, const hr_table *in
     return (*out)->writer ? HR_OK : cut_start(hr__write_job_of(op), *out, task, in->schema, err);
 }
 
-/* The rows as the writer expects them: later tables may know less of a type (null) than the first. */
+/* Conforms a table to the schema of the first one: in a later table a column may have type null. */
 static hr_status fit(hr_write_job *job, hr_task *task, const hr_table *in, hr_table **out, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -483,14 +484,14 @@ static hr_status fit(hr_write_job *job, hr_task *task, const hr_table *in, hr_ta
         st = hr_error_set(err, HR_TYPE, "%s", text);
     }
     if (st == HR_TYPE)
-        st = hr__error_at(err, st, "a table differs from the first one");
+        st = hr__error_at(err, st, "a table's schema differs from the schema of the first table");
     if (!st)
         st = hr__table_conform(hr__task_mem(task), in, expected, out, err);
     hr__schema_unref(both);
     return st;
 }
 
-/* Divides the block, whole or (at the end) what there is of it. */
+/* Divides the block among groups; at the end it may be incomplete. */
 static hr_status divide_block(cut_state *s, const hr_write_job *job, hr_task *task, hr_error *err)
 {
     hr_mem scratch = { hr__task_run(task)->account, NULL };
@@ -509,7 +510,7 @@ static hr_status divide_block(cut_state *s, const hr_write_job *job, hr_task *ta
     return st;
 }
 
-/* Rows to be divided, block by block. */
+/* Collects rows into blocks and divides each complete block. */
 static hr_status add_to_block(cut_state *s, const hr_write_job *job, hr_task *task, const hr_table *t, hr_error *err)
 {
     for (int64_t at = 0, n; at < t->n_rows; at += n) {
@@ -549,7 +550,7 @@ done:
     return st;
 }
 
-/* No row came: one file without rows, if the columns are known, so that what is read back has them. */
+/* No row came: writes one file without rows if the columns are known, so that a reader finds the columns. */
 static hr_status emit_empty(const hr_op *op, hr_task *task, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -613,7 +614,7 @@ static void cut_task_clear(const hr_op *op, hr_task *task)
     *hr__task_state(task) = NULL;
 }
 
-/* A job is done from its beginning, or not at all: there is nothing to go on from. */
+/* A write has no positions: a run writes all rows or no file. */
 static hr_status cut_marker(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err)
 {
     (void)op;
@@ -627,7 +628,7 @@ static hr_status cut_schema(const hr_op *op, const hr_schema *in, hr_schema **ou
 {
     (void)op;
     (void)in;
-    return hr__write_schema(out, err); /* of what the last of the three gives; nobody stands between them */
+    return hr__write_schema(out, err); /* of write_add's output: the three operators stand side by side in a plan */
 }
 
 static void cut_describe(const hr_op *op, hr_text *out)

@@ -1,4 +1,4 @@
-/* write_encode.c - a chunk's rows become encoded chunks: the work of writing, on all threads.
+/* write_encode.c - rows of a write chunk become encoded chunks, on all threads.
  *
  * Tests: test_write.c, test_parquet_write.c. */
 #include "op/write/write.h"
@@ -13,7 +13,7 @@ static hr_status gather_rows(const hr_mem *mem, const hr_write_chunk *in, hr_tab
     return hr__table_concat(mem, in->parts[0]->schema, in->parts, (int)in->n_parts, out, err);
 }
 
-/* The columns that are written; *names (borrowed from t) is the one that is not, if rows name their files. */
+/* *out: the columns of the file. *names: the column that names files, borrowed from t; NULL: files are numbered. */
 static hr_status written_columns(const hr_write_job *job, hr_table *t, hr_table **out, const hr_array **names,
                                  hr_error *err)
 {
@@ -53,7 +53,7 @@ static hr_status file_name(const hr_array *names, int64_t row, char **out, hr_er
     int64_t n = 0;
 
     if (hr__array_is_null(names, row))
-        return hr_error_set(err, HR_INVALID, "write: a row's file name is null");
+        return hr_error_set(err, HR_INVALID, "write: the file name of a row is null");
     s = hr__array_bytes(names, row, &n);
     if (n == 0 || memchr(s, 0, (size_t)n) || memchr(s, '/', (size_t)n))
         return hr_error_set(err, HR_INVALID, "write: '%.*s' cannot be the name of a file", (int)HR_MIN(n, 200),

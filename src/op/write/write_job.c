@@ -1,4 +1,4 @@
-/* write_job.c - what is to be written, and the chunks in which rows travel there.
+/* write_job.c - the arguments of a write, and the chunks in which rows travel.
  *
  * Tests: test_write.c, test_parquet_write.c. */
 #include "op/write/write.h"
@@ -35,7 +35,7 @@ static void job_unref(hr_write_job *job)
     hr__free(job);
 }
 
-/* A column that is not written into files: names a folder, or the file. */
+/* Whether the column names a folder or a file, and so is not in the files. */
 static bool leaves_out(const hr_write_job *job, const char *column)
 {
     for (int i = 0; i < job->n_partitions; i++)
@@ -54,20 +54,20 @@ static hr_status check_columns(const hr_write_job *job, const hr_schema *s, int 
         if (k < 0)
             return hr__schema_missing(s, job->partitions[i], err);
         if (s->fields[k].type->n_children || s->fields[k].type->id == HR_T_TENSOR)
-            return hr_error_set(err, HR_TYPE, "write: column '%s' is nested: its values cannot name folders",
+            return hr_error_set(err, HR_TYPE, "write: column '%s' is nested, so its values cannot name folders",
                                 job->partitions[i]);
     }
     k = name ? hr__schema_find(s, name) : 0;
     if (k < 0)
         return hr__schema_missing(s, name, err);
     if (name && s->fields[k].type->id != HR_T_STRING && s->fields[k].type->id != HR_T_LARGE_STRING)
-        return hr_error_set(err, HR_TYPE, "write: column '%s' holds no strings: it cannot name files", name);
+        return hr_error_set(err, HR_TYPE, "write: column '%s' is not of a string type, so it cannot name files", name);
     if (n_left == 0 && s->n > 0)
-        return hr_error_set(err, HR_INVALID, "write: no columns are left for the files");
+        return hr_error_set(err, HR_INVALID, "write: all columns name folders or files; none is left to write");
     return HR_OK;
 }
 
-/* A name that says gzip has to hold gzip: readers believe it. */
+/* A file named .gz must hold gzip: readers go by the name. The same for the other codecs. */
 static hr_status check_name(const hr_write_job *job, const hr_writer *w, hr_error *err)
 {
     const hr_codec *named = job->settings.single_file ? hr__codec_by_suffix(job->path) : NULL;
@@ -75,12 +75,12 @@ static hr_status check_name(const hr_write_job *job, const hr_writer *w, hr_erro
 
     if (!named || named == made)
         return HR_OK;
-    return hr_error_set(err, HR_INVALID, "%s: its name says %s, but a %s file of these options is %s%s", job->path,
+    return hr_error_set(err, HR_INVALID, "%s: the name says %s, but with these options a %s file is %s%s", job->path,
                         named->name, job->format->name, made ? "compressed by " : "not compressed as a whole",
                         made ? made->name : "");
 }
 
-/* A writer for all columns but those that only name folders and files. */
+/* Makes a writer for all columns except those that name folders and files. */
 static hr_status make_writer(hr_write_job *job, const hr_schema *s, hr_writer **out, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -139,16 +139,18 @@ hr_schema *hr__write_job_schema(hr_write_job *job)
 static hr_status check_options(const hr_format *format, const char *path, const hr_write_options *o, hr_error *err)
 {
     if (!format->create)
-        return hr_error_set(err, HR_UNSUPPORTED, "%s: %s files can be read, not written", path, format->name);
+        return hr_error_set(err, HR_UNSUPPORTED, "%s: format %s can be read, not written", path, format->name);
     if (!path[0])
-        return hr_error_set(err, HR_INVALID, "write: an empty path");
+        return hr_error_set(err, HR_INVALID, "write: the path is empty");
     if (o->min_rows_per_file < 0 || o->max_rows_per_file < 0 ||
         (o->max_rows_per_file && o->min_rows_per_file > o->max_rows_per_file))
         return hr_error_set(err, HR_INVALID,
-                            "%s: %" PRId64 " rows a file at least, %" PRId64 " at most: these cannot be", path,
-                            o->min_rows_per_file, o->max_rows_per_file);
+                            "%s: min_rows_per_file is %" PRId64 ", max_rows_per_file is %" PRId64
+                            "; expected 0 <= min <= max",
+                            path, o->min_rows_per_file, o->max_rows_per_file);
     if (o->single_file && (o->n_partition_columns || o->max_rows_per_file))
-        return hr_error_set(err, HR_INVALID, "%s: a single file has no folders and no limit of rows", path);
+        return hr_error_set(err, HR_INVALID, "%s: a single file cannot have partition columns or max_rows_per_file",
+                            path);
     if ((int)o->sync < HR_SYNC_NONE || o->sync > HR_SYNC_ALL)
         return hr_error_set(err, HR_INVALID, "%s: sync %d, expected 0, 1 or 2", path, (int)o->sync);
     return HR_OK;
@@ -169,7 +171,7 @@ static hr_status copy_texts(hr_write_job *job, const hr_write_options *o, hr_err
     return HR_OK;
 }
 
-/* The format's options. A single file whose name says that it is compressed, is, if its format compresses whole
+/* Parses the format's options. The suffix of a single file's name chooses the codec, if the format compresses whole
  * files. */
 static hr_status parse_options(hr_write_job *job, const char *path, const hr_write_options *o, hr_error *err)
 {
@@ -183,7 +185,7 @@ static hr_status parse_options(hr_write_job *job, const char *path, const hr_wri
 
     hr__options_default(job->format->write_options, job->options);
     if (implied && hr__options_parse(job->format->write_options, &implied, 1, job->options, &none))
-        hr_error_clear(&none); /* it has no such option: check_name will say so */
+        hr_error_clear(&none); /* the format has no option "compression": check_name reports that */
     st = hr__options_parse(job->format->write_options, o->format_options, o->n_format_options, job->options, err);
     return st ? hr__error_at(err, st, "write_%s", job->format->name) : HR_OK;
 }
@@ -204,7 +206,7 @@ static hr_status job_new(const hr_format *format, const char *path, const hr_wri
     hr__mutex_init(&job->lock);
     job->format = format;
     job->settings = *o;
-    job->settings.job = job->settings.name_column = NULL; /* copied below */
+    job->settings.job = job->settings.name_column = NULL; /* copy_texts copies them */
     HR_GO(check_options(format, path, o, err));
     HR_GO(hr__path_of_url(path, NULL, &job->path, err));
     HR_GO(copy_texts(job, o, err));
