@@ -114,7 +114,7 @@ static void too_large(void **state)
     (void)state;
     assert_ok(hr__source_new(&cls, sizeof *source, "huge", INT64_C(1) << 31, NULL, &source, &err), &err);
     assert_status(hr__format_binary.open(source, &(hr_open){ .options = &large }, &f, &err), HR_UNSUPPORTED, &err);
-    assert_string_equal(err.text, "huge: 2147483648 bytes: more than 2 GiB need the option large=true");
+    assert_string_equal(err.text, "huge: 2147483648 bytes: a file of more than 2 GiB needs the option large=true");
     hr__source_unref(source);
     hr_error_clear(&err);
 }

@@ -265,9 +265,9 @@ static const struct {
     const char *text;
 } wrong[] = {
     { 2, -1, HR_T_INT64, false, HR_IO, "numbers: fragment 2: Arrow stream: error 5: the sensor is cold" },
-    { -1, 20, HR_T_INT64, false, HR_CALLBACK, "fragment 0: the stream ends after 17 rows, 20 were announced" },
+    { -1, 20, HR_T_INT64, false, HR_CALLBACK, "fragment 0: the stream ends after 17 rows, expected 20" },
     { -1, -1, HR_T_FLOAT64, false, HR_TYPE, "fragment 0: column 'id' is double, declared is int64" },
-    { -1, -1, HR_T_INT64, true, HR_CALLBACK, "numbers: fragment 0: read gave no stream" },
+    { -1, -1, HR_T_INT64, true, HR_CALLBACK, "numbers: fragment 0: read returned no stream" },
 };
 
 static void errors(void **state)

@@ -54,17 +54,19 @@ static const struct {
     { "a\n", { "widths=1" }, "a:null\n" },
     { "", { "widths=1", "names=a" }, "a:null\n" },
     /* errors */
-    { "", { "widths=1" }, "a.fwf: no line has names: the file is empty; names= or header=none reads it" },
+    { "",
+      { "widths=1" },
+      "a.fwf: the file is empty, expected a line with the names of columns; names= or header=none reads it" },
     { "a b\n1 2\n1 x\n",
       { "colspecs=0:1,2:", "dtypes=b:int64" },
       "a.fwf: line 3, column 'b' (characters 2:): int64 expected, found 'x'; dtypes= says how to read it" },
     { "a b\n1 2\n\n1 x\n",
       { "colspecs=0:1,2:3", "infer_bytes=5" },
       "a.fwf: line 4, column 'b' (characters 2:3): int64 expected, found 'x'" },
-    { "a\n1\n\xE4\n", { "widths=1", "dtypes=a:string" }, "a.fwf: line 3 is not UTF-8; encoding= says what it is" },
+    { "a\n1\n\xE4\n", { "widths=1", "dtypes=a:string" }, "a.fwf: line 3 is not UTF-8; encoding= names its encoding" },
     { "\xE4\n1\n", { "widths=1" }, "a.fwf: line 1 is not UTF-8" },
-    { "1\n", { NULL }, "fwf: widths or colspecs has to say where columns stand" },
-    { "1\n", { "widths=1", "colspecs=0:1" }, "fwf: there are both widths and colspecs" },
+    { "1\n", { NULL }, "fwf: expected widths or colspecs, found neither" },
+    { "1\n", { "widths=1", "colspecs=0:1" }, "fwf: expected widths or colspecs, found both" },
     { "1\n", { "widths=1,0" }, "fwf: widths: '0': a whole number of at least 1 expected" },
     { "1\n", { "widths=1,99999999999" }, "fwf: widths: '99999999999': a whole number" },
     { "1\n", { "widths=1,x" }, "fwf: widths: 'x': a whole number" },
@@ -74,7 +76,7 @@ static const struct {
     { "1\n", { "widths=1", "names=a,b" }, "fwf: 2 names for 1 columns" },
     { "a\n1\n", { "widths=1", "dtypes=b:int64" }, "a.fwf: dtypes: no column 'b'" },
     { "a\n1\n", { "widths=1", "dtypes=a" }, "fwf: dtypes: 'a': name:type expected" },
-    { "a\n1\n", { "widths=1", "fill=\xC3\xA4" }, "fwf: fill: only ASCII characters can fill fields" },
+    { "a\n1\n", { "widths=1", "fill=\xC3\xA4" }, "fwf: fill: expected only ASCII characters" },
 };
 
 static void known_cases(void **state)

@@ -242,7 +242,7 @@ static void test_what_is_refused(void **unused)
     } cases[] = {
         { "", 0, HR_BAD_DATA, "too short" },
         { "FEA1xxxxFEA1", 12, HR_UNSUPPORTED, "Feather V1" },
-        { "ARROW1\0\0ARROW1", 14, HR_BAD_DATA, "14 bytes are no Arrow file" },
+        { "ARROW1\0\0ARROW1", 14, HR_BAD_DATA, "14 bytes are too few for an Arrow file" },
         { "ARROW1\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 27, HR_BAD_DATA, "footer" },
         { "\xff\xff\xff\xff\x00\x00\x00\x7f", 8, HR_BAD_DATA, "a message of 2130706432 bytes" },
         { "\xff\xff\xff\xff\x00\x00\x00\x80", 8, HR_BAD_DATA, "a message of -" },

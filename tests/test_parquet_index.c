@@ -116,7 +116,7 @@ static void test_column_index(void **state)
     assert_true(s.pages[2].least.data && s.pages[2].least.n == 0 && s.pages[2].most.n == 1);
     pq__page_stats_clear(&s);
     assert_status(parse(INDEX, sizeof INDEX - 1, 2, &s, &err), HR_BAD_DATA, &err);
-    assert_contains(err.text, "column index: it is of another number of pages");
+    assert_contains(err.text, "column index: it has another number of pages");
     hr_error_clear(&err);
     assert_status(parse(INDEX, sizeof INDEX - 1, 1 << 20, &s, &err), HR_BAD_DATA, &err);
     hr_error_clear(&err);

@@ -35,19 +35,19 @@ static const struct {
     { BYTES("\x17"
             "12345678\x15\x02\0"),
       NULL, 1 }, /* a double */
-    { BYTES(""), "it is cut short", 0 },
-    { BYTES("\x15"), "it is cut short", 0 },
-    { BYTES("\x15\x80"), "it is cut short", 0 },
+    { BYTES(""), "it is cut off", 0 },
+    { BYTES("\x15"), "it is cut off", 0 },
+    { BYTES("\x15\x80"), "it is cut off", 0 },
     { BYTES("\x18\x04"
             "abc"),
-      "it is cut short", 0 },
+      "it is cut off", 0 },
     { BYTES("\x18\xff\xff\xff\xff\x0f"
             "abc"),
-      "it is cut short", 0 },
-    { BYTES("\x19\xf5\xff\xff\xff\xff\x0f\x02"), "it is cut short", 0 },
+      "it is cut off", 0 },
+    { BYTES("\x19\xf5\xff\xff\xff\xff\x0f\x02"), "it is cut off", 0 },
     { BYTES("\x17"
             "1234"),
-      "it is cut short", 0 },
+      "it is cut off", 0 },
     { BYTES("\x15\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\0"), "a number has more than 64 bits", 0 },
     { BYTES("\x1d\0"), "a field has an unknown type", 0 },
     { BYTES("\x19\x1e\0\0"), "a field has an unknown type", 0 },
@@ -72,7 +72,7 @@ static void test_thrift(void **state)
         if (structs[i].wrong) {
             assert_non_null(t.wrong);
             assert_string_equal(t.wrong, structs[i].wrong);
-            assert_int_equal(t.short_of, strcmp(t.wrong, "it is cut short") == 0);
+            assert_int_equal(t.short_of, strcmp(t.wrong, "it is cut off") == 0);
         } else {
             assert_null(t.wrong);
             assert_int_equal((int64_t)sum, structs[i].sum);
@@ -355,7 +355,7 @@ static const struct {
     /* and what is none */
     { "a?L[x?i]", HR_BAD_DATA, "x.parquet: column 'a': a list needs one repeated child" },
     { "a?L[x*i y*i]", HR_BAD_DATA, "column 'a': a list needs one repeated child" },
-    { "a?L[x*[y*i]]", HR_BAD_DATA, "column 'a': a group with one repeated child is no list" },
+    { "a?L[x*[y*i]]", HR_BAD_DATA, "column 'a': a group with one repeated child is not a list" },
     { "a?M[kv*[a!i b!i c!i]]", HR_BAD_DATA, "column 'a': a map needs one repeated group of key and value" },
     { "a?M[kv?[a!i b!i]]", HR_BAD_DATA, "column 'a': a map needs one repeated group" },
     { "a?[b?[c?L[x?i]]]", HR_BAD_DATA, "column 'a.b.c': a list needs one repeated child" },

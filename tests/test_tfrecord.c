@@ -61,14 +61,14 @@ static const struct {
       HR_OK,
       "x: int64|8|" }, /* the last one counts */
     { { "\x12\0" }, { 2 }, HR_UNSUPPORTED, "a.tfrecord: record 0: a tf.train.SequenceExample" },
-    { { "\x0a\x05\x0a" }, { 3 }, HR_BAD_DATA, "a.tfrecord: record 0: no tf.train.Example: malformed record" },
+    { { "\x0a\x05\x0a" }, { 3 }, HR_BAD_DATA, "a.tfrecord: record 0: not a tf.train.Example: malformed record" },
     { { "\x0a\x02\x0a\x05" }, { 4 }, HR_BAD_DATA, "malformed features" },
     { { "\x0a\x0c\x0a\x0a\x0a\x01x\x12\x05\x1a\x03\x0a\x01\x87" }, { 14 }, HR_BAD_DATA, "malformed list of values" },
     { { "\x0a\x0c\x0a\x0a\x0a\x01x\x12\x05\x12\x03\x0a\x01\x07" }, { 14 }, HR_BAD_DATA, "malformed list of values" },
     { { "\x0a\x0c\x0a\x0a\x0a\x01x\x12\x05\x1a\x03\x0a\x01\x07", "\x0a\x0b\x0a\x09\x0a\x01x\x12\x04\x0a\x02\x0a\0" },
       { 14, 13 },
       HR_TYPE,
-      "record 1: feature 'x' is bytes, in records before it is int64" },
+      "record 1: feature 'x' is bytes, but int64 in earlier records" },
 };
 
 static hr_status read_tf(const char *name, const bytes *b, const char *setting, int64_t row, int64_t max_bytes,

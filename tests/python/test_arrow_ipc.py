@@ -355,5 +355,5 @@ def test_a_dictionary_that_a_file_replaces(tmp_path):
             raise AssertionError(f"no blocks of {kind}")
     whole = b"ARROW1\0\0" + stream + bytes(footer) + struct.pack("<i", len(footer)) + b"ARROW1"
     (tmp_path / "a.arrow").write_bytes(whole)
-    with pytest.raises(DataError, match="a.arrow: dictionary 0 stands there twice"):
+    with pytest.raises(DataError, match="a.arrow: dictionary 0 occurs twice"):
         hd.read_arrow(str(tmp_path / "a.arrow")).to_arrow()

@@ -89,7 +89,7 @@ def test_a_compressed_file_is_one_for_others(tmp_path):
 
 
 def test_what_is_refused(tmp_path):
-    with pytest.raises(TypeError, match="'l' is list<item: int64>, which CSV has no text for"):
+    with pytest.raises(TypeError, match="'l' is list<item: int64>, a type that CSV cannot hold"):
         hd.from_items([{"l": [1, 2]}]).write_csv(tmp_path / "a")
     with pytest.raises(ValueError, match="'a': 'x,y' cannot be written without quotes"):
         hd.from_items([{"a": "x,y"}]).write_csv(tmp_path / "b", quoting="none")

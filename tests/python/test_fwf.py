@@ -107,7 +107,7 @@ def test_errors(tmp_path):
         hd.read_fwf(path, colspecs=[(0, 1), (2, 3)], dtypes={"b": "int64"}).take_all()
     with pytest.raises(exceptions.InvalidArgument, match="widths or colspecs"):
         hd.read_fwf(path).take_all()
-    with pytest.raises(exceptions.InvalidArgument, match="both widths and colspecs"):
+    with pytest.raises(exceptions.InvalidArgument, match="expected widths or colspecs, found both"):
         hd.read_fwf(path, widths=[1], colspecs=[(0, 1)]).take_all()
     with pytest.raises(exceptions.InvalidArgument, match="widths: '-1'"):
         hd.read_fwf(path, widths=[-1]).take_all()

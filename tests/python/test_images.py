@@ -181,7 +181,7 @@ def test_a_size_declares_a_shape(tmp_path):
     ds = rd.read_images(folder, size=(4, 5))
     assert ds.limit(2).take_batch(2)["image"].shape == (2, 4, 5, 3) and ds.count() == 3
     with pytest.raises(
-        exceptions.TypeMismatchError, match="2.png: an image of 1 channel, that of the first file has 3"
+        exceptions.TypeMismatchError, match="2.png: an image of 1 channel, the first file has 3"
     ):
         ds.take_all()
     assert rd.read_images(folder, size=(4, 5), mode="RGB").take_batch(3)["image"].shape == (3, 4, 5, 3)

@@ -117,7 +117,7 @@ def test_compressed_and_several_files(tmp_path):
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ('{"a": 1}\n{"a": "x"}\n', {}, r"x\.json: line 2, column 7: column 'a': found a string, in line 1"),
+        ('{"a": 1}\n{"a": "x"}\n', {}, r"x\.json: line 2, column 7: column 'a': found a string, but line 1"),
         (
             '{"a": 1}\n{"a": "x"}\n',
             {"sample_bytes": 1},

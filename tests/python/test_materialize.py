@@ -203,7 +203,7 @@ def test_a_quota_that_is_too_small(small):
     context = hd.DataContext.get_current()
     context.spill_quota_bytes = "2MiB"
     assert context.spill_quota_bytes == 2 * MIB
-    with pytest.raises(DiskFullError, match=r"materialize: .*\d+ bytes are needed now.* quota .* is 2097152"):
+    with pytest.raises(DiskFullError, match=r"materialize: .*\d+ more bytes, beside .* quota .* is 2097152"):
         rows(400_000).materialize()
     gc.collect()
     assert _core.spill_used() == 0

@@ -145,7 +145,7 @@ def test_sample_and_schema(tmp_path):
     assert [list(r["x"]) for r in rows(p)][-1] == [1, 2]
     assert rows(p, tf_schema={"y": "int64"})[-1] == {"y": 3}
     assert list(rows(p, tf_schema={"x": "list<int64>"})[-1]["x"]) == [1, 2]
-    with pytest.raises(TypeMismatchError, match=r"record 10: feature 'x' has 2 values, expected one"):
+    with pytest.raises(TypeMismatchError, match=r"record 10: feature 'x' has 2 values, expected at most one"):
         rows(p, tf_schema={"x": "int64"})
     with pytest.raises(TypeMismatchError, match=r"record 0: feature 'x' is int64, expected float"):
         rows(p, tf_schema={"x": "float"})
@@ -210,7 +210,7 @@ def test_damage(tmp_path):
         part(1, part(1, part(2, part(2, part(1, b"abc"))))),
     ):
         p.write_bytes(record(bad))
-        with pytest.raises(DataError, match="bad.tfrecord: record 0: no tf.train.Example"):
+        with pytest.raises(DataError, match="bad.tfrecord: record 0: not a tf.train.Example"):
             rows(p)
     overlong = part(1, part(1, part(1, b"x") + part(2, part(3, part(1, b"\x80" * 11 + b"\x01")))))
     p.write_bytes(record(overlong))

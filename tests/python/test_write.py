@@ -567,14 +567,14 @@ def test_times_that_files_cannot_hold(tmp_path):
     ):
         late.write_parquet(tmp_path / "a")
     far = hd.from_arrow(pa.table({"t": raw_column(pa.date64(), [0, 86400000 * 2**31])}))
-    with pytest.raises(TypeMismatchError, match="'t', row 1 of .* does not fit Parquet's 32 bits"):
+    with pytest.raises(TypeMismatchError, match="'t', row 1 of .* does not fit in Parquet's 32 bits"):
         far.write_parquet(tmp_path / "b")
     for type_ in (pa.timestamp("ns"), pa.duration("s")):
         least = hd.from_arrow(
             pa.table({"t": pa.FixedSizeListArray.from_arrays(raw_column(type_, [1, 1, 1, -(2**63)]), 2)})
         )
         with pytest.raises(
-            TypeMismatchError, match=f"'t', row 1 of its piece: the value {-(2**63)} is no time"
+            TypeMismatchError, match=f"'t', row 1 of the write chunk: the value {-(2**63)} means NaT"
         ):
             least.write_numpy(tmp_path / "c", column="t")
 
@@ -583,7 +583,7 @@ def test_doubles_beyond_the_floats_of_an_example(tmp_path):
     """The story: 1e300 was written as infinity."""
     wide = pa.table({"x": [[1.5], [float("inf"), 1e300]]})
     with pytest.raises(
-        TypeMismatchError, match=r"'x', row 1 of its piece: 1e\+?300 does not fit a float of 32 bits"
+        TypeMismatchError, match=r"'x', row 1 of the write chunk: 1e\+?300 does not fit in a float of 32 bits"
     ):
         hd.from_arrow(wide).write_tfrecords(tmp_path / "a")
     fine = [float("inf"), -float("inf"), 3.4028234663852886e38, 1e-300]

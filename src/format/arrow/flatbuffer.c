@@ -106,7 +106,7 @@ static hr_status verify_part(verifier *v, const hr_flat_table *type, int i, int6
     switch (field->kind) {
     case HR_FLAT_TEXT:
         if (!vector_lies(v->f, part, 1, &n) || !lies(v->f, part + 4 + n, 1, 1) || v->f->data[part + 4 + n] != 0)
-            return wrong(v, type, i, "a text without its end");
+            return wrong(v, type, i, "a text without its final zero byte");
         return HR_OK;
     case HR_FLAT_VECTOR:
         return vector_lies(v->f, part, field->bytes, &n) ? HR_OK : wrong(v, type, i, "a vector beyond the end");

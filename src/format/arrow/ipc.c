@@ -25,11 +25,10 @@ static const hr_option ipc_option_table[] = {
       .kind = HR_OPT_CHOICE,
       .at = offsetof(ipc_options, check_values),
       .text = "usual all none",
-      .doc =
-          "values that their types do not allow are errors; usual: but decimals may have more digits than they should, "
-          "as those of old writers have; all: these too, and each bit stream of buffers compressed by zstd must end "
-          "where "
-          "it should; none: times of day, dates and keys of maps may be anything as well" },
+      .doc = "which values outside the range of their type are errors; usual: all but decimals with too many digits, "
+             "which "
+             "old writers made; all: these too, and each zstd bit stream must end at its last bit; none: neither these "
+             "nor times of day, dates and keys of maps" },
     { 0 },
 };
 
@@ -232,8 +231,8 @@ static hr_status add_message(ipc_file *f, message *m, ipc_block *b, hr_error *er
     }
     if (m->kind == MESSAGE_DICTIONARY)
         return add_block(f, &f->dictionaries, b, err);
-    return hr_error_set(err, HR_UNSUPPORTED, "%s: message number %d (a tensor?) is not a part of a table", f->base.name,
-                        (int)m->kind);
+    return hr_error_set(err, HR_UNSUPPORTED, "%s: message number %d (a tensor?) does not belong to a table",
+                        f->base.name, (int)m->kind);
 }
 
 /* -------------------------------------------------------------------------------------------------- file and stream */
@@ -415,7 +414,7 @@ static hr_status check_replaced(const ipc_file *f, hr_error *err)
     for (int64_t k = 0; f->is_file && k < f->dictionaries.n; k++) {
         for (int64_t i = 0; i < k && !f->values[k].is_delta; i++)
             if (f->values[i].id == f->values[k].id)
-                return hr_error_set(err, HR_BAD_DATA, "%s: dictionary %lld stands there twice", f->base.name,
+                return hr_error_set(err, HR_BAD_DATA, "%s: dictionary %lld occurs twice", f->base.name,
                                     (long long)f->values[k].id);
     }
     return HR_OK;
@@ -430,7 +429,8 @@ static hr_status file_index(ipc_file *f, hr_error *err)
     message m = { 0 };
 
     if (n < 8 + 4 + 6 + 8)
-        return hr_error_set(err, HR_BAD_DATA, "%s: %lld bytes are no Arrow file", f->base.name, (long long)n);
+        return hr_error_set(err, HR_BAD_DATA, "%s: %lld bytes are too few for an Arrow file", f->base.name,
+                            (long long)n);
     HR_GO(hr__source_read(f->source, tail, n - 10, 10, err));
     memcpy(&footer_bytes, tail, 4);
     if (memcmp(tail + 4, MAGIC, 6) != 0 || footer_bytes < 8 || footer_bytes > n - 18)
@@ -483,7 +483,7 @@ static hr_status read_values_locked(const lookup *l, int64_t k, hr_array **out, 
     message m = { 0 };
 
     if (!field || l->depth > HR_MAX_DEPTH)
-        return hr_error_set(err, HR_BAD_DATA, "no column has the dictionary %lld", (long long)l->f->values[k].id);
+        return hr_error_set(err, HR_BAD_DATA, "no column uses dictionary %lld", (long long)l->f->values[k].id);
     HR_GO(message_read(l->f->source, b->at, b->message_bytes, l->f->base.account, &m, err));
     HR_GO(batch_of(l->f, &m, b, &batch, err));
     HR_GO(ipc__values_read(l->f->schema, field, &batch, l->f->source, &mem, &d, out, err));
@@ -567,7 +567,7 @@ static hr_status list_values(ipc_file *f, hr_error *err)
         f->values[k].id = hr__flat_number(&m.flat, m.header, 0, 8, 0);
         f->values[k].is_delta = hr__flat_number(&m.flat, m.header, 2, 1, 0) != 0;
         if (!field_with(f->schema->fields, f->schema->n, f->values[k].id))
-            HR_FAIL(HR_BAD_DATA, "%s: message at byte %lld: no column has the dictionary %lld", f->base.name,
+            HR_FAIL(HR_BAD_DATA, "%s: message at byte %lld: no column uses dictionary %lld", f->base.name,
                     (long long)b->at, (long long)f->values[k].id);
     }
     st = check_replaced(f, err);
@@ -793,7 +793,7 @@ static hr_status ipc_open(hr_source *source, const hr_open *how, hr_scan_file **
     if (n < 4 || memcmp(head, "FEA1", 4) == 0)
         return hr_error_set(err, n < 4 ? HR_BAD_DATA : HR_UNSUPPORTED, "%s: %s", source->name,
                             n < 4 ? "too short for Arrow data"
-                                  : "Feather V1, which Arrow gave up; write it again as Feather V2");
+                                  : "Feather V1, which Arrow no longer supports; write the file again as Feather V2");
     HR_TRY(hr__scan_file_new(&ipc_file_class, sizeof *f, source->name, how->account, out, err));
     f = (ipc_file *)*out;
     hr__mutex_init(&f->lock);

@@ -247,10 +247,10 @@ static hr_status skip(walk *w, const ipc_field *f)
         hr_flat flat = w->b->flat;
 
         if (w->variadic >= w->b->n_variadic)
-            return bad(w, "a column of views without their number of buffers");
+            return bad(w, "a column of views without its number of buffers");
         w->buffer += (int64_t)hr__flat_load(&flat, w->b->variadic + 8 * w->variadic++, 8);
         if (w->buffer < 0 || w->buffer > w->b->n_buffers)
-            return bad(w, "a column of views with more buffers than there are");
+            return bad(w, "a column of views with more buffers than the record batch has");
     }
     if (f->index)
         return HR_OK;
@@ -263,7 +263,7 @@ static hr_status skip(walk *w, const ipc_field *f)
 static hr_status buffer_place(walk *w, int64_t i, int64_t *at, int64_t *n)
 {
     if (i >= w->b->n_buffers)
-        return bad(w, "fewer buffers than the schema asks for");
+        return bad(w, "fewer buffers than the schema needs");
     buffer_at(w->b, i, at, n);
     return HR_OK;
 }
@@ -377,10 +377,10 @@ static hr_status view_buffers(walk *w, int64_t n, struct ArrowArray *out, const 
 
     HR_TRY(next_buffer(w, n * 16, 1, &data, &n_bytes));
     if (w->variadic >= w->b->n_variadic)
-        return bad(w, "a column of views without their number of buffers");
+        return bad(w, "a column of views without its number of buffers");
     k = (int64_t)hr__flat_load(&flat, w->b->variadic + 8 * w->variadic++, 8);
     if (k < 0 || k > w->b->n_buffers - w->buffer)
-        return bad(w, "a column of views with more buffers than there are");
+        return bad(w, "a column of views with more buffers than the record batch has");
     if (w->swap)
         return hr_error_set(w->err, HR_UNSUPPORTED, "views in big-endian order");
     HR_TRY(hold(w, (k + 3) * (int64_t)sizeof *buffers, (void **)&buffers));
@@ -457,7 +457,7 @@ static hr_status begin_node(walk *w, shape s, struct ArrowArray *out, const void
     int64_t n_bytes;
 
     if (w->node >= w->b->n_nodes)
-        return bad(w, "fewer fields than the schema asks for");
+        return bad(w, "fewer fields than the schema needs");
     node_at(w->b, w->node++, &out->length, &out->null_count);
     if (out->length < 0 || out->length > MAX_ROWS || out->null_count < 0 || out->null_count > out->length)
         return hr_error_set(w->err, HR_BAD_DATA, "a field of %lld rows with %lld nulls", (long long)out->length,
@@ -483,7 +483,7 @@ static hr_status add_dictionary(walk *w, const ipc_field *f, struct ArrowArray *
                             HR_LEN(w->held->dictionaries));
     HR_TRY(w->dictionaries->find(w->dictionaries->context, f->id, &values, w->err));
     if (!values)
-        return hr_error_set(w->err, HR_BAD_DATA, "dictionary %lld is not there", (long long)f->id);
+        return hr_error_set(w->err, HR_BAD_DATA, "dictionary %lld is missing", (long long)f->id);
     HR_TRY(hold(w, sizeof *d, (void **)&d));
     st = hr__array_export(values, d, w->err);
     if (st)

@@ -389,7 +389,7 @@ hr_status ipc__field_export(const ipc_field *f, bool encoded, bool lenient, stru
                                  .release = exported_release,
                                  .private_data = x };
     if (!f->format && !lenient)
-        HR_FAIL(HR_UNSUPPORTED, "column '%s': Arrow type number %d (%s) is not known here", f->name, (int)f->type,
+        HR_FAIL(HR_UNSUPPORTED, "column '%s': Arrow type number %d (%s) is unknown", f->name, (int)f->type,
                 f->type == T_UNION ? "union" : "unknown");
     if (encoded && f->index) {
         x->index[0] = f->index;

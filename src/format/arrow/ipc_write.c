@@ -17,7 +17,7 @@ const hr_option ipc__write_options[] = {
     { .name = "stream",
       .kind = HR_OPT_BOOL,
       .at = offsetof(ipc_write_options, stream),
-      .doc = "the stream format, without a footer; false: files (Feather V2)" },
+      .doc = "write the stream format, without a footer; false: the file format (Feather V2)" },
     { .name = "compression",
       .kind = HR_OPT_CHOICE,
       .at = offsetof(ipc_write_options, compression),
@@ -349,7 +349,7 @@ hr_status ipc__create(hr_schema *schema, const void *options, hr_account *accoun
 
     *out = NULL;
     if (codecs[o->compression] && !codecs[o->compression]->pack)
-        return hr_error_set(err, HR_UNSUPPORTED, "arrow: compression by %s: this build is without it",
+        return hr_error_set(err, HR_UNSUPPORTED, "arrow: compression %s: this build was made without it",
                             codecs[o->compression]->name);
     if (!(w = hr__zalloc(account, sizeof *w)))
         return hr__error_memory(err, "arrow", sizeof *w);

@@ -424,8 +424,8 @@ static hr_status open_quote_error(csv_reader *r, hr_error *err)
 
     return hr_error_set(
         err, HR_BAD_DATA,
-        "%s: line %lld: a quote that this row opens is not closed before the file ends; quote=\"\" takes quotes "
-        "for letters",
+        "%s: line %lld: a quote that this row opens is not closed before the file ends; quote=\"\" reads quotes "
+        "as text",
         r->s->source->name, (long long)line_of(r->s, at));
 }
 
@@ -851,9 +851,9 @@ static hr_status take_name(csv_head *h, int64_t begin, int64_t end, hr_growbuf *
     if ((n && d->quote && *p == d->quote) || (d->escape && n && memchr(p, d->escape, (size_t)n)))
         p = hr__csv_unquote(d, p, &n, out->buffer->data + out->buffer->n_bytes);
     if (memchr(p, 0, (size_t)n) || !hr__utf8_valid(p, n))
-        return hr_error_set(h->err, HR_BAD_DATA, "%s: byte %lld: a column's name %s", h->s->source->name,
-                            (long long)(h->at + begin),
-                            memchr(p, 0, (size_t)n) ? "holds a zero byte" : "is not UTF-8; encoding= says what it is");
+        return hr_error_set(
+            h->err, HR_BAD_DATA, "%s: byte %lld: a column's name %s", h->s->source->name, (long long)(h->at + begin),
+            memchr(p, 0, (size_t)n) ? "holds a zero byte" : "is not UTF-8; encoding= names its encoding");
     memmove(out->buffer->data + out->buffer->n_bytes, p, (size_t)n);
     out->buffer->n_bytes += n;
     out->buffer->data[out->buffer->n_bytes++] = 0;
@@ -870,9 +870,10 @@ static hr_status take_names(csv_head *h, int64_t first, int64_t n, int64_t begin
     char *at;
 
     if (h->at + h->index.items[first + n - 1] >= h->n)
-        return hr_error_set(h->err, HR_BAD_DATA,
-                            "%s: byte %lld: the file ends within its first row, which has the names and no newline",
-                            h->s->source->name, (long long)h->n);
+        return hr_error_set(
+            h->err, HR_BAD_DATA,
+            "%s: byte %lld: the file ends within its first row, the names of columns: expected a newline",
+            h->s->source->name, (long long)h->n);
     for (int64_t i = 0; i < n; i++) {
         int64_t end = h->index.items[first + i], next = end + 1;
 
@@ -927,7 +928,7 @@ static hr_status read_names(csv_head *h, const hr_open *how)
     if (n == 0 && !given && how->schema && h->n == 0)
         return make_names(h->s, 0, h->err);
     if (n == 0 && !given)
-        return hr_error_set(h->err, HR_BAD_DATA, "%s: no row has the names of columns: the file is empty",
+        return hr_error_set(h->err, HR_BAD_DATA, "%s: the file is empty, expected a row with the names of columns",
                             h->s->source->name);
     if (o->header == CSV_HEADER_NONE || (o->header == CSV_HEADER_AUTO && given)) {
         if (!given)
@@ -1213,7 +1214,7 @@ static hr_status set_dialect(csv_values *v, hr_error *err)
                                 .double_quote = o->double_quote };
     v->dialect.plain = !o->escape && !o->comment && (o->double_quote || !o->quote);
     if (!o->delimiter)
-        return hr_error_set(err, HR_INVALID, "csv: a delimiter is needed");
+        return hr_error_set(err, HR_INVALID, "csv: delimiter: expected one byte, found none");
     for (int i = 0; i < HR_LEN(special); i++) {
         if (special[i] == '\n' || special[i] == '\r')
             return hr_error_set(err, HR_INVALID, "csv: a newline cannot be delimiter, quote, escape or comment");

@@ -541,7 +541,7 @@ static hr_status read_strings(column *c, hr_buffer *buffers[3])
     int64_t at = 0, room = room_for(c, check);
 
     if (!large && room > INT32_MAX)
-        return hr_error_set(c->err, HR_BUDGET, "more than 2 GiB of text in one block: large_string is needed");
+        return hr_error_set(c->err, HR_BUDGET, "more than 2 GiB of text in one block need the type large_string");
     HR_TRY(hr__buffer_new(c->mem, (c->rows->n_rows + 1) * (large ? 8 : 4), &buffers[1], c->err));
     HR_TRY(hr__buffer_new(c->mem, room, &buffers[2], c->err));
     set_offset(buffers[1], large, 0, 0);

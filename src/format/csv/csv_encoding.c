@@ -146,7 +146,7 @@ hr_status hr__csv_decode(hr_stream *below, const char *name, const char *encodin
         return HR_OK;
     }
     st = d->cd == (iconv_t)-1 ? hr_error_set(err, HR_UNSUPPORTED,
-                                             "%s: encoding '%s' is not known to this system's iconv", name, encoding)
+                                             "%s: this system's iconv does not know the encoding '%s'", name, encoding)
                               : hr__error_memory(err, name, (int64_t)strlen(name));
     decoder_close(&d->base);
     return st;

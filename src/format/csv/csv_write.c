@@ -23,12 +23,12 @@ const hr_option hr__csv_write_options[] = {
       .kind = HR_OPT_BOOL,
       .at = offsetof(csv_write_options, header),
       .value = 1,
-      .doc = "the names of the columns as the first line of each file" },
+      .doc = "write the names of columns as the first line of each file" },
     { .name = "quoting",
       .kind = HR_OPT_CHOICE,
       .at = offsetof(csv_write_options, quoting),
       .text = "needed all none",
-      .doc = "which texts stand in quotes; none: one that needs them is refused" },
+      .doc = "which texts to quote; none: a text that needs quotes is an error" },
     { .name = "null_text",
       .kind = HR_OPT_TEXT,
       .at = offsetof(csv_write_options, null_text),
@@ -37,7 +37,7 @@ const hr_option hr__csv_write_options[] = {
     { .name = "crlf",
       .kind = HR_OPT_BOOL,
       .at = offsetof(csv_write_options, crlf),
-      .doc = "lines end with CR LF, not LF" },
+      .doc = "end lines with CR LF, not LF" },
     { .name = "compression",
       .kind = HR_OPT_CHOICE,
       .at = offsetof(csv_write_options, compression),
@@ -302,7 +302,7 @@ static hr_status check_schema(const hr_schema *s, hr_error *err)
             (hr__type_bytes(type) && type->id != HR_T_FIXED_BINARY && !hr__type_is_interval(type)))
             continue;
         hr__type_print(type, &name);
-        hr_error_set(err, HR_TYPE, "csv: column '%s' is %s, which CSV has no text for", s->fields[i].name,
+        hr_error_set(err, HR_TYPE, "csv: column '%s' is %s, a type that CSV cannot hold", s->fields[i].name,
                      name.data ? name.data : "?");
         hr__text_clear(&name);
         return HR_TYPE;
@@ -319,7 +319,7 @@ hr_status hr__csv_create(hr_schema *schema, const void *options, hr_account *acc
     *out = NULL;
     HR_TRY(check_schema(schema, err));
     if (codec && !codec->pack)
-        return hr_error_set(err, HR_UNSUPPORTED, "csv: compression by %s: this build is without it", codec->name);
+        return hr_error_set(err, HR_UNSUPPORTED, "csv: compression %s: this build was made without it", codec->name);
     if (!(w = hr__zalloc(account, sizeof *w)))
         return hr__error_memory(err, "csv", sizeof *w);
     w->base = (hr_writer){ .cls = &csv_writer_class, .suffix = compressions[o->compression].suffix };

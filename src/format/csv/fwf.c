@@ -33,25 +33,30 @@ typedef struct fwf_options {
 
 static const hr_option fwf_option_table[] = {
     OPTION(HR_OPT_TEXT, "colspecs", colspecs,
-           .doc = "where columns stand: \"begin:end\" in characters from 0, separated by commas; no end: to the "
-                  "line's end"),
-    OPTION(HR_OPT_TEXT, "widths", widths, .doc = "instead of colspecs: characters of each column, one after the other"),
-    OPTION(HR_OPT_TEXT, "fill", fill, .text = " \t", .doc = "characters that fill up fields, stripped at both ends"),
-    OPTION(HR_OPT_CHOICE, "header", csv.header, .text = "auto first none",
-           .doc = "where names stand: the first line (auto: unless `names` is given), or nowhere: f0, f1, ..."),
+           .doc = "the place of each column: \"begin:end\" in characters from 0, separated by commas; no end: to "
+                  "the end of the line"),
+    OPTION(HR_OPT_TEXT, "widths", widths,
+           .doc = "instead of colspecs: the width of each column in characters, separated by commas"),
+    OPTION(HR_OPT_TEXT, "fill", fill, .text = " \t",
+           .doc = "characters that pad fields; both ends of a field are stripped of them"),
+    OPTION(
+        HR_OPT_CHOICE, "header", csv.header, .text = "auto first none",
+        .doc =
+            "where the names of columns are: the first line (auto: unless `names` is given), or nowhere: f0, f1, ..."),
     OPTION(HR_OPT_TEXT, "names", csv.names, .doc = "names of the columns, separated by commas"),
-    OPTION(HR_OPT_INT, "skip_rows", csv.skip_rows, .max = 1e15, .doc = "lines left out before the names"),
+    OPTION(HR_OPT_INT, "skip_rows", csv.skip_rows, .max = 1e15, .doc = "lines to skip before the names"),
     OPTION(HR_OPT_BOOL, "ignore_empty_lines", csv.ignore_empty_lines, .value = 1,
-           .doc = "leave out lines of nothing but fill and white space; else they are rows"),
+           .doc = "skip lines of only fill and white space; false: each is a row"),
     OPTION(HR_OPT_TEXT, "null_values", csv.null_values, .text = NULLS,
            .doc = "texts that mean null, separated by commas"),
     OPTION(HR_OPT_BOOL, "strings_can_be_null", csv.strings_can_be_null,
-           .doc = "null_values count in string columns, too"),
+           .doc = "null_values mean null in string columns, too"),
     OPTION(HR_OPT_TEXT, "true_values", csv.true_values, .text = "1,True,TRUE,true",
            .doc = "texts that mean true, separated by commas"),
     OPTION(HR_OPT_TEXT, "false_values", csv.false_values, .text = "0,False,FALSE,false",
            .doc = "texts that mean false, separated by commas"),
-    OPTION(HR_OPT_CHAR, "decimal_point", csv.decimal_point, .value = '.', .doc = "byte before a number's fraction"),
+    OPTION(HR_OPT_CHAR, "decimal_point", csv.decimal_point, .value = '.',
+           .doc = "byte before the fraction of a number"),
     OPTION(HR_OPT_TEXT, "dtypes", csv.dtypes,
            .doc = "types of columns, \"name:type\" separated by commas; others are inferred"),
     OPTION(HR_OPT_TEXT, "default_type", csv.default_type,
@@ -61,7 +66,8 @@ static const hr_option fwf_option_table[] = {
     OPTION(HR_OPT_TEXT, "encoding", csv.encoding, .text = "utf-8",
            .doc = "encoding of the text: any name that iconv knows"),
     OPTION(HR_OPT_BYTES, "fragment_bytes", csv.fragment_bytes, .value = 4 << 20, .min = 1, .max = 1 << 30,
-           .doc = "bytes of a fragment; fragments are read in parallel, and rows' coordinates depend on them"),
+           .doc =
+               "bytes of a fragment; fragments are read in parallel, and the coordinates of rows depend on their size"),
     { 0 },
 };
 
@@ -236,7 +242,7 @@ static hr_status check_line(const fwf_file *f, hr_view line, bool *ascii, int64_
 {
     *ascii = is_ascii(line);
     if (!*ascii && !hr__utf8_valid(line.data, line.n))
-        return hr_error_set(err, HR_BAD_DATA, "%s: line %lld is not UTF-8; encoding= says what it is", f->base.name,
+        return hr_error_set(err, HR_BAD_DATA, "%s: line %lld is not UTF-8; encoding= names its encoding", f->base.name,
                             (long long)line_of(f, at));
     return HR_OK;
 }
@@ -489,9 +495,8 @@ static hr_status read_spans(fwf_file *f, hr_error *err)
 
     if (by_width == by_span)
         return hr_error_set(err, HR_INVALID, "fwf: %s",
-                            by_width ? "there are both widths and colspecs"
-                                     : "widths or "
-                                       "colspecs has to say where columns stand");
+                            by_width ? "expected widths or colspecs, found both"
+                                     : "expected widths or colspecs, found neither");
     HR_GO(hr__csv_list(by_width ? widths : colspecs, ',', &list, err));
     if (list.n > MAX_COLUMNS)
         HR_FAIL(HR_UNSUPPORTED, "fwf: %d columns, more than %d", list.n, MAX_COLUMNS);
@@ -599,8 +604,10 @@ static hr_status read_names(fwf_file *f, hr_window *w, const hr_open *how, hr_er
     if (f->names.n)
         return HR_OK;
     if (in_line && !how->schema)
-        return hr_error_set(err, HR_BAD_DATA,
-                            "%s: no line has names: the file is empty; names= or header=none reads it", f->base.name);
+        return hr_error_set(
+            err, HR_BAD_DATA,
+            "%s: the file is empty, expected a line with the names of columns; names= or header=none reads it",
+            f->base.name);
     return make_names(f, err);
 }
 
@@ -647,7 +654,7 @@ static hr_status set_type(fwf_file *f, int column, hr_type *type, hr_error *err)
         return HR_OK;
     }
     hr__type_print(type, &text);
-    hr_error_set(err, HR_UNSUPPORTED, "%s: column '%s': text of fixed width cannot be read as %s", f->base.name,
+    hr_error_set(err, HR_UNSUPPORTED, "%s: column '%s': fixed-width text cannot be read as %s", f->base.name,
                  f->names.items[column], text.data ? text.data : "?");
     hr__text_clear(&text);
     return HR_UNSUPPORTED;
@@ -805,7 +812,7 @@ static hr_status set_values(fwf_file *f, hr_error *err)
 
     for (const char *p = f->options->fill ? f->options->fill : ""; *p; p++) {
         if ((uint8_t)*p >= 0x80)
-            return hr_error_set(err, HR_INVALID, "fwf: fill: only ASCII characters can fill fields");
+            return hr_error_set(err, HR_INVALID, "fwf: fill: expected only ASCII characters");
         f->fills[(uint8_t)*p] = true;
     }
     f->values.options = o;
@@ -869,7 +876,7 @@ done:
 const hr_format hr__format_fwf = {
     .name = "fwf",
     .suffixes = "fwf",
-    .doc = "one row a line; each column is a range of characters",
+    .doc = "one row per line; each column is a range of characters",
     .options = fwf_option_table,
     .options_bytes = sizeof(fwf_options),
     .open = fwf_open,

@@ -562,7 +562,7 @@ static hr_status put_bits(parser *p, column *c, uint64_t bits, hr_error *err)
 
 static hr_status bad_number(parser *p, const column *c, int64_t at, const hr_json_number *n)
 {
-    return bad(p, at + n->length, c, HR_BAD_DATA, "a number goes wrong here: found 0x%02x", p->data[at + n->length]);
+    return bad(p, at + n->length, c, HR_BAD_DATA, "a number is malformed here: found 0x%02x", p->data[at + n->length]);
 }
 
 static hr_status integer(parser *p, column *c, int64_t at, hr_error *err)
@@ -619,7 +619,7 @@ static hr_status real(parser *p, column *c, int64_t at, hr_error *err)
         if (p->options.allow_nan && is_special(text, &v))
             return put_double(p, c, v, err);
         if (is_special(text, &v))
-            return bad(p, at, c, HR_BAD_DATA, "NaN and Infinity are no JSON; allow_nan=True reads them");
+            return bad(p, at, c, HR_BAD_DATA, "NaN and Infinity are not JSON; allow_nan=True reads them");
         return expected(p, c, at, HINT_SCHEMA);
     }
     hr__json_scan_number(text, &n);
@@ -654,7 +654,7 @@ static hr_status add_text(parser *p, column *c, hr_error *err)
     if (p->has_backslash && memchr(p->data + begin, '\\', (size_t)n)) {
         n = hr__json_unescape(p->data + begin, n, c->bytes->data + c->n_bytes, &wrong);
         if (n < 0)
-            return bad(p, begin + wrong, c, HR_BAD_DATA, "a wrong escape in a string, or half a surrogate pair");
+            return bad(p, begin + wrong, c, HR_BAD_DATA, "an invalid escape in a string, or half a surrogate pair");
     } else if (n <= 16) {
         /* room and slack are there: 16 bytes at once are quicker than few */
         memcpy(c->bytes->data + c->n_bytes, p->data + begin, 16);
@@ -707,7 +707,7 @@ static hr_status wrong_text(parser *p, const column *c, int64_t at, int64_t n, c
     hr__type_print(c->type, &type);
     st = bad(p, at, c, HR_TYPE, "expected %s as %s, found '%.*s'%s", type.data ? type.data : "?", what,
              (int)HR_MIN(n, 60), (const char *)p->data + at + 1,
-             guessed ? "; times=False leaves such columns strings, schema= says which are" : "");
+             guessed ? "; times=False reads them as strings, schema= sets the type of each column" : "");
     hr__text_clear(&type);
     return st;
 }
@@ -1010,7 +1010,7 @@ static hr_status key_text(parser *p, const column *c, const uint8_t **text, int6
     }
     *n = hr__json_unescape(*text, *n, p->scratch->data, &wrong);
     if (*n < 0)
-        return bad(p, begin + wrong, c, HR_BAD_DATA, "a wrong escape in a key, or half a surrogate pair");
+        return bad(p, begin + wrong, c, HR_BAD_DATA, "an invalid escape in a key, or half a surrogate pair");
     *text = p->scratch->data;
     return HR_OK;
 }
@@ -1046,7 +1046,7 @@ static hr_status unknown_key(parser *p, const column *c, const uint8_t *text, in
     if (p->options.unexpected == HR_JSON_UNEXPECTED_IGNORE)
         return skip_value(p, c);
     return bad(p, at, c, HR_TYPE,
-               "key '%.*s' is not in the schema; unexpected=\"ignore\" ignores such keys, schema= or a larger "
+               "key '%.*s' is not in the schema; unexpected=\"ignore\" ignores it, schema= or a larger "
                "sample_bytes= makes it a column",
                (int)HR_MIN(n, 80), (const char *)text);
 }
@@ -1063,7 +1063,7 @@ static inline hr_status member(parser *p, column *c, int32_t *last, int *n_seen,
     if (p->data[at] != '"')
         return bad(p, at, c, HR_BAD_DATA, "expected a key in quotes, found %s", hr__json_what(p->data + at));
     if (p->data[p->at[p->token + 1]] != '"' || p->data[p->at[p->token + 2]] != ':')
-        return bad(p, p->at[p->token + 2], c, HR_BAD_DATA, "expected ':' behind a key, found %s",
+        return bad(p, p->at[p->token + 2], c, HR_BAD_DATA, "expected ':' after a key, found %s",
                    hr__json_what(p->data + p->at[p->token + 2]));
     HR_TRY(key_text(p, c, &text, &n, err));
     p->token += 3;
@@ -1081,7 +1081,7 @@ static inline hr_status member(parser *p, column *c, int32_t *last, int *n_seen,
     *last = i;
     k = &c->keys[i];
     if (k->seen == c->objects)
-        return bad(p, at, c, HR_BAD_DATA, "key '%s' stands twice in an object", k->name);
+        return bad(p, at, c, HR_BAD_DATA, "key '%s' occurs twice in an object", k->name);
     k->seen = c->objects;
     if (!k->column)
         return skip_value(p, c);
@@ -1133,7 +1133,8 @@ static hr_status map_object(parser *p, column *c, hr_error *err)
     bool more;
 
     if (keys->kind != K_STRING)
-        return expected(p, c, p->at[p->token], ", but only an array of key and value can have such keys");
+        return expected(p, c, p->at[p->token],
+                        ", but only an array [key, value] can have keys of another type than string");
     p->token++;
     more = p->data[p->at[p->token]] != '}';
     p->token += !more;
@@ -1145,7 +1146,7 @@ static hr_status map_object(parser *p, column *c, hr_error *err)
         HR_TRY(room(p, entries, err));
         HR_TRY(string(p, keys, at, err));
         if (p->data[p->at[p->token]] != ':')
-            return bad(p, p->at[p->token], c, HR_BAD_DATA, "expected ':' behind a key, found %s",
+            return bad(p, p->at[p->token], c, HR_BAD_DATA, "expected ':' after a key, found %s",
                        hr__json_what(p->data + p->at[p->token]));
         p->token++;
         HR_TRY(value(p, values, err));
@@ -1218,7 +1219,7 @@ hr_status hr__json_columns_add(hr_json_columns *c, hr_json_rows *r, bool *of_row
     if (c->data[at] == '{')
         st = object(c, &c->root, err);
     else
-        st = bad(c, at, NULL, HR_BAD_DATA, "expected an object, which is a row, found %s", hr__json_what(c->data + at));
+        st = bad(c, at, NULL, HR_BAD_DATA, "expected an object (a row), found %s", hr__json_what(c->data + at));
     *of_row = st && c->bad_at >= 0;
     if (st)
         truncate_to(&c->root, n);

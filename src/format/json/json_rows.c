@@ -287,13 +287,13 @@ static hr_status between(hr_json_rows *r, bool *element, hr_error *err)
         return HR_OK;
     case BEHIND_ELEMENT:
         if (c != ',' && c != ']')
-            return hr__json_error(r, at, err, HR_BAD_DATA, "expected ',' or ']' behind an element, found %s",
+            return hr__json_error(r, at, err, HR_BAD_DATA, "expected ',' or ']' after an element, found %s",
                                   hr__json_what(r->buffer->data + at));
         r->state = c == ',' ? NEXT_ELEMENT : BEHIND_ARRAY;
         r->token++;
         return HR_OK;
     case BEHIND_ARRAY:
-        return hr__json_error(r, at, err, HR_BAD_DATA, "expected the end of the file behind the array, found %s",
+        return hr__json_error(r, at, err, HR_BAD_DATA, "expected the end of the file after the array, found %s",
                               hr__json_what(r->buffer->data + at));
     default:
         if (c == ']' && r->state == FIRST_ELEMENT) {

@@ -209,10 +209,9 @@ static hr_status conflict(guesser *p, const guess *g, int fact, int64_t at, hr_e
         other++;
     if (err)
         line = hr__json_line(p->rows->file, g->at[other], &column);
-    snprintf(
-        what, sizeof what,
-        "found %s, in line %lld, column %lld it is %s; schema= says what to expect, on_error=\"skip\" leaves out rows",
-        fact_names[fact], (long long)line, (long long)column, fact_names[other]);
+    snprintf(what, sizeof what,
+             "found %s, but line %lld, column %lld has %s; schema= sets the type, on_error=\"skip\" skips the row",
+             fact_names[fact], (long long)line, (long long)column, fact_names[other]);
     return refuse(p, g, at, HR_TYPE, what, err);
 }
 
@@ -301,7 +300,7 @@ static hr_status guess_key(guesser *p, const char **name, int64_t *n, hr_error *
         return bad(p, p->token, "a key in quotes", err);
     end = p->at[p->token + 1];
     if (p->data[end] != '"' || p->data[p->at[p->token + 2]] != ':')
-        return bad(p, p->token + 2, "':' behind a key", err);
+        return bad(p, p->token + 2, "':' after a key", err);
     p->token += 3;
     *name = (const char *)p->data + begin;
     *n = end - begin;
@@ -313,7 +312,7 @@ static hr_status guess_key(guesser *p, const char **name, int64_t *n, hr_error *
         return hr__error_memory(err, p->rows->file->source->name, *n);
     *n = hr__json_unescape(p->data + begin, *n, (uint8_t *)p->key.data, &wrong);
     if (*n < 0)
-        return refuse(p, NULL, begin + wrong, HR_BAD_DATA, "a wrong escape in a key, or half a surrogate pair", err);
+        return refuse(p, NULL, begin + wrong, HR_BAD_DATA, "an invalid escape in a key, or half a surrogate pair", err);
     *name = p->key.data;
     if (memchr(*name, 0, (size_t)*n))
         return refuse(p, NULL, begin, HR_UNSUPPORTED, "a key with a NUL in it", err);
@@ -330,8 +329,7 @@ static hr_status guess_member(guesser *p, guess *g, int depth, hr_error *err)
     HR_TRY(guess_key(p, &name, &n, err));
     if (g && !(field = find_field(g, name, n))) {
         if (p->n_fields == MAX_FIELDS) {
-            snprintf(what, sizeof what, "more than %d different keys; schema= names those that are columns",
-                     MAX_FIELDS);
+            snprintf(what, sizeof what, "more than %d different keys; schema= names the columns", MAX_FIELDS);
             HR_TRY(refuse(p, g, p->at[token], HR_UNSUPPORTED, what, err));
         }
         if (!(field = add_field(p, g, name, n)))
@@ -510,7 +508,7 @@ static hr_status guess_row(guesser *p, hr_json_rows *r, guess *root, hr_error *e
     p->of_row = false;
     p->token = r->token;
     if (p->data[p->at[p->token]] != '{')
-        return bad(p, p->token, "an object, which is a row", err);
+        return bad(p, p->token, "an object (a row)", err);
     if (p->options->on_error == HR_JSON_BAD_SKIP) { /* a bad row must leave no columns behind */
         HR_TRY(guess_value(p, NULL, 0, err));
         p->token = r->token;

@@ -148,5 +148,5 @@ const char *hr__json_what(const uint8_t *p)
             return words[i].what;
     if (*p == '-' || (*p >= '0' && *p <= '9'))
         return "a number";
-    return *p == 0 ? "a NUL byte" : "something that is no JSON";
+    return *p == 0 ? "a NUL byte" : "something that is not JSON";
 }

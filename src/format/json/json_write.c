@@ -31,7 +31,7 @@ const hr_option hr__json_write_options[] = {
       .kind = HR_OPT_CHOICE,
       .at = offsetof(hr_json_write_options, nan),
       .text = "null error literal",
-      .doc = "NaN and infinities: null, refused, or the words NaN, Infinity, -Infinity, which are no JSON" },
+      .doc = "NaN and infinities: write null; an error; or write NaN, Infinity, -Infinity, which are not JSON" },
     { 0 },
 };
 
@@ -170,7 +170,7 @@ static hr_status add_float(text *t, const hr_type *type, const uint8_t *p, hr_er
 
         if (t->w->options.nan == NAN_ERROR)
             return hr_error_set(err, HR_INVALID,
-                                "column '%s': %s is no JSON; nan=\"null\" or nan=\"literal\" writes it", t->column,
+                                "column '%s': %s is not JSON; nan=\"null\" or nan=\"literal\" writes it", t->column,
                                 word);
         if (t->w->options.nan == NAN_NULL)
             word = "null";
@@ -352,7 +352,7 @@ static hr_status check_names(const hr_field *fields, int n, hr_error *err)
             return hr_error_set(err, HR_TYPE, "json: a column's name is not UTF-8");
         for (int k = 0; k < i; k++)
             if (strcmp(fields[i].name, fields[k].name) == 0)
-                return hr_error_set(err, HR_TYPE, "json: two columns are named '%s': a key stands once in an object",
+                return hr_error_set(err, HR_TYPE, "json: two columns are named '%s', but an object has each key once",
                                     fields[i].name);
     }
     return HR_OK;

@@ -117,7 +117,7 @@ static hr_status end_stream(const npy_reader *r, const npy_array *a, npy_input *
         return HR_OK;
     HR_TRY(hr__stream_read(in->stream, &more, 1, &n_read, err));
     if (n_read)
-        return hr_error_set(err, HR_BAD_DATA, "%s: '%s': goes on behind its %lld bytes", r->file->base.name, a->name,
+        return hr_error_set(err, HR_BAD_DATA, "%s: '%s': goes on after its %lld bytes", r->file->base.name, a->name,
                             (long long)a->member->bytes);
     hr__stream_close(in->stream);
     in->stream = NULL;
@@ -366,10 +366,9 @@ static hr_status open_zip(npy_file *f, hr_error *err)
         npy_array *a = &f->arrays[0], *b = &f->arrays[i];
 
         if (a->header.n_rows != b->header.n_rows)
-            return hr_error_set(err, HR_UNSUPPORTED,
-                                "%s: '%s' has %lld rows, '%s' has %lld: arrays of one length are needed for columns",
-                                f->base.name, a->name, (long long)a->header.n_rows, b->name,
-                                (long long)b->header.n_rows);
+            return hr_error_set(
+                err, HR_UNSUPPORTED, "%s: '%s' has %lld rows, '%s' has %lld: columns need arrays of equal length",
+                f->base.name, a->name, (long long)a->header.n_rows, b->name, (long long)b->header.n_rows);
     }
     return HR_OK;
 }

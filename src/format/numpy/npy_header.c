@@ -97,7 +97,7 @@ static hr_status take_escape(cursor *c, hr_text *out, hr_error *err)
         u = u << 4 | (uint32_t)d;
     }
     if (u > 0x10ffff)
-        return bad(c, "a character of Unicode before here", err);
+        return bad(c, "a Unicode character before here", err);
     add_code(out, u);
     return HR_OK;
 }
@@ -208,7 +208,8 @@ static hr_status time_type(cursor *c, const char *text, bool is_span, npy_field 
         f->factor = units[i].factor * HR_MAX(times, 1);
         return hr__type_unit(is_span ? HR_T_DURATION : HR_T_TIMESTAMP, units[i].unit, NULL, &f->value, err);
     }
-    return hr_error_set(err, HR_UNSUPPORTED, "%s: times in units of %s; known are W D h m s ms us ns", c->name, text);
+    return hr_error_set(err, HR_UNSUPPORTED, "%s: times in units of %s, expected W, D, h, m, s, ms, us or ns", c->name,
+                        text);
 }
 
 static hr_status plain_type(char kind, int64_t bytes, npy_field *f)
@@ -247,7 +248,7 @@ static hr_status value_type(cursor *c, const char *text, npy_field *f, hr_error 
         return value_type(c, "|b1", f, err);
     if (kind == 'O')
         return hr_error_set(err, HR_UNSUPPORTED,
-                            "%s: an array of Python objects: only unpickling, which can run any code, would read it",
+                            "%s: an array of Python objects, which only unpickling can read; that could run any code",
                             c->name);
     if (!*p && kind != 'S' && kind != 'U' && kind != 'V')
         kind = 0;
@@ -308,10 +309,10 @@ static hr_status add_field(npy_header *h, cursor *c, char *name, hr_error *err)
     h->n_fields++;
     for (int i = 0; i + 1 < h->n_fields && f->name && f->name[0]; i++) /* padding has no name */
         if (strcmp(h->fields[i].name, f->name) == 0)
-            HR_FAIL(HR_BAD_DATA, "%s: header: two fields have the name '%s'", c->name, f->name);
+            HR_FAIL(HR_BAD_DATA, "%s: header: two fields are named '%s'", c->name, f->name);
     skip_blanks(c);
     if (c->p < c->end && *c->p == '[')
-        HR_FAIL(HR_UNSUPPORTED, "%s: field '%s' is a structure itself", c->name, f->name ? f->name : "");
+        HR_FAIL(HR_UNSUPPORTED, "%s: field '%s' is itself a structure", c->name, f->name ? f->name : "");
     HR_GO(take_string(c, &type, err));
     HR_GO(value_type(c, type, f, err));
     if (f->name && take(c, ','))
@@ -414,7 +415,7 @@ static hr_status take_dict(npy_header *h, cursor *c, hr_error *err)
             HR_GO(take_shape(c, HR_MAX_DIMS + 1, &h->n_dims, h->shape, err));
             has_shape = true;
         } else {
-            HR_GO(bad(c, "one each of 'descr', 'fortran_order', 'shape' before here", err));
+            HR_GO(bad(c, "'descr', 'fortran_order' and 'shape' once each before here", err));
         }
         if (!take(c, ',') && !(c->p < c->end && *c->p == '}'))
             HR_GO(bad(c, "',' or '}'", err));
@@ -481,7 +482,7 @@ static hr_status field_type(const npy_header *h, npy_field *f, const char *name,
     if (f->kind == NPY_COMPLEX)
         dims[n++] = 2;
     if (n > HR_MAX_DIMS)
-        return hr_error_set(err, HR_UNSUPPORTED, "%s: rows of %d dimensions, at most %d are possible", name, n,
+        return hr_error_set(err, HR_UNSUPPORTED, "%s: rows of %d dimensions, expected at most %d", name, n,
                             HR_MAX_DIMS);
     if (__builtin_mul_overflow(h->row_records, f->n_items, &f->row_items) || f->row_items > INT32_MAX / 2)
         return hr_error_set(err, HR_UNSUPPORTED, "%s: rows of more than 2^30 values", name);
@@ -515,7 +516,7 @@ static hr_status measure(npy_header *h, int64_t n_bytes, const char *name, hr_er
     if (__builtin_mul_overflow(h->n_rows, HR_MAX(h->row_records, 1), &items) || items - (1 << 20) > n_bytes)
         return hr_error_set(err, HR_UNSUPPORTED, "%s: %lld rows of values without bytes", name, (long long)h->n_rows);
     if (h->row_bytes > INT32_MAX / 2)
-        return hr_error_set(err, HR_UNSUPPORTED, "%s: rows of %lld bytes, at most 1 GiB are possible", name,
+        return hr_error_set(err, HR_UNSUPPORTED, "%s: rows of %lld bytes, expected at most 1 GiB", name,
                             (long long)h->row_bytes);
     return HR_OK;
 }
@@ -526,16 +527,16 @@ hr_status npy__header_bytes(const uint8_t *head, int64_t n, const char *name, in
     int64_t length = 0;
 
     if (n < 6 || memcmp(head, "\x93NUMPY", 6) != 0)
-        return hr_error_set(err, HR_BAD_DATA, "%s: byte 0: expected \"\\x93NUMPY\", this is no .npy file", name);
+        return hr_error_set(err, HR_BAD_DATA, "%s: byte 0: expected \"\\x93NUMPY\", this is not a .npy file", name);
     if (n < 8 + wide)
         return hr_error_set(err, HR_BAD_DATA, "%s: ends at byte %lld, in the header", name, (long long)n);
     if (head[6] < 1 || head[6] > 3)
-        return hr_error_set(err, HR_UNSUPPORTED, "%s: version %d.%d of .npy, known are 1.0, 2.0 and 3.0", name, head[6],
+        return hr_error_set(err, HR_UNSUPPORTED, "%s: version %d.%d of .npy, expected 1.0, 2.0 or 3.0", name, head[6],
                             head[7]);
     for (int i = wide - 1; i >= 0; i--)
         length = length << 8 | head[8 + i];
     if (length > NPY_MAX_HEADER_BYTES)
-        return hr_error_set(err, HR_UNSUPPORTED, "%s: byte 8: a header of %lld bytes, at most %d are possible", name,
+        return hr_error_set(err, HR_UNSUPPORTED, "%s: byte 8: a header of %lld bytes, expected at most %d", name,
                             (long long)length, NPY_MAX_HEADER_BYTES);
     *out = 8 + wide + length;
     return HR_OK;

@@ -135,8 +135,9 @@ static hr_status times(const npy_field *f, const hr_buffer *from, int64_t n, con
             hr__bit_clear(buffers[0]->data, i);
             ++*n_nulls;
         } else if (__builtin_mul_overflow(values[i], f->factor, &values[i])) {
-            return hr_error_set(err, HR_UNSUPPORTED, "%s: row %lld: a time that does not fit 64 bits in Arrow's unit",
-                                name, (long long)(row + i / HR_MAX(f->row_items, 1)));
+            return hr_error_set(err, HR_UNSUPPORTED,
+                                "%s: row %lld: a time that does not fit in 64 bits in Arrow's unit", name,
+                                (long long)(row + i / HR_MAX(f->row_items, 1)));
         }
     }
     if (*n_nulls == 0) {
@@ -205,7 +206,7 @@ static hr_status texts(const npy_field *f, const hr_buffer *from, int64_t n, con
         else if (length)
             memcpy(buffers[2]->data + at, p, (size_t)length);
         if (length < 0)
-            return hr_error_set(err, HR_BAD_DATA, "%s: row %lld: a text with what is no character", name,
+            return hr_error_set(err, HR_BAD_DATA, "%s: row %lld: a text with an invalid character", name,
                                 (long long)(row + i / HR_MAX(f->row_items, 1)));
         at += length;
     }

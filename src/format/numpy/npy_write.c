@@ -66,10 +66,10 @@ static hr_status not_dense(const npy_writer *w, const hr_array *a, hr_error *err
 {
     for (int64_t i = 0; i < a->length; i++) {
         if (hr__array_is_null(a, i))
-            return hr_error_set(err, HR_TYPE, "npy: column '%s' has a null, which an array of numbers cannot hold",
+            return hr_error_set(err, HR_TYPE, "npy: column '%s' has a null, which a NumPy array cannot hold",
                                 w->column);
     }
-    return hr_error_set(err, HR_TYPE, "npy: column '%s': rows are of different lengths, or hold nulls", w->column);
+    return hr_error_set(err, HR_TYPE, "npy: column '%s': rows have different lengths, or hold nulls", w->column);
 }
 
 /* NumPy has the least number of all for NaT, which no time is: it is read back as a null. */
@@ -80,9 +80,10 @@ static hr_status check_times(const npy_writer *w, const hr_array *values, int64_
         return HR_OK;
     for (int64_t i = begin; i < begin + n; i++)
         if (hr__array_int(values, i) == INT64_MIN)
-            return hr_error_set(err, HR_TYPE,
-                                "npy: column '%s', row %lld of its piece: the value %lld is no time in NumPy (NaT)",
-                                w->column, (long long)((i - begin) / (n / n_rows)), (long long)INT64_MIN);
+            return hr_error_set(
+                err, HR_TYPE,
+                "npy: column '%s', row %lld of the write chunk: the value %lld means NaT in NumPy, not a time",
+                w->column, (long long)((i - begin) / (n / n_rows)), (long long)INT64_MIN);
     return HR_OK;
 }
 
@@ -117,7 +118,7 @@ static hr_status npy_encode(const hr_writer *base, const hr_mem *mem, const hr_t
     if (!hr__array_dense(a, &shape->n_dims, shape->shape, &values, &begin))
         return not_dense(w, a, err);
     if (!describe(values->type, shape->descr))
-        return hr_error_set(err, HR_TYPE, "npy: column '%s': no type of NumPy fits", w->column);
+        return hr_error_set(err, HR_TYPE, "npy: column '%s': NumPy has no type for it", w->column);
     for (int i = 0; i < shape->n_dims; i++)
         n *= shape->shape[i];
     HR_TRY(check_times(w, values, begin, n, a->length, err));
@@ -208,12 +209,12 @@ hr_status npy__create(hr_schema *schema, const void *options, hr_account *accoun
     (void)options;
     *out = NULL;
     if (schema->n != 1)
-        return hr_error_set(err, HR_TYPE, "npy: a file holds one column, the rows have %d", schema->n);
+        return hr_error_set(err, HR_TYPE, "npy: a file holds one column, found %d", schema->n);
     if (!describe(innermost(schema->fields[0].type), descr)) {
         hr_text type = { 0 };
 
         hr__type_print(schema->fields[0].type, &type);
-        hr_error_set(err, HR_TYPE, "npy: column '%s' is %s: no type of NumPy fits", schema->fields[0].name,
+        hr_error_set(err, HR_TYPE, "npy: column '%s' is %s, for which NumPy has no type", schema->fields[0].name,
                      type.data ? type.data : "?");
         hr__text_clear(&type);
         return HR_TYPE;

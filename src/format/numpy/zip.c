@@ -66,8 +66,8 @@ static hr_status find_end(hr_source *s, hr_account *account, place *out, hr_erro
             break;
     }
     if (i < 0)
-        HR_FAIL(HR_BAD_DATA, "%s: zip: no end record in the last %lld bytes, the file is cut or no zip", s->name,
-                (long long)n);
+        HR_FAIL(HR_BAD_DATA, "%s: zip: no end record in the last %lld bytes, the file is cut off or not a zip archive",
+                s->name, (long long)n);
     *out = (place){ load(tail + i + 16, 4), load(tail + i + 12, 4), load(tail + i + 10, 2) };
     HR_GO(wide_end(s, s->n_bytes - n + i, out, err));
     if (out->at < 0 || out->bytes < 0 || out->n < 0 || out->at > s->n_bytes || out->bytes > s->n_bytes - out->at ||
@@ -325,10 +325,10 @@ hr_status zip__stream(hr_source *source, const zip_member *m, hr_account *accoun
 
     *out = NULL;
     if (m->method != 0 && m->method != 8)
-        HR_FAIL(HR_UNSUPPORTED, "%s: zip: '%s' is %s; members have to be stored or deflated", source->name, m->name,
+        HR_FAIL(HR_UNSUPPORTED, "%s: zip: '%s' is %s; expected stored or deflated members", source->name, m->name,
                 m->method < 0 ? "encrypted" : "compressed by another method");
     if (m->method == 8 && !hr__codec_gzip.stream)
-        HR_FAIL(HR_UNSUPPORTED, "%s: zip: '%s' is deflated: this build is without %s", source->name, m->name,
+        HR_FAIL(HR_UNSUPPORTED, "%s: zip: '%s' is deflated: this build was made without %s", source->name, m->name,
                 hr__codec_gzip.library);
     s = hr__zalloc(account, sizeof *s);
     if (!s)

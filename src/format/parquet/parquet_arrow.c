@@ -1,13 +1,13 @@
 /* parquet_arrow.c - the Arrow schema that Arrow's writers embed in a footer: base64 of an IPC schema message.
  *
- * What is not understood is left out (the field's type becomes null, which restores nothing): the Parquet types suffice
- * to read every value. A damaged message is an error: without it columns would change their types in silence.
+ * A field whose type this reader does not know becomes null, which restores nothing: the Parquet types suffice to read
+ * every value. A damaged message is an error: otherwise columns would silently change their types.
  *
  * Tests: test_parquet_meta.c, test_parquet_prune.c. */
 #include "format/arrow/ipc.h"
 #include "format/parquet/parquet_meta.h"
 
-/* The table of the schema in a message; 0: it is none. */
+/* The table of the schema in a message; 0: the message is not a schema. */
 static int64_t find_schema(hr_flat *f, hr_error *err)
 {
     int64_t at = 0, table, n;
@@ -25,7 +25,7 @@ static int64_t find_schema(hr_flat *f, hr_error *err)
     return hr__flat_number(f, table, 1, 1, 0) == 1 ? hr__flat_table(f, table, 2) : 0;
 }
 
-/* Types that are not known here are an error that the Parquet types make good. */
+/* Turns HR_UNSUPPORTED for an unknown type into success: the Parquet types take over. */
 static hr_status forgive(hr_status st, hr_error *mine, hr_error *err)
 {
     if (st != HR_UNSUPPORTED) {

@@ -1,24 +1,23 @@
 /* parquet_column.c - one column of one row group: pages -> arrays.
  *
- * Each leaf under the column is read on its own: levels first (parquet_levels.c), then as many values as they announce,
- * straight into the buffer that the array will have. Values are dense in the file; where rows are null they are spread
- * afterwards, backwards and in place. The first leaf below a list or struct also builds that node's offsets and
- * validity. Then the arrays are put together as the schema's tree says; parts that disagree about their lengths are
- * malformed.
+ * A `part` reads each leaf under the column: levels first (parquet_levels.c), then as many values as the levels
+ * announce, directly into the buffer of the array. Values are dense in the file; if rows are null, the part spreads the
+ * values afterwards, backwards and in place. The first leaf below a list or struct also builds the offsets and validity
+ * of that node. Then `build` puts the arrays together by the schema's tree; parts whose lengths disagree are malformed.
  *
- * A batch is asked for in rows, but memory is what counts: estimates come from metadata, which may be wrong or lie. So
- * a leaf stops early, at the end of a row, when it has twice the bytes that were wanted; with several leaves in a
- * column the others go back and read as few rows. What one row may take is limited by what the file brings for it
- * (MAX_EXPANSION).
+ * The caller requests a number of rows, but memory is the limit, and the estimates of a row's bytes come from metadata,
+ * which may be wrong. So a leaf stops early, at the end of a row, when it has twice the requested bytes; the other
+ * leaves of the column then go back and read the same number of rows. The bytes of one row are limited by the stored
+ * bytes of its column chunk (MAX_EXPANSION).
  *
  * Tests: test_parquet_read.c, test_parquet_write.c. */
 #include "format/parquet/parquet_read.h"
 #include "format/parquet/parquet_kernel.h"
 
-#define STEP_ENTRIES (64 << 10)     /* levels of lists handled before their values: small arrays stay in the cache */
+#define STEP_ENTRIES (64 << 10)     /* levels of lists to take before their values: small arrays stay in the cache */
 #define HUGE_PAGE_BYTES (256 << 20) /* of texts this large, values are counted one by one: offsets must not overflow */
-#define FREE_ROW_BYTES (64 << 20)   /* a row may have these in any case, */
-#define MAX_EXPANSION 4096          /* and this often the bytes that its column chunk is stored in */
+#define FREE_ROW_BYTES (64 << 20)   /* bytes that any row may have, */
+#define MAX_EXPANSION 4096          /* or the stored bytes of its column chunk, times this */
 
 typedef struct part {
     const pq_leaf *leaf;
@@ -26,14 +25,14 @@ typedef struct part {
     pq_cursor cursor;
     pq_verify *verify; /* NULL: values are not checked */
     bool has_page;
-    pq_track *tracks; /* nodes that this leaf feeds, outermost first */
+    pq_track *tracks; /* nodes whose offsets and validity this leaf builds, outermost first */
     int n_tracks;
     int next_track;    /* while arrays are put together */
     pq_bits valid;     /* the leaf's */
     hr_growbuf values; /* fixed width; bits; offsets of byte arrays */
     hr_growbuf bytes;
-    int64_t expect; /* slots that this batch will have, by estimate */
-    int64_t cap;    /* bytes at which it is enough */
+    int64_t expect; /* estimate of the slots of this batch */
+    int64_t cap;    /* bytes at which the part stops */
 } part;
 
 struct pq_column {
@@ -41,7 +40,7 @@ struct pq_column {
     int group;
     const pq_node *node;
     int64_t row;     /* the next */
-    int64_t row_end; /* from here on nobody wants any, for now */
+    int64_t row_end; /* the caller needs no rows from here on, for now */
     hr_mem mem;
     int n_parts;
     part parts[];
@@ -62,7 +61,7 @@ static void spread_bits(uint8_t *bits, int64_t begin, int64_t n, int64_t n_value
 
 /* ----------------------------------------------------------------------------------------------------------- values */
 
-/* Room for n more items of `size` bytes; with the first, for all that are expected. */
+/* Room for n more items of `size` bytes; at the first call, room for p->expect items. */
 static hr_status room(part *p, hr_growbuf *g, int64_t n, int64_t size, hr_error *err)
 {
     return hr__growbuf_reserve(g, (g->buffer ? n : HR_MAX(n, p->expect + 1)) * size, err);
@@ -103,8 +102,7 @@ static inline void copy_loose(uint8_t *out, const uint8_t *in, int64_t n)
         memcpy(out + 16, in + 16, (size_t)(n - 16));
 }
 
-/* Views [0, n) behind the bytes, and the ends of slots, beginning with slot s, up to the one of the last view. -> next
- * slot */
+/* Appends the bytes of views [0, n), and the ends of slots from slot s up to the slot of the last view. -> next slot */
 static inline __attribute__((always_inline)) int64_t add_views(part *p, const hr_view *views, int64_t n, int64_t s,
                                                                const uint8_t *valid, int64_t at, const int w)
 {
@@ -150,8 +148,8 @@ static int64_t offset_at(const part *p, int64_t i)
     return v32;
 }
 
-/* The texts of slots [s, p->valid.n), whose bytes begin at `from`. Valid as a whole and cut only between characters:
- * valid. */
+/* The texts of slots [s, p->valid.n), whose bytes begin at `from`. Each text is UTF-8 if all bytes together are and
+ * each slot begins with a character. */
 static hr_status check_text(const part *p, int64_t s, int64_t from, hr_error *err)
 {
     const uint8_t *bytes = p->bytes.buffer->data;
@@ -169,7 +167,8 @@ static hr_status check_text(const part *p, int64_t s, int64_t from, hr_error *er
     return valid ? HR_OK : hr_error_set(err, HR_BAD_DATA, "a text is not UTF-8");
 }
 
-/* Room for the next n texts of `sum` bytes, and what a loose copy writes more; at first for all that are expected. */
+/* Room for the next n texts of `sum` bytes and for the extra bytes of copy_loose; at the first call, for p->expect
+ * texts. */
 static hr_status text_room(part *p, int64_t n, int64_t sum, hr_error *err)
 {
     int64_t all =
@@ -195,17 +194,15 @@ static hr_status add_bytes(part *p, const pq_take *t, hr_error *err)
         HR_TRY(pq__values_views(&p->cursor.values, views, &n, &sum, err));
         if (w == 4 && sum > INT32_MAX - (p->bytes.buffer ? p->bytes.buffer->n_bytes : 0))
             return hr_error_set(err, HR_UNSUPPORTED,
-                                "more than 2147483647 bytes of text in one row, a large_string could "
-                                "hold them");
+                                "more than 2147483647 bytes of text in one row, which only a large_string can hold");
         HR_TRY(text_room(p, n, sum, err));
         s = w == 4 ? add_views(p, views, n, s, valid, at, 4) : add_views(p, views, n, s, valid, at, 8);
         left -= n;
     }
-    HR_TRY(hr__growbuf_reserve(&p->bytes, 0, err)); /* there is a buffer, if only of nothing */
+    HR_TRY(hr__growbuf_reserve(&p->bytes, 0, err)); /* a buffer exists even if it is empty */
     add_ends(p, s, t->n_slots);
     p->values.buffer->n_bytes += t->n_slots * w;
-    if (p->leaf->is_text &&
-        p->cursor.values.encoding != PQ_RLE_DICTIONARY) /* dictionaries were checked when they came */
+    if (p->leaf->is_text && p->cursor.values.encoding != PQ_RLE_DICTIONARY) /* pq__dict_new checked the dictionary */
         HR_TRY(check_text(p, at, from, err));
     return HR_OK;
 }
@@ -251,7 +248,7 @@ static int64_t output_bytes(const part *p)
     return n;
 }
 
-/* How many levels to take before their values: as many as cannot bring much more than `cap` bytes. */
+/* How many levels to take before their values: their values should not exceed `cap` bytes by much. */
 static int64_t step_entries(const part *p, int64_t cap)
 {
     const pq_values *v = &p->cursor.values;
@@ -261,7 +258,7 @@ static int64_t step_entries(const part *p, int64_t cap)
         return p->leaf->max_rep || p->leaf->width == 0 ? step : HR_MAX(PQ_BLOCK, cap / p->leaf->width);
     if (v->dict)
         return HR_MIN(step, HR_MAX(1, cap / (v->dict->longest + 1)));
-    if (v->encoding == PQ_DELTA_BYTES) /* the next ones are not much longer than the last, mostly */
+    if (v->encoding == PQ_DELTA_BYTES) /* the next values are rarely much longer than the last one */
         return HR_MIN(PQ_BLOCK, HR_MAX(1, cap / (v->last_n + 1)));
     return v->end - v->at > HUGE_PAGE_BYTES ? 1 : step;
 }
@@ -284,7 +281,7 @@ static hr_status check_expansion(const part *p, int64_t bytes, hr_error *err)
                         (long long)p->cursor.chunk->n_bytes);
 }
 
-/* The last n slots, against statistics. */
+/* Checks the last n slots against statistics. */
 static hr_status verify_slots(part *p, int64_t n, hr_error *err)
 {
     hr_array a = { .type = p->type,
@@ -295,7 +292,7 @@ static hr_status verify_slots(part *p, int64_t n, hr_error *err)
                                       : pq__verify_slots(p->verify, p->cursor.ordinal, &a, a.length - n, n, err);
 }
 
-/* All of the page in hand has come, or been passed over. */
+/* The part has read or skipped the whole of the current page. */
 static hr_status page_end(part *p, hr_error *err)
 {
     const pq_levels *lv = &p->cursor.levels;
@@ -304,13 +301,14 @@ static hr_status page_end(part *p, hr_error *err)
     return p->verify ? pq__verify_page(p->verify, p->cursor.ordinal, lv->taken, lv->taken - lv->n_values, err) : HR_OK;
 }
 
-/* Rows into the output. *n: how many are wanted; how many came. Fewer only if there are more than cap bytes. */
+/* Reads rows into the output. *n: in: the number of rows to read; out: the number read, fewer only if they exceed cap
+ * bytes. */
 static hr_status read_rows(part *p, int64_t *n, int64_t cap, hr_error *err)
 {
-    bool is_null = p->leaf->kind == PQ_K_NULL; /* a column of nothing needs no bitmap to say so */
+    bool is_null = p->leaf->kind == PQ_K_NULL; /* a column of type null has no bitmap */
     pq_take t = { .tracks = p->tracks, .n_tracks = p->n_tracks, .valid = is_null ? NULL : &p->valid, .rows = *n };
     bool more, full = false;
-    int64_t dropped = 0; /* rows that will not be read, because there is enough */
+    int64_t dropped = 0; /* rows of the request that the part leaves, because it has enough bytes */
     hr_status st = HR_OK;
 
     while (t.rows > 0 || p->leaf->max_rep) {
@@ -330,7 +328,7 @@ static hr_status read_rows(part *p, int64_t *n, int64_t cap, hr_error *err)
         if (st)
             return pq__cursor_error(&p->cursor, st, err);
         if (p->cursor.levels.left > 0 && t.n_entries < t.max_entries)
-            break; /* the next entry begins a row too many */
+            break; /* the next entry begins a row after the requested ones */
         if (!full && output_bytes(p) > cap) {
             full = true;
             dropped = t.rows;
@@ -345,7 +343,7 @@ static hr_status read_rows(part *p, int64_t *n, int64_t cap, hr_error *err)
     return HR_OK;
 }
 
-/* Passes over n rows, and over what goes on with the row before. */
+/* Skips n rows, and first the entries that continue the row before. */
 static hr_status skip_rows(part *p, int64_t n, bool is_start, hr_error *err)
 {
     pq_take t = { .rows = n };
@@ -371,18 +369,18 @@ static hr_status skip_rows(part *p, int64_t n, bool is_start, hr_error *err)
         if (st)
             return pq__cursor_error(&p->cursor, st, err);
         if (p->cursor.levels.left > 0)
-            break; /* the next entry begins the row that is wanted */
+            break; /* the next entry begins the requested row */
     }
     if (t.rows > 0) {
-        hr_status st =
-            hr_error_set(err, HR_BAD_DATA, "the column chunk ends %lld rows before the wanted one", (long long)t.rows);
+        hr_status st = hr_error_set(err, HR_BAD_DATA, "the column chunk ends %lld rows before the requested one",
+                                    (long long)t.rows);
 
         return pq__cursor_error(&p->cursor, st, err);
     }
     return HR_OK;
 }
 
-/* To row `row`, from c->row. */
+/* Moves from c->row to row `row`. */
 static hr_status seek_part(pq_column *c, part *p, int64_t row, hr_error *err)
 {
     int64_t first = 0;
@@ -423,7 +421,7 @@ static part *feeder(pq_column *c, const pq_node *n)
 
 static bool has_track(const pq_node *n) { return n->leaf < 0 && (n->def_item > 0 || n->field.nullable); }
 
-/* NULL if nothing is null. */
+/* *out NULL: no slot is null. */
 static hr_status finish_bits(pq_bits *b, hr_buffer **out, hr_error *err)
 {
     *out = NULL;
@@ -437,8 +435,7 @@ static hr_status build_leaf(part *p, const pq_node *node, hr_array **out, hr_err
     hr_status st = HR_OK;
 
     *out = NULL;
-    if (p->leaf->kind == PQ_K_BYTES &&
-        used(&p->values) == 0) /* no slots: still an offset, where the first would begin */
+    if (p->leaf->kind == PQ_K_BYTES && used(&p->values) == 0) /* without slots there is still one offset, 0 */
         HR_TRY(hr__growbuf_add(&p->values, zero, p->leaf->width, err));
     if (p->leaf->kind == PQ_K_NULL)
         return hr__array_new(node->field.type, p->valid.n, p->valid.n, buffers, NULL, 0, out, err);
@@ -490,7 +487,7 @@ static int64_t track_offset(const pq_track *k, int64_t i)
     return v;
 }
 
-/* The items of a list of fixed size: a null must have its items too, which Parquet does not store. Takes *child. */
+/* The items of a list of fixed size: in Arrow a null list has items too, which Parquet does not store. Takes *child. */
 static hr_status fill_fixed(pq_column *c, const pq_node *n, pq_track *k, hr_array **child, hr_error *err)
 {
     int64_t width = n->field.type->width, slots = k->valid.n;
@@ -543,7 +540,7 @@ static hr_status build_list(pq_column *c, const pq_node *n, pq_track *k, hr_arra
     if (!fixed)
         HR_GO(hr__growbuf_finish(&k->offsets, &buffers[1], err));
     st = hr__array_new(n->field.type, k->valid.n, k->valid.n_nulls, buffers, &child, 1, out, err);
-    child = NULL; /* taken, as the buffers are */
+    child = NULL; /* hr__array_new took it, and the buffers */
     buffers[0] = buffers[1] = NULL;
 done:
     hr__array_unref(child);
@@ -656,8 +653,8 @@ void pq__column_free(pq_column *c)
     hr__free(c);
 }
 
-/* How many slots the next n rows will have. Only a guess, for the first allocation: so it is kept within what the
- * chunk's bytes make likely, and metadata that lies gets no memory by it. */
+/* Estimates the slots of the next n rows, for the first allocation. The bytes of the chunk bound the estimate, so that
+ * wrong metadata cannot allocate much. */
 static void expect_slots(const pq_column *c, part *p, int64_t n, int64_t cap)
 {
     double n_rows = (double)HR_MAX(c->file->meta->groups[c->group].n_rows, 1), width = HR_MAX(p->leaf->width, 1);
@@ -668,7 +665,7 @@ static void expect_slots(const pq_column *c, part *p, int64_t n, int64_t cap)
     p->expect = (int64_t)HR_MIN(p->leaf->max_rep ? slots : (double)n, HR_MIN(likely, (double)cap / width + PQ_BLOCK));
 }
 
-/* The first *n rows of the ranges, or fewer. *n: how many came. */
+/* Reads the first *n rows of the ranges, or fewer. *n: out: the number of rows read. */
 static hr_status read_ranges(pq_column *c, part *p, const pq_range *ranges, int64_t *n, int64_t cap, hr_error *err)
 {
     int64_t row = c->row, done = 0;
@@ -688,7 +685,8 @@ static hr_status read_ranges(pq_column *c, part *p, const pq_range *ranges, int6
     return HR_OK;
 }
 
-/* All parts, n rows or fewer. *n: how many came; parts that read more than the last one did are marked by `ahead`. */
+/* Reads *n rows or fewer of all parts. *n: out: the rows of the part that read the fewest; a part that read more is
+ * marked `ahead`. */
 static hr_status read_parts(pq_column *c, const pq_range *ranges, int64_t *n, int64_t cap, bool *ahead, hr_error *err)
 {
     *ahead = false;
@@ -721,7 +719,7 @@ hr_status pq__column_read(pq_column *c, const pq_range *ranges, int64_t n, int64
 
     *out = NULL;
     HR_GO(read_parts(c, ranges, &n, cap, &ahead, err));
-    if (ahead) { /* some parts are further than others: all go back and read what the least one gave */
+    if (ahead) { /* some parts read more rows than others: all go back and read the smallest number */
         for (int i = 0; i < c->n_parts; i++) {
             int leaf = c->parts[i].cursor.leaf_number;
 
@@ -751,7 +749,7 @@ bool pq__column_has_codes(const pq_column *c)
     return c->node->leaf >= 0 && c->parts[0].leaf->kind == PQ_K_BYTES && c->parts[0].leaf->max_rep == 0;
 }
 
-/* Numbers of values -> of slots, of which those without a value have `null`. */
+/* Codes of values -> codes of slots; a slot without a value has the code `null`. */
 static void spread_codes(uint32_t *codes, int64_t n_values, int64_t n_slots, const uint8_t *valid, uint32_t null)
 {
     for (int64_t i = n_slots; n_values < i;) {
@@ -832,7 +830,7 @@ static double leaf_bytes(const pq_chunk *chunk, const pq_leaf *l)
     if (chunk->text_bytes >= 0)
         return n * l->width + (double)chunk->text_bytes;
     return n * (l->width + 8) +
-           HR_MAX((double)chunk->memory_bytes - 4 * n, 0); /* by dictionary it is more: 8 is a guess */
+           HR_MAX((double)chunk->memory_bytes - 4 * n, 0); /* values by dictionary take more memory: 8 is an estimate */
 }
 
 static double node_bytes(const pq_file *f, int group, const pq_node *n)

@@ -1,11 +1,11 @@
 /* parquet_delta.c - DELTA_BINARY_PACKED: integers as differences, in blocks of miniblocks of their own bit width.
  *
  * The same stream also holds lengths: of byte arrays (DELTA_LENGTH_BYTE_ARRAY), and of the prefixes that neighbours
- * share (DELTA_BYTE_ARRAY). There the bytes follow the stream, so its end must be known before its first value is used:
- * pq__delta_init walks over the blocks' headers, which costs next to nothing, and nothing is ever held but where we
- * are.
+ * share (DELTA_BYTE_ARRAY). There the bytes follow the stream, so the reader must know the end of the stream before it
+ * uses the first value: pq__delta_init walks over the headers of the blocks, which is cheap; the state is only the
+ * current position.
  *
- * All sums wrap around, as the format demands. Miniblocks that no value reaches have a width byte and no bits.
+ * All sums wrap around, as the format requires. A miniblock without values has a width byte and no bits.
  *
  * Tests: test_parquet_page.c, test_parquet_read.c. */
 #include "format/parquet/parquet_page.h"
@@ -29,7 +29,7 @@ static bool read_varint(const uint8_t **at, const uint8_t *end, uint64_t *out)
 
 static int64_t unzigzag(uint64_t v) { return (int64_t)(v >> 1) ^ -(int64_t)(v & 1); }
 
-/* The next block's header; false if it is not there or makes no sense. */
+/* The next block's header; false if it is missing or malformed. */
 static bool next_block(pq_delta *d)
 {
     uint64_t v;
@@ -47,7 +47,7 @@ static bool next_block(pq_delta *d)
     return true;
 }
 
-/* The next miniblock's bits begin at d->bits; d->at moves behind them. */
+/* The next miniblock: d->bits points to its bits, d->at moves after them. */
 static bool next_mini(pq_delta *d)
 {
     int64_t used, n_bytes;
@@ -56,7 +56,7 @@ static bool next_mini(pq_delta *d)
         return false;
     used = HR_MIN(d->per_mini, d->left);
     d->width = d->widths[d->mini++];
-    n_bytes = (int64_t)d->per_mini * d->width / 8; /* also of the last one, which is filled up */
+    n_bytes = (int64_t)d->per_mini * d->width / 8; /* the last miniblock is padded to full size */
     if (n_bytes > d->end - d->at)
         return false;
     d->bits = d->at;
@@ -93,7 +93,7 @@ hr_status pq__delta_init(pq_delta *d, int bits, hr_view in, hr_view *rest, hr_er
     *d = (pq_delta){ .at = in.data, .end = in.data + in.n, .most_width = bits };
     *rest = (hr_view){ d->end, 0 };
     if (in.n == 0)
-        return HR_OK; /* no values: some writers leave out the header, too */
+        return HR_OK; /* no values: some writers write no header either */
     if (!read_varint(&d->at, d->end, &block) || !read_varint(&d->at, d->end, &n_mini) ||
         !read_varint(&d->at, d->end, &n) || !read_varint(&d->at, d->end, &first) || block == 0 || block > MAX_BLOCK ||
         n_mini == 0 || n_mini > MAX_MINIBLOCKS || block % n_mini || block / n_mini % 8 || n > INT32_MAX)
@@ -123,7 +123,7 @@ static inline uint64_t bits_at(const uint8_t *bits, int64_t at, int width)
     return width == 64 ? v : v & ((1ull << width) - 1);
 }
 
-/* k <= d->mini_left differences, without the least: those that begin and end at a byte eight by eight. */
+/* k <= d->mini_left differences, before the least one is added: eight at a time where they begin at a byte. */
 static void unpack(pq_delta *d, uint64_t *out, int64_t k)
 {
     int64_t i = 0, groups;

@@ -1,12 +1,12 @@
-/* parquet_describe.c - what a Parquet file keeps of its contents, as lines for people: headrace stat.
+/* parquet_describe.c - the metadata of a Parquet file as lines of text for people: headrace stat.
  *
- * Of each row group every stored column on a line: type, codec, encodings, bytes in the file and before compression,
- * nulls, least and most value as far as their order means something, and which indexes there are.
+ * One line for each stored column of each row group: type, codec, encodings, bytes in the file and before compression,
+ * nulls, least and greatest value if the order of the type is defined, and the indexes.
  *
  * Tests: test_cli.py. */
 #include "format/parquet/parquet_read.h"
 
-#define MAX_BOUND_BYTES 24 /* of a least or most value that are shown */
+#define MAX_BOUND_BYTES 24 /* to show of a least or greatest value */
 
 static const char *const codecs[] = { "none", "snappy", "gzip", "lzo", "brotli", "lz4_hadoop", "zstd", "lz4" };
 static const char *const encodings[] = { "plain",        "group_varint", "dictionary",  "rle",        "bit_packed",
@@ -19,7 +19,7 @@ static void add_encodings(uint32_t bits, hr_text *out)
     const char *comma = "";
 
     if (bits & 1u << PQ_RLE_DICTIONARY)
-        bits &= ~(1u << PQ_PLAIN_DICTIONARY); /* two numbers of the same */
+        bits &= ~(1u << PQ_PLAIN_DICTIONARY); /* two numbers of one encoding */
     for (int i = 0; i < HR_LEN(encodings); i++) {
         if (!(bits >> i & 1))
             continue;

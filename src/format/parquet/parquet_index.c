@@ -1,13 +1,12 @@
-/* parquet_index.c - what a file says of its values without them: statistics, page indexes, bloom filters.
+/* parquet_index.c - what a file says about its values: statistics, page indexes, bloom filters.
  *
- * All of it is a help and none is needed: what is missing, damaged or of an unknown kind is as if it were not there.
- * What is there is believed, as the format asks: bounds may be wider than the truth (long texts are cut), never
- * narrower. They are used as far as their order is defined: not of INT96 and INTERVAL; the old fields min and max only
- * of signed numbers; none that is NaN; a zero may stand for the other one, too; a text that was cut within a character
- * is not used.
+ * All of it is optional: the reader ignores what is missing, damaged or of an unknown kind. The reader believes the
+ * rest, as the format requires: bounds may be wider than the values (writers cut long texts), never narrower. The
+ * reader uses bounds if their order is defined: not bounds of INT96 and INTERVAL; the old fields min and max only of
+ * signed numbers; no bound that is NaN; a bound of zero stands for both zeros; no text that was cut within a character.
  *
- * A bloom filter is a header and blocks of 32 bytes. A value can only be in one of them, so a question costs two small
- * reads whatever the filter's size. */
+ * A bloom filter is a header and blocks of 32 bytes. A value can only be in one block, so a lookup costs two small
+ * reads for a filter of any size. */
 #include "format/parquet/parquet_page.h"
 
 #include <math.h>
@@ -85,7 +84,7 @@ void pq__detail_read(const pq_meta *m, const pq_chunk *c, pq_detail *out)
         default: pq__thrift_skip(&t, &f);
         }
     }
-    if (t.wrong) /* not so when the footer was read */
+    if (t.wrong) /* the footer parsed without this error before */
         *out = (pq_detail){ .stats = unknown };
     if (out->column_index_at < 4 || out->column_index_bytes < 0 || out->column_index_bytes > PQ_MAX_PAGE)
         out->column_index_bytes = 0;
@@ -121,7 +120,7 @@ bool pq__is_float_special(const hr_type *t, const uint8_t *p)
     return !(float_of(t, p) != 0) || isnan(float_of(t, p));
 }
 
-/* A bound of floats. False: NaN bounds nothing. Least 0.0 may stand for -0.0, most -0.0 for 0.0. */
+/* A bound of floats. False: NaN is not a bound. A least 0.0 may mean -0.0, a greatest -0.0 may mean 0.0. */
 static bool mend_float(const hr_type *t, uint8_t *p, bool is_most)
 {
     double v = float_of(t, p);
@@ -136,7 +135,7 @@ static bool mend_float(const hr_type *t, uint8_t *p, bool is_most)
     return true;
 }
 
-/* Whether an integer keeps its value when it is stored in fewer bits; else the column's values have wrapped, too. */
+/* Whether an integer keeps its value in fewer bits; if not, the column's values have wrapped, too. */
 static bool fits_narrow(const hr_type *t, hr_view v)
 {
     int32_t i;
@@ -151,7 +150,7 @@ static bool fits_narrow(const hr_type *t, hr_view v)
     }
 }
 
-/* Into buffers[1], and [2] for texts. *usable false: it is no valid value. */
+/* Into buffers[1], and [2] for texts. *usable false: not a valid value. */
 static hr_status fill(const pq_leaf *l, const hr_type *type, hr_view v, bool is_most, const hr_mem *mem,
                       hr_buffer *buffers[3], bool *usable, hr_error *err)
 {
@@ -275,7 +274,7 @@ done:
 
 /* ----------------------------------------------------------------------------------------------------- column index */
 
-/* Whether the list in hand is of one element for each page. */
+/* Whether the current list has one element for each page. */
 static bool is_for_pages(pq_thrift *t, const pq_slot *f, int type, int64_t n)
 {
     return pq__thrift_list(t, f, type, 1) == n && !t->wrong;
@@ -295,7 +294,7 @@ static void read_page_stats(pq_thrift *t, pq_page_stats *p)
             continue;
         }
         if (!is_for_pages(t, &f, type, n)) {
-            t->wrong = t->wrong ? t->wrong : "it is of another number of pages";
+            t->wrong = t->wrong ? t->wrong : "it has another number of pages";
             return;
         }
         has_nulls = has_nulls || f.id == 1;
@@ -390,7 +389,7 @@ uint64_t pq__xxh64(const void *data, int64_t n)
     return h ^ h >> 32;
 }
 
-/* A union of which only field 1 is known: true if it is that. */
+/* A union of which only field 1 is known: true if it has field 1. */
 static bool is_first(pq_thrift *t, const pq_slot *in)
 {
     bool first = false;

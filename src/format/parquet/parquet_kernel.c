@@ -1,6 +1,6 @@
 /* parquet_kernel.c - the inner loops, and the choice between their forms.
  *
- * What was measured decides which form a table has; see the notes at each. Three ideas recur:
+ * Measurements decide which form a table has; each table has notes. Three ideas recur:
  * - Unpacking: a shuffle brings the bytes that each value lies in into its lane, a shift by lanes and a mask do the
  *   rest. Controls depend on the width alone and are made once a call.
  * - Spreading: going backwards, the next values are loaded whole and moved apart by a permutation that follows from 8
@@ -98,7 +98,7 @@ UNPACK(unpack_u8_scalar, uint8_t, EACH_U8, )
 UNPACK(unpack_u32_scalar, uint32_t, EACH_U32, )
 UNPACK(unpack_u64_scalar, uint64_t, EACH_U64, )
 
-/* Whether all are below n_dict < 2^31: none may have its highest bit set, nor what is left of n_dict - 1. */
+/* Whether all indices are below n_dict < 2^31: neither an index nor n_dict - 1 - index has its highest bit set. */
 bool pq__indices_fit(const uint32_t *index, int64_t n, int64_t n_dict)
 {
     uint32_t most = (uint32_t)n_dict - 1, wrong = n_dict > 0 || n == 0 ? 0 : ~0u;
@@ -129,8 +129,7 @@ GATHER(gather_8_scalar, uint64_t)
         (p)[i] = (type)((p)[j] & (type)(0 - bit));                                                                     \
     }
 
-/* From the end, so that no value is overwritten before it has moved. WORD does 64 slots that are neither all there nor
- * less. */
+/* From the end, so that no value is overwritten before it moves. WORD does 64 slots of which some have values. */
 #define SPREAD(name, target, type, WORD)                                                                               \
     target static void name(uint8_t *data, int64_t n, int64_t n_values, const uint8_t *valid, int64_t at)              \
     {                                                                                                                  \
@@ -165,12 +164,12 @@ static uint64_t at_least_64(const uint8_t *level, uint8_t least)
 
     for (int i = 0; i < 64; i++)
         is[i] = level[i] >= least;
-    for (int i = 0; i < 8; i++) /* byte j's lowest bit comes to bit j */
+    for (int i = 0; i < 8; i++) /* the lowest bit of byte j becomes bit j */
         word |= (hr__load_le64(is + 8 * i) * 0x0102040810204080ull >> 56) << (8 * i);
     return word;
 }
 
-/* The last word's levels are copied to where 64 can be read. */
+/* The levels of the last word are copied to a place with 64 readable bytes. */
 #define AT_LEAST(name, target, one)                                                                                    \
     target static void name(const uint8_t *level, int64_t n, uint8_t least, uint64_t *words)                           \
     {                                                                                                                  \
@@ -201,8 +200,8 @@ static void split_scalar(const uint8_t *in, int w, uint8_t *out, int64_t stride,
 
 /* ------------------------------------------------------------------------------------------------- zipping of bytes */
 
-/* `width` values at a time. A register of more than 16 bytes is so many problems of 16 values side by side: it loads
- * from `lanes` places that are 16 values apart, or from one stream as it stands. */
+/* `width` values at a time. A register of more than 16 bytes solves several problems of 16 values side by side: it
+ * loads from `lanes` places that are 16 values apart, or 16 * `lanes` bytes of one stream. */
 #define ZIP_JOIN(name, target, reg, lanes, load, store_lanes, low, high)                                               \
     target static INLINE int64_t name##_of(const uint8_t *in, int64_t stride, const int w, uint8_t *out, int64_t n)    \
     {                                                                                                                  \
@@ -293,7 +292,7 @@ ZIP_SPLIT(split_sse, SSE42, __m128i, 1, LOAD_16_APART, STORE_16, _mm_unpacklo_ep
 ZIP_JOIN(join_avx2, AVX2, __m256i, 2, LOAD_32, STORE_32_APART, _mm256_unpacklo_epi8, _mm256_unpackhi_epi8)
 ZIP_SPLIT(split_avx2, AVX2, __m256i, 2, LOAD_32_APART, STORE_32, _mm256_unpacklo_epi8, _mm256_unpackhi_epi8)
 
-/* Lanes of 32 bits that begin at bits bit[0..8) of their half's 16 bytes: which bytes they need. */
+/* The bytes that lanes of 32 bits need, which begin at bits bit[0..8) of the 16 bytes of their half. */
 AVX2 static __m256i bytes_of_4(__m256i bit)
 {
     __m256i first = _mm256_shuffle_epi8(_mm256_srli_epi32(bit, 3),
@@ -324,7 +323,7 @@ AVX2 static void unpack_u32_avx2(const uint8_t *in, int width, uint32_t *out, in
     }
 }
 
-/* Controls for values `first` to `first` + 3, two in each half: which bytes, how far to shift. */
+/* Controls for values `first` to `first` + 3, two in each half: the bytes to take and the number of bits to shift. */
 AVX2 static INLINE void pair_controls(int first, int width, __m256i *bytes, __m256i *shift)
 {
     int64_t low = (int64_t)first * width & 7, high = (int64_t)(first + 2) * width & 7;
@@ -359,7 +358,7 @@ AVX2 static void unpack_u64_avx2(const uint8_t *in, int width, uint64_t *out, in
     }
 }
 
-/* Lanes of 16 bits, in which a value lies wherever it begins; a product shifts them left until it stands in the upper
+/* A lane of 16 bits holds a value wherever the value begins; a multiplication shifts the value left into the upper
  * byte. */
 AVX2 static void unpack_u8_avx2(const uint8_t *in, int width, uint8_t *out, int64_t n_groups)
 {
@@ -428,8 +427,8 @@ AVX2 static bool gather_8_avx2(const uint8_t *dict, int64_t n_dict, const uint32
     return _mm_movemask_epi8(same) == 0xffff && gather_8_scalar(dict, n_dict, index + i, out + 8 * i, n - i);
 }
 
-/* Lane k gets item number "ones below bit k", or zero: 8 bits as 8 bytes of all ones, into which 0, 1, 2 ... are
- * dealt. */
+/* Lane k gets item number "ones below bit k", or zero: the 8 bits become 8 bytes of all ones, and pdep puts 0, 1, 2 ...
+ * into these bytes. */
 AVX2 static INLINE __m256i spread_8_lanes(const uint8_t *from, uint64_t bits)
 {
     uint64_t ones = _pdep_u64(bits, 0x0101010101010101u) * 255, ranks = _pdep_u64(0x0706050403020100u, ones);
@@ -445,7 +444,7 @@ AVX2 static INLINE __m256i spread_8_lanes(const uint8_t *from, uint64_t bits)
         STORE_32((p) + (begin) + k, spread_8_lanes((const uint8_t *)((p) + j), word >> k & 0xff));                     \
     }                                                                                                                  \
     i = (begin);
-/* Eight bytes are two lanes, which go together. */
+/* An item of eight bytes is two lanes, which move together. */
 #define SPREAD_8_AVX2(p, type, begin)                                                                                  \
     for (int k = 60; k >= 0; k -= 4) {                                                                                 \
         j -= __builtin_popcountll(word >> k & 0xf);                                                                    \
@@ -539,7 +538,7 @@ SPREAD(spread_8_avx512, AVX512, uint64_t, SPREAD_8_AVX512)
 ZIP_JOIN(join_neon, , uint8x16_t, 1, vld1q_u8, STORE_NEON_APART, vzip1q_u8, vzip2q_u8)
 ZIP_SPLIT(split_neon, , uint8x16_t, 1, LOAD_NEON_APART, vst1q_u8, vzip1q_u8, vzip2q_u8)
 
-/* As with AVX2, one half at a time: a table look-up instead of a shuffle, a shift by negative numbers to the right. */
+/* As with AVX2, one half at a time: a table look-up instead of a shuffle; a shift by a negative number shifts right. */
 static void unpack_u32_neon(const uint8_t *in, int width, uint32_t *out, int64_t n_groups)
 {
     const uint32x4_t mask = vdupq_n_u32((1u << (width & 31)) - 1);
@@ -620,7 +619,7 @@ static void unpack_u8_neon(const uint8_t *in, int width, uint8_t *out, int64_t n
     }
 }
 
-/* Which bytes of four items go to the four lanes; 255: zero. */
+/* The bytes of four items that the four lanes get; 255: zero. */
 #define NONE 255, 255, 255, 255
 #define ITEM(k) 4 * (k), 4 * (k) + 1, 4 * (k) + 2, 4 * (k) + 3
 static const uint8_t lanes_of[16][16] = {

@@ -1,8 +1,8 @@
 /* parquet_kernel.h - the inner loops of Parquet's encodings, each in several forms: one per family of instructions.
  *
- * pq__kernels() is the table of the best forms for this CPU, chosen once; a table has the plain form of what its
- * instructions do not make faster. Reader and writer use the same one. Input may be read up to HR_SLACK bytes after its
- * end; not one byte is written beyond what is asked for. */
+ * pq__kernels() is the table of the best forms for this CPU, chosen once; a table has the plain form of a loop that its
+ * instructions do not make faster. Reader and writer use the same table. A loop may read up to HR_SLACK bytes after the
+ * end of its input; it writes no byte beyond its output. */
 #ifndef HR_PARQUET_KERNEL_H
 #define HR_PARQUET_KERNEL_H
 
@@ -15,12 +15,12 @@ typedef struct pq_kernels {
     void (*unpack_u32)(const uint8_t *in, int width, uint32_t *out, int64_t n_groups);
     void (*unpack_u64)(const uint8_t *in, int width, uint64_t *out, int64_t n_groups);
     void (*unpack_u8)(const uint8_t *in, int width, uint8_t *out, int64_t n_groups);
-    /* out[i] = dict[index[i]] of 4 or 8 bytes. False if an index is n_dict or more (n_dict < 2^31): `out` holds
-     * anything then. */
+    /* out[i] = dict[index[i]] of 4 or 8 bytes. False if an index is n_dict or more (n_dict < 2^31): then `out` is
+     * undefined. */
     bool (*gather_4)(const uint8_t *dict, int64_t n_dict, const uint32_t *index, uint8_t *out, int64_t n);
     bool (*gather_8)(const uint8_t *dict, int64_t n_dict, const uint32_t *index, uint8_t *out, int64_t n);
-    /* In place: of n_values items at `data`, in order, each goes to where bits [at, at + n) of `valid` have a one; zero
-     * else. n_values is their number. */
+    /* Spreads n_values items at `data` in place: item k moves to the place of the k-th one in bits [at, at + n) of
+     * `valid`; the other places become zero. These bits have n_values ones. */
     void (*spread_4)(uint8_t *data, int64_t n, int64_t n_values, const uint8_t *valid, int64_t at);
     void (*spread_8)(uint8_t *data, int64_t n, int64_t n_values, const uint8_t *valid, int64_t at);
     /* Bit i of the words is level[i] >= least; bits beyond n are zero. Reads no byte beyond level[n - 1]. */
@@ -31,10 +31,10 @@ typedef struct pq_kernels {
 } pq_kernels;
 
 const pq_kernels *pq__kernels(void);
-/* All that there are for this family of CPUs, the best first, the plain one last. */
+/* All tables for this family of CPUs, the best first, the plain one last. */
 const pq_kernels *pq__kernels_all(int *n);
 
-/* Whether all are below n_dict < 2^31. */
+/* Whether all indices are below n_dict < 2^31. */
 bool pq__indices_fit(const uint32_t *index, int64_t n, int64_t n_dict);
 /* spread_4 and spread_8 for items of any width. */
 void pq__spread(uint8_t *data, int64_t w, int64_t n, int64_t n_values, const uint8_t *valid, int64_t at);

@@ -5,27 +5,26 @@
  *     the node gets a slot    if r <= rep and d >= def_slot
  *     the slot is valid       if d >= def_valid
  *     a list gets an item     if r <= rep + 1 and d >= def_item
- * The leaf gets a slot if d >= its def_slot and a value if d == max_def. So every node can be built on its own from the
- * same two arrays, one short loop each; a leaf's slots and the items of the list around it are counted by the same
- * condition, which is why malformed levels never give offsets that point outside.
+ * The leaf gets a slot if d >= its def_slot and a value if d == max_def. So each node is built on its own from the same
+ * two arrays, with one short loop; the slots of a leaf and the items of the list around it are counted by the same
+ * condition, so malformed levels never give offsets outside the values.
  *
- * Malformed levels are an error all the same: no level is above its maximum, and an entry that goes on with a list (r >
- * 0) is an item of it and follows an item of it: d >= def_items[r], of this entry and of the one before.
+ * Malformed levels are still an error: no level is above its maximum, and an entry that continues a list (r > 0) is an
+ * item of the list and follows an item of the list: d >= def_items[r] for this entry and the one before.
  *
- * Most levels are runs, and runs are never spelled out:
- * 1. A flat column's bit-packed levels of one bit *are* the validity bitmap; a run of ones costs nothing at all.
- * 2. Long lists are runs of r == max_rep: they only add to the innermost list's items.
- * What is left goes in blocks of PQ_BLOCK entries.
+ * Most levels are runs, and a run is never expanded into single levels: 1. A flat column's bit-packed levels of one bit
+ * *are* the validity bitmap; a run of ones costs nothing at all. 2. Long lists are runs of r == max_rep: they only add
+ * to the innermost list's items. What is left goes in blocks of PQ_BLOCK entries.
  *
  * Tests: test_parquet_read.c, test_parquet_page.c. */
 #include "format/parquet/parquet_page.h"
 #include "format/parquet/parquet_kernel.h"
 
-#define FEW 64 /* entries that are not worth turning into bits */
+#define FEW 64 /* fewer entries than this are not turned into bits */
 
 /* --------------------------------------------------------------------------------------------------------- validity */
 
-/* Room for n more bits. With the first null the bitmap begins: all before were valid. */
+/* Room for n more bits. The bitmap begins with the first null: all slots before it are valid. */
 static hr_status bits_room(pq_bits *b, int64_t n, hr_error *err)
 {
     int64_t has = b->bytes.buffer ? b->bytes.buffer->n_bytes : 0, needed = hr__bits_bytes(b->n + n);
@@ -87,10 +86,10 @@ static hr_status bits_pack(pq_bits *b, const uint8_t *valid, int64_t n, hr_error
 
 static hr_status too_high(const char *which, int64_t level, int most, hr_error *err)
 {
-    return hr_error_set(err, HR_BAD_DATA, "a %s level of %lld, %d is the highest", which, (long long)level, most);
+    return hr_error_set(err, HR_BAD_DATA, "a %s level of %lld, expected at most %d", which, (long long)level, most);
 }
 
-/* Whether one of n levels is above `most`: eight at a time. Reads up to 7 bytes beyond them. */
+/* Whether one of n levels is above `most`: eight at a time. Reads up to 7 bytes after the last level. */
 static inline bool any_above(const uint8_t *block, int64_t n, int most)
 {
     const uint64_t ones = 0x0101010101010101ull, high = ones << 7;
@@ -104,7 +103,7 @@ static inline bool any_above(const uint8_t *block, int64_t n, int most)
     return above & high;
 }
 
-/* Whether the bits of a level can say more than its maximum, and one of these n does. */
+/* An error if one of n levels is above its maximum, which the bits of a level may allow. */
 static hr_status check_most(const pq_runs *r, const uint8_t *block, int64_t n, int most, const char *which,
                             hr_error *err)
 {
@@ -132,7 +131,7 @@ static hr_status flat_run(pq_levels *lv, pq_take *t, int64_t n, hr_error *err)
     return HR_OK;
 }
 
-/* One bit a level: the bits are the bitmap. */
+/* Levels of one bit: the bits are the bitmap. */
 static hr_status flat_bits(pq_levels *lv, pq_take *t, int64_t n, hr_error *err)
 {
     pq_runs *r = &lv->def;
@@ -203,7 +202,7 @@ static hr_status flat_take(pq_levels *lv, pq_take *t, hr_error *err)
 static hr_status too_many_items(hr_error *err)
 {
     return hr_error_set(err, HR_UNSUPPORTED,
-                        "more than 2147483647 list items in one row, a large_list could hold them");
+                        "more than 2147483647 list items in one row, which only a large_list can hold");
 }
 
 static hr_status add_offsets(pq_track *k, const int64_t *offsets, int64_t n, hr_error *err)
@@ -324,7 +323,7 @@ static bool many_follow(const pq_levels *lv, int64_t n)
     return !wrong;
 }
 
-/* Entries [0, n) of the blocks, n > 0. d: the definition level of all of them; -1: they differ. */
+/* Checks entries [0, n) of the blocks, n > 0. d: the definition level of all entries; -1: they differ. */
 static hr_status check_any_block(pq_levels *lv, int64_t n, int d, hr_error *err)
 {
     const pq_leaf *l = lv->leaf;
@@ -343,7 +342,7 @@ static hr_status check_any_block(pq_levels *lv, int64_t n, int d, hr_error *err)
     return follow ? HR_OK : no_item(err);
 }
 
-/* Most blocks are short, of values that are all there. */
+/* Most blocks are short, and none of their values is null. */
 static inline hr_status check_block(pq_levels *lv, int64_t n, int d, hr_error *err)
 {
     const pq_leaf *l = lv->leaf;
@@ -353,7 +352,7 @@ static inline hr_status check_block(pq_levels *lv, int64_t n, int d, hr_error *e
     return check_any_block(lv, n, d, err);
 }
 
-/* n entries that go on with the innermost list, all with definition level d. */
+/* Takes n entries that continue the innermost list, all with definition level d. */
 static hr_status take_run(pq_levels *lv, pq_take *t, int64_t n, hr_error *err)
 {
     const pq_leaf *l = lv->leaf;
@@ -387,7 +386,7 @@ static hr_status take_run(pq_levels *lv, pq_take *t, int64_t n, hr_error *err)
     return HR_OK;
 }
 
-/* How many of the n entries at lv->at belong to rows that may begin; t->rows goes down by the rows that do. */
+/* How many of the n entries at lv->at belong to rows that may begin; subtracts the rows that begin from t->rows. */
 static int64_t within_rows(const pq_levels *lv, pq_take *t, int64_t n)
 {
     const uint8_t *rep = lv->rep_block + lv->at;
@@ -405,7 +404,7 @@ static int64_t within_rows(const pq_levels *lv, pq_take *t, int64_t n)
     return n;
 }
 
-/* Decodes some entries: up to where both streams are in runs again. -> their definition level; -1: they differ. */
+/* Decodes some entries, until both streams are in runs again. -> their definition level; -1: they differ. */
 static int fill_block(pq_levels *lv)
 {
     int64_t def = lv->def.left, rep = lv->rep.left, n;
@@ -439,14 +438,14 @@ static hr_status repeated_take(pq_levels *lv, pq_take *t, hr_error *err)
             }
             d = fill_block(lv);
             if (lv->def.bad || lv->rep.bad)
-                break; /* zeros stand in the block: not to be used */
+                break; /* the block holds zeros instead of levels */
             HR_TRY(check_block(lv, lv->n, d, err));
         }
         n = HR_MIN(most, lv->n - lv->at);
         some = within_rows(lv, t, n);
         HR_TRY(take_block(lv, t, some, err));
         if (some < n)
-            return HR_OK; /* the next entry begins a row too many */
+            return HR_OK; /* the next entry begins a row after the requested ones */
     }
     if (lv->def.bad || lv->rep.bad)
         return hr_error_set(err, HR_BAD_DATA, "%s levels end early or are malformed: %lld are missing",

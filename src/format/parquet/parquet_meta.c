@@ -1,15 +1,15 @@
-/* parquet_meta.c - footer and page headers: Thrift's compact protocol, and what we keep of it.
+/* parquet_meta.c - footer and page headers: Thrift's compact protocol -> pq_meta and pq_page.
  *
- * Only what every reader uses is kept; statistics, encodings per column and the like are skipped over and read from the
- * footer's bytes when someone asks (parquet_index.c). These bytes stay, and names point into them.
+ * pq_meta holds only what every reader uses; the parser skips statistics and encodings of columns, and parquet_index.c
+ * reads them from the footer's bytes when they are needed. pq_meta keeps these bytes, and names point into them.
  *
- * Bounds. A list is believed if its elements could stand in the bytes that are left, counted with the fewest bytes that
- * a valid element needs; so the tables made from a footer are at most some 30 times as large as the footer is. Nesting
- * of what is skipped is limited. Places and sizes of column chunks are checked against the file here, once. */
+ * Bounds. The length of a list is valid if the bytes that are left can hold its elements, each with the fewest bytes of
+ * a valid element; so the tables of a footer are at most about 30 times as large as the footer. The nesting of skipped
+ * structs is limited. check_chunks checks offsets and sizes of column chunks against the file, once. */
 #include "format/parquet/parquet_meta.h"
 
 #define MAX_SKIP_DEPTH 32
-#define TAIL_BYTES (64 << 10) /* read at once from the file's end: holds most footers whole */
+#define TAIL_BYTES (64 << 10) /* the first read, from the file's end: holds most footers whole */
 #define MIN_ELEMENT_BYTES 3   /* a name's header and length, and the end */
 #define MIN_CHUNK_BYTES 4
 #define MIN_GROUP_BYTES 4
@@ -29,7 +29,7 @@ static void fail_short(pq_thrift *t)
 {
     if (!t->wrong)
         t->short_of = true;
-    fail(t, "it is cut short");
+    fail(t, "it is cut off");
 }
 
 static uint8_t byte(pq_thrift *t)
@@ -76,7 +76,7 @@ bool pq__thrift_next(pq_thrift *t, pq_slot *f)
     return !t->wrong;
 }
 
-/* At a struct's end: `wrong` unless it had all these fields. */
+/* At the end of a struct: sets t->wrong unless it had all these fields. */
 static void thrift_require(pq_thrift *t, const pq_slot *f, uint32_t fields, const char *wrong)
 {
     if ((f->seen & fields) != fields)
@@ -89,14 +89,14 @@ int64_t pq__thrift_int(pq_thrift *t, const pq_slot *f)
         return (int8_t)byte(t);
     if (f->type >= PQ_T_I16 && f->type <= PQ_T_I64)
         return zigzag(t);
-    fail(t, "a field is no integer");
+    fail(t, "a field is not an integer");
     return 0;
 }
 
 static bool thrift_bool(pq_thrift *t, const pq_slot *f)
 {
     if (f->type != PQ_T_TRUE && f->type != PQ_T_FALSE)
-        fail(t, "a field is no boolean");
+        fail(t, "a field is not a boolean");
     return f->type == PQ_T_TRUE;
 }
 
@@ -117,7 +117,7 @@ hr_view pq__thrift_bytes(pq_thrift *t, const pq_slot *f)
 {
     if (f->type == PQ_T_BINARY)
         return bytes(t);
-    fail(t, "a field is no text");
+    fail(t, "a field is not a text");
     return (hr_view){ (const uint8_t *)"", 0 };
 }
 
@@ -139,12 +139,12 @@ int64_t pq__thrift_list(pq_thrift *t, const pq_slot *f, int type, int64_t min_by
     uint64_t n;
 
     if (f->type != PQ_T_LIST) {
-        fail(t, "a field is no list");
+        fail(t, "a field is not a list");
         return 0;
     }
     n = list_header(t, &found);
     if (type == PQ_T_TRUE && found == PQ_T_FALSE)
-        found = PQ_T_TRUE; /* of lists of booleans both are written */
+        found = PQ_T_TRUE; /* writers use both types for lists of booleans */
     if (n > 0 && found != type) {
         fail(t, "a list has elements of another type");
     } else if (n > (uint64_t)(t->end - t->at) / (uint64_t)min_bytes) {
@@ -157,7 +157,7 @@ int64_t pq__thrift_list(pq_thrift *t, const pq_slot *f, int type, int64_t min_by
 bool pq__thrift_struct(pq_thrift *t, const pq_slot *f)
 {
     if (f->type != PQ_T_STRUCT)
-        fail(t, "a field is no struct");
+        fail(t, "a field is not a struct");
     return !t->wrong;
 }
 
@@ -165,7 +165,7 @@ static void skip(pq_thrift *t, int type, int depth);
 
 static void skip_elements(pq_thrift *t, int type, uint64_t n, int depth)
 {
-    if (n > (uint64_t)(t->end - t->at)) /* each takes a byte at least; booleans do in lists */
+    if (n > (uint64_t)(t->end - t->at)) /* each element takes a byte at least; so does a boolean in a list */
         fail_short(t);
     for (uint64_t i = 0; i < n && !t->wrong; i++) {
         if (type == PQ_T_TRUE || type == PQ_T_FALSE)
@@ -222,7 +222,7 @@ void pq__thrift_skip(pq_thrift *t, const pq_slot *f) { skip(t, f->type, 0); }
 
 /* ----------------------------------------------------------------------------------------------------------- schema */
 
-/* TimeUnit is a union of empty structs: which field is there says it. */
+/* TimeUnit is a union of empty structs: the number of the field is the unit. */
 static uint8_t read_unit(pq_thrift *t, const pq_slot *in)
 {
     uint8_t unit = HR_MILLI;
@@ -304,7 +304,7 @@ static void read_logical(pq_thrift *t, const pq_slot *in, pq_element *e)
     }
 }
 
-/* The older ConvertedType, used where no logical type is given. */
+/* The older ConvertedType, used if the element has no logical type. */
 static void apply_converted(pq_element *e, int64_t converted)
 {
     static const struct {
@@ -350,7 +350,7 @@ static void apply_converted(pq_element *e, int64_t converted)
     }
 }
 
-/* Types are written in the new form and in the old one, which no longer grows: both have to say the same. */
+/* Writers write types in the new form and in the old one, which gets no new types: both must agree. */
 static void check_converted(pq_thrift *t, const pq_element *e, int64_t converted)
 {
     pq_element old = { 0 };
@@ -432,14 +432,14 @@ static void read_sizes(pq_thrift *t, const pq_slot *in, pq_chunk *c)
     }
 }
 
-/* The schema's tree upwards, for columns that say which one they are. */
+/* The schema's tree from leaves to root, to check the path that a column chunk gives. */
 typedef struct tree {
     const pq_element *elements;
-    int *parents; /* by element; NULL: not known, as in a footer whose schema comes late */
+    int *parents; /* by element; NULL: not known, as in a footer whose schema follows its row groups */
     int *leaves;  /* by column: its element */
 } tree;
 
-/* Whether a path of texts is that of this column. */
+/* An error unless the path of texts is the path of this column. */
 static void check_path(pq_thrift *t, const pq_slot *f, const tree *of, int column)
 {
     int64_t n = pq__thrift_list(t, f, PQ_T_BINARY, 1);
@@ -458,7 +458,7 @@ static void check_path(pq_thrift *t, const pq_slot *f, const tree *of, int colum
             break;
     }
     if (n != 0 || at != 0)
-        fail(t, "a column chunk is of another column than the schema says");
+        fail(t, "a column chunk belongs to another column than the schema says");
 }
 
 static void read_column_meta(pq_thrift *t, const pq_slot *in, const tree *of, int column, pq_chunk *c)
@@ -492,7 +492,7 @@ static void read_column_meta(pq_thrift *t, const pq_slot *in, const tree *of, in
                    PQ_FIELD(1) | PQ_FIELD(2) | PQ_FIELD(3) | PQ_FIELD(4) | PQ_FIELD(5) | PQ_FIELD(6) | PQ_FIELD(7) |
                        PQ_FIELD(9),
                    "a column chunk lacks a field");
-    /* Some writers set 0 for "no dictionary", some give a place behind the data. */
+    /* For "no dictionary" some writers give 0, others an offset after the data. */
     c->begin = dictionary_at > 0 && dictionary_at < data_at ? dictionary_at : data_at;
 }
 
@@ -518,7 +518,7 @@ static void read_chunk(pq_thrift *t, const uint8_t *footer, const tree *of, int 
         default: pq__thrift_skip(t, &f);
         }
     }
-    thrift_require(t, &f, PQ_FIELD(2), "a column chunk has no place");
+    thrift_require(t, &f, PQ_FIELD(2), "a column chunk has no offset");
 }
 
 typedef struct parse {
@@ -588,7 +588,7 @@ done:
     return st;
 }
 
-/* Elements stand depth first. Those that no group counts as its child are left to parquet_schema.c. */
+/* The file stores elements depth first. parquet_schema.c refuses elements that no group counts as a child. */
 static hr_status climb(parse *p)
 {
     const pq_meta *m = p->m;
@@ -664,7 +664,7 @@ static hr_status read_key_values(parse *p, const pq_slot *in)
         if (st)
             HR_GO(hr__error_at(p->err, st, "%s", p->name));
         if (i >= 256)
-            continue; /* setting is quadratic; nobody's schema needs more */
+            continue; /* setting is quadratic; no real schema has more */
         hr__free(text);
         text = hr__strndup(p->account, (const char *)key.data, (size_t)key.n);
         if (!text)
@@ -684,8 +684,8 @@ static bool is_writer(hr_view writer, const char *name)
     return writer.n >= n && memcmp(writer.data, name, (size_t)n) == 0;
 }
 
-/* Whether the footer's "NAME version A.B.C ..." is of that program before `fixed`. Without a version it is older than
- * any. */
+/* Whether the writer "NAME version A.B.C ..." in the footer is program `name` before version `fixed`. A writer without
+ * a version counts as older than any. */
 static bool writer_before(hr_view writer, const char *name, const int fixed[3])
 {
     static const char then[] = " version ";
@@ -696,7 +696,7 @@ static bool writer_before(hr_view writer, const char *name, const int fixed[3])
     if (writer.n == at)
         return true;
     if (writer.n - at < (int64_t)sizeof then - 1 || memcmp(writer.data + at, then, sizeof then - 1))
-        return false; /* another program whose name begins so */
+        return false; /* another program whose name begins with `name` */
     at += sizeof then - 1;
     for (int i = 0; i < 3; i++, at++) {
         int v = 0;
@@ -709,7 +709,8 @@ static bool writer_before(hr_view writer, const char *name, const int fixed[3])
     return false;
 }
 
-/* Places within the file, sizes not negative: what follows may add and subtract them freely. */
+/* Checks that offsets lie within the file and sizes are not negative: other code adds and subtracts them without
+ * checks. */
 static hr_status check_chunks(const parse *p)
 {
     /* parquet-mr left the dictionary's header out of the sizes of column chunks. */
@@ -720,11 +721,11 @@ static hr_status check_chunks(const parse *p)
             pq_chunk *c = &p->m->groups[g].chunks[i];
 
             if (c->encrypted || c->elsewhere)
-                continue; /* refused when it is read */
+                continue; /* readers refuse it */
             if (c->n_values == 0 && p->m->groups[g].n_rows == 0) {
                 *c = (pq_chunk){
                     .physical = c->physical, .begin = 4, .text_bytes = -1, .at = c->at
-                }; /* nobody minds its place */
+                }; /* nothing uses its offset */
                 continue;
             }
             if (c->n_values < 0 || c->begin < 4 || c->n_bytes < 0 || c->begin > p->data_end ||
@@ -737,14 +738,14 @@ static hr_status check_chunks(const parse *p)
             c->n_bytes += c->slack;
             c->memory_bytes = HR_MAX(c->memory_bytes, 0);
             if (c->index_at < 4 || c->index_bytes <= 0 || c->index_at > p->data_end - c->index_bytes)
-                c->index_at = 0; /* an offset index is a help; without it pages are found one by one */
+                c->index_at = 0; /* an offset index is optional: without it the reader finds pages one by one */
         }
     }
     return HR_OK;
 }
 
-/* ColumnOrder is a union: field 1 says that statistics are ordered as the type is, which is all that is defined so
- * far. */
+/* ColumnOrder is a union: field 1 says that the order of statistics is the order of the type, the only order
+ * defined. */
 static hr_status read_orders(parse *p, const pq_slot *in)
 {
     int64_t n = pq__thrift_list(&p->t, in, PQ_T_STRUCT, 1);
@@ -790,22 +791,22 @@ static hr_status read_footer(parse *p)
         }
     }
     if (!t->wrong && t->at < t->end)
-        fail(t, "bytes are left over after it");
+        fail(t, "bytes are left after it");
     if (p->m->n_elements > 0)
         thrift_require(t, &f, PQ_FIELD(1) | PQ_FIELD(2) | PQ_FIELD(3) | PQ_FIELD(4), "it lacks a field");
     if (t->wrong)
         HR_FAIL(HR_BAD_DATA, "%s: footer of %lld bytes: %s", p->name, (long long)p->m->bytes->n_bytes, t->wrong);
     if (p->encrypted)
-        HR_FAIL(HR_UNSUPPORTED, "%s: encrypted columns cannot be read yet", p->name);
+        HR_FAIL(HR_UNSUPPORTED, "%s: encrypted columns are not supported", p->name);
     if (p->m->n_elements == 0)
         HR_FAIL(HR_BAD_DATA, "%s: footer without a schema", p->name);
-    /* parquet-cpp compressed pages of version 2, and said that they were not. */
+    /* parquet-cpp compressed pages of version 2 and marked them as not compressed. */
     p->m->padding = (is_writer(p->m->created_by, "DuckDB") ? PQ_PADS_RUNS : 0) |
                     (is_writer(p->m->created_by, "fastparquet") ? PQ_PADS_ZEROS : 0);
     p->m->all_compressed = writer_before(p->m->created_by, "parquet-cpp", (int[]){ 2, 0, 0 });
     HR_GO(check_chunks(p));
     for (int i = 0; i < p->m->n_groups; i++)
-        n_rows += (uint64_t)p->m->groups[i].n_rows; /* wraps: file_new says so */
+        n_rows += (uint64_t)p->m->groups[i].n_rows; /* may wrap: file_new refuses that */
     if (n_rows != (uint64_t)p->m->n_rows)
         HR_FAIL(HR_BAD_DATA, "%s: %lld rows in row groups, the footer says %lld", p->name, (long long)n_rows,
                 (long long)p->m->n_rows);
@@ -877,9 +878,9 @@ hr_status pq__meta_read(hr_source *s, hr_account *account, pq_meta **out, hr_err
     HR_GO(hr__source_read(s, tail->data, s->n_bytes - n_tail, n_tail, err));
     end = tail->data + n_tail;
     if (memcmp(end - 4, "PARE", 4) == 0)
-        HR_FAIL(HR_UNSUPPORTED, "%s: encrypted Parquet files cannot be read yet", s->name);
+        HR_FAIL(HR_UNSUPPORTED, "%s: encrypted Parquet files are not supported", s->name);
     if (memcmp(end - 4, "PAR1", 4) != 0)
-        HR_FAIL(HR_BAD_DATA, "%s: does not end with \"PAR1\": no Parquet file, or cut short", s->name);
+        HR_FAIL(HR_BAD_DATA, "%s: does not end with \"PAR1\": not a Parquet file, or cut off", s->name);
     n = hr__load_le32(end - 8);
     if (n > s->n_bytes - 12)
         HR_FAIL(HR_BAD_DATA, "%s: the footer has %lld bytes, the file %lld", s->name, (long long)n,
@@ -955,7 +956,7 @@ static void read_data_v2(pq_thrift *t, pq_page *p)
 
 hr_status pq__page_parse(hr_view in, pq_page *p, int64_t *n_used, hr_error *err)
 {
-    static const int wanted[] = { 5, 6, 7, 8 }; /* the field that a page of each type must have */
+    static const int wanted[] = { 5, 6, 7, 8 }; /* the field that each type of page must have */
     pq_thrift t = { .at = in.data, .end = in.data + in.n };
     bool has[9] = { false };
     pq_slot f = { 0 };

@@ -1,11 +1,11 @@
-/* parquet_meta.h - what a Parquet file says of itself: Thrift, the footer, page headers, statistics and indexes, and
- * the schema that the columns of a projection have.
+/* parquet_meta.h - the metadata of a Parquet file: Thrift, the footer, page headers, statistics and indexes, and the
+ * schema of the columns of a projection.
  *
  *   parquet_meta.c    footer and page headers (Thrift compact)           bytes -> pq_meta, pq_page
  *   parquet_index.c   statistics, page indexes, bloom filters            what is known without reading pages
  *   parquet_schema.c  the tree of columns, and the embedded Arrow schema pq_meta -> pq_node, pq_leaf
  *
- * Everything read from the file is a stranger's word. A count is believed only as far as bytes stand behind it. */
+ * Nothing in the file is trusted. A count is valid only if the bytes for its elements exist. */
 #ifndef HR_PARQUET_META_H
 #define HR_PARQUET_META_H
 
@@ -20,7 +20,7 @@
 typedef struct pq_thrift {
     const uint8_t *at, *end;
     const char *wrong; /* NULL: no error yet */
-    bool short_of;     /* the error is that bytes are missing (a page header may just need a longer look) */
+    bool short_of; /* the error is that bytes are missing (the caller may parse a page header again with more bytes) */
 } pq_thrift;
 
 enum {
@@ -49,7 +49,7 @@ bool pq__thrift_next(pq_thrift *t, pq_slot *f);
 #define PQ_FIELD(id) (1u << (id))
 int64_t pq__thrift_int(pq_thrift *t, const pq_slot *f); /* any integer type */
 hr_view pq__thrift_bytes(pq_thrift *t, const pq_slot *f);
-/* A list's length, after checks: elements of `type`, each of at least min_bytes that are there. */
+/* A list's length, after checks: the elements are of `type`, and min_bytes for each of them exist. */
 int64_t pq__thrift_list(pq_thrift *t, const pq_slot *f, int type, int64_t min_bytes);
 bool pq__thrift_struct(pq_thrift *t, const pq_slot *f); /* false (and an error) if the field is no struct */
 void pq__thrift_skip(pq_thrift *t, const pq_slot *f);
@@ -103,11 +103,11 @@ typedef enum pq_encoding {
     PQ_BYTE_SPLIT = 9
 } pq_encoding;
 
-/* One element of the schema tree, which the file stores depth first. Texts are borrowed from the footer. */
+/* One element of the schema tree, which the file stores depth first. Texts point into the footer. */
 typedef struct pq_element {
     hr_view name;
     int32_t n_children; /* 0: a leaf */
-    int8_t physical;    /* -1: none, that is, a group */
+    int8_t physical;    /* -1: a group */
     uint8_t repetition;
     uint8_t logical;
     uint8_t unit; /* hr_unit of times */
@@ -126,13 +126,13 @@ typedef struct pq_chunk {
     bool encrypted;
     bool elsewhere;         /* in another file */
     int64_t n_values;       /* with nulls and empty lists */
-    int64_t begin, n_bytes; /* where its pages stand, with the dictionary */
-    int64_t slack;          /* of n_bytes: may be no part of it */
-    int64_t memory_bytes;   /* uncompressed, as the writer says */
-    int64_t text_bytes;     /* of all byte arrays, unencoded; -1: not said */
+    int64_t begin, n_bytes; /* offset and bytes of its pages, with the dictionary */
+    int64_t slack;          /* bytes of n_bytes that may not belong to the chunk */
+    int64_t memory_bytes;   /* uncompressed; by the footer */
+    int64_t text_bytes;     /* of all byte arrays, unencoded; -1: not known */
     int64_t index_at;       /* offset index; 0: none */
     int32_t index_bytes;
-    uint32_t at; /* in the footer: where its ColumnChunk begins */
+    uint32_t at; /* offset of its ColumnChunk in the footer */
 } pq_chunk;
 
 typedef struct pq_group {
@@ -140,34 +140,34 @@ typedef struct pq_group {
     pq_chunk *chunks; /* n_leaves */
 } pq_group;
 
-/* What a page may have behind its values, by writer. */
+/* What a page may have after its values, by writer. */
 enum {
     PQ_PADS_RUNS = 1,  /* DuckDB: packed runs without values */
-    PQ_PADS_ZEROS = 2, /* fastparquet: up to PQ_MAX_ZEROS bytes of zero, also behind such runs */
+    PQ_PADS_ZEROS = 2, /* fastparquet: up to PQ_MAX_ZEROS bytes of zero, also after packed runs without values */
 };
 #define PQ_MAX_ZEROS 8
 
-/* The footer. Counted: files opened with other projections share it. */
+/* The footer. Counted: open files with other projections share it. */
 typedef struct pq_meta {
     atomic_int refs;
-    hr_buffer *bytes; /* the footer itself, which texts are borrowed from */
+    hr_buffer *bytes; /* the footer itself, into which texts point */
     pq_element *elements;
     int n_elements, n_leaves;
     pq_group *groups;
     int n_groups;
     int64_t n_rows;
-    hr_view created_by;   /* the writer, empty: not said */
-    bool all_compressed;  /* pages of version 2 that say they were not are compressed all the same */
-    uint8_t padding;      /* PQ_PADS_*: what this writer puts behind values */
+    hr_view created_by;   /* the writer; empty: not known */
+    bool all_compressed;  /* pages of version 2 are compressed even if marked as not compressed */
+    uint8_t padding;      /* PQ_PADS_*: what this writer puts after values */
     hr_view arrow_schema; /* base64, empty: none */
-    uint8_t *ordered;     /* n_ordered, by column: min_value and max_value are of the type's order */
+    uint8_t *ordered;     /* n_ordered, by column: min_value and max_value use the order of the type */
     int n_ordered;
     uint8_t *metadata; /* the other key-values, Arrow-encoded; NULL: none */
     int64_t metadata_bytes;
 } pq_meta;
 
 hr_status pq__meta_read(hr_source *source, hr_account *account, pq_meta **out, hr_error *err) HR_MUST_USE;
-/* From a footer's bytes. Takes `bytes`, even on failure. data_end: where data ends and the footer begins. */
+/* Parses the bytes of a footer. Takes `bytes`, even on failure. data_end: where data ends and the footer begins. */
 hr_status pq__meta_parse(hr_buffer *bytes, int64_t data_end, const char *name, hr_account *account, pq_meta **out,
                          hr_error *err) HR_MUST_USE;
 pq_meta *pq__meta_ref(pq_meta *m);
@@ -185,7 +185,7 @@ typedef struct pq_page {
     int64_t stored_bytes; /* after the header */
     int64_t memory_bytes; /* uncompressed */
     int encoding, def_encoding, rep_encoding;
-    int64_t def_bytes, rep_bytes; /* V2: of the level streams, which stand uncompressed before the values */
+    int64_t def_bytes, rep_bytes; /* V2: of the level streams, which precede the values uncompressed */
     bool compressed;              /* V2 may say no */
     bool has_crc;
     uint32_t crc; /* of the stored bytes */
@@ -205,21 +205,21 @@ typedef struct pq_place {
 /* An offset index. *out is new (hr__free). */
 hr_status pq__index_parse(hr_view bytes, hr_account *account, pq_place **out, int64_t *n, hr_error *err) HR_MUST_USE;
 
-/* Least and most value, as stored (PLAIN without lengths); data NULL: not known. */
+/* Least and greatest value, as stored (PLAIN without lengths); data NULL: not known. */
 typedef struct pq_stats {
     hr_view least, most;
-    bool deprecated;    /* of the fields whose order was never defined but for signed numbers */
+    bool deprecated;    /* of the old fields, whose order is defined only for signed numbers */
     int64_t null_count; /* -1: not known */
     int64_t n_distinct; /* -1: not known */
 } pq_stats;
 
-/* What the footer says of a column chunk and is seldom needed. Views point into the footer. */
+/* What the footer says about a column chunk that is rarely needed. Views point into the footer. */
 typedef struct pq_detail {
     pq_stats stats;
     uint32_t encodings; /* bits, by pq_encoding */
     int64_t column_index_at, bloom_at;
     int64_t column_index_bytes; /* 0: there is none */
-    int64_t bloom_bytes;        /* 0: there is one if bloom_at says so, of unknown length */
+    int64_t bloom_bytes;        /* 0: of unknown length if bloom_at is set */
 } pq_detail;
 void pq__detail_read(const pq_meta *m, const pq_chunk *c, pq_detail *out);
 
@@ -230,14 +230,14 @@ typedef struct pq_page_stats {
     pq_stats *pages;
     bool *all_null;
 } pq_page_stats;
-/* Takes `bytes`, even on failure. HR_BAD_DATA unless it is of n pages. */
+/* Takes `bytes`, even on failure. HR_BAD_DATA unless the index has n_pages pages. */
 hr_status pq__page_stats_parse(hr_buffer *bytes, int64_t n_pages, hr_account *account, pq_page_stats *out,
                                hr_error *err) HR_MUST_USE;
 void pq__page_stats_clear(pq_page_stats *p);
 
 uint64_t pq__xxh64(const void *data, int64_t n); /* XXH64 with seed 0 */
-/* False only if the bloom filter at `at` in the source rules out a value of this hash. What cannot be read or is of an
- * unknown kind rules out nothing. */
+/* False only if the bloom filter at `at` in the source rules out a value of this hash. A filter that cannot be read or
+ * is of an unknown kind rules out nothing. */
 bool pq__bloom_may_have(hr_source *s, int64_t at, uint64_t hash);
 
 /* ----------------------------------------------------------------------------------------- schema: parquet_schema.c */
@@ -258,16 +258,16 @@ typedef struct pq_leaf {
     char *name; /* dotted path, for errors */
     int column; /* number of its chunk in each row group */
     uint8_t max_def, max_rep;
-    uint8_t def_slot; /* least definition level at which there is a slot for it (the innermost list has an item) */
+    uint8_t def_slot; /* least definition level at which it has a slot (the innermost list has an item) */
     uint8_t def_items[PQ_MAX_LEVEL +
                       1]; /* [r]: least definition level of an item of the list r, which levels r go on with */
     pq_physical physical;
     int32_t stored_width; /* bytes of a PLAIN value; 0: byte arrays, booleans */
     pq_kind kind;
     int32_t width; /* bytes of an Arrow value; PQ_K_BYTES: of an offset */
-    int digits;    /* PQ_K_DECIMAL: that a value may have; 0: any number */
+    int digits;    /* PQ_K_DECIMAL: the maximum of a value; 0: no limit */
     bool is_text;  /* must be UTF-8 */
-    bool no_order; /* least and most say nothing */
+    bool no_order; /* least and greatest value have no defined order */
 } pq_leaf;
 
 /* A column or a part of one, as a tree. Levels: see parquet_levels.c. */
@@ -297,16 +297,16 @@ hr_status pq__schema_new(const pq_meta *m, const hr_projection *projection, cons
                          pq_schema **out, hr_error *err) HR_MUST_USE;
 void pq__schema_free(pq_schema *s);
 
-/* The embedded schema: base64 of an IPC message. Own small reader: parquet_arrow.c. *out NULL: not understood (then the
- * Parquet types stand alone). Dictionary-encoded fields come as their values. */
+/* The embedded schema: base64 of an IPC message (parquet_arrow.c). *out NULL: unknown types (then the Parquet types
+ * hold alone). A dictionary-encoded field gets the type of its values. */
 hr_status pq__arrow_schema_parse(hr_view base64, hr_account *account, hr_schema **out, hr_error *err) HR_MUST_USE;
 
 /* ----------------------------------------------------------------------------------------- bounds: parquet_index.c */
 
-/* Whether least and most of a column mean something: not of every type, and of the old fields only for signed
- * numbers. */
+/* Whether the least and greatest value of a column have a defined order: not for every type, and for the old fields
+ * only for signed numbers. */
 bool pq__has_order(const pq_meta *m, const pq_leaf *l, const hr_type *type, bool deprecated);
-/* A stored bound as an array of one row. *out NULL: it is no valid value. */
+/* A stored bound as an array of one row. *out NULL: not a valid value. */
 hr_status pq__bound_decode(const pq_leaf *l, hr_type *type, hr_view v, bool is_most, hr_account *account,
                            hr_array **out, hr_error *err) HR_MUST_USE;
 bool pq__is_float_special(const hr_type *t, const uint8_t *p); /* NaN, or one of two equal zeros */

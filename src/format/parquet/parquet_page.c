@@ -1,13 +1,14 @@
 /* parquet_page.c - the encodings: runs of small integers, plain values, values by dictionary, by differences (with
  * parquet_delta.c) and split into streams of bytes.
  *
- * Values go to where the array will have them; only indices pass through a small array. One function per inner loop, so
- * that each can get a faster sibling. All loops may read up to HR_SLACK bytes after a page's end and trust nothing
- * else: counts are checked against bytes before the loop, indices against the dictionary after each block.
+ * Values are written directly into the buffer of the array; only indices pass through a small array. Each inner loop is
+ * a function, so that parquet_kernel.c can have faster forms. Loops may read up to HR_SLACK bytes after the end of a
+ * page and trust nothing else: the caller checks counts against bytes before the loop, and indices against the
+ * dictionary after each block.
  *
- * A page whose bytes do not suffice is an error when values are asked for that are not there, not before. A page that
- * has given all that its levels announce must have no more, nor bytes left over (pq__values_end): without checksums
- * that is how damage is seen which still decodes. */
+ * A page with too few bytes is an error when the caller requests the missing values, not before. After all values that
+ * its levels announce, a page must have neither values nor bytes left (pq__values_end): in a file without checksums
+ * this finds damage that still decodes. */
 #include "format/parquet/parquet_page.h"
 #include "base/decimal.h"
 #include "format/parquet/parquet_kernel.h"
@@ -46,7 +47,7 @@ bool pq__runs_next(pq_runs *r)
         }
         r->packed = h & 1;
         if (r->packed) {
-            /* The last group may be cut short: values that are there count. */
+            /* The last group may be cut off: the values whose bytes exist count. */
             int64_t n_bytes = HR_MIN((int64_t)(h >> 1) * r->width, (int64_t)(r->end - r->at));
 
             r->left = HR_MIN((int64_t)(h >> 1) * 8, n_bytes * 8 / r->width);
@@ -90,8 +91,8 @@ void pq__runs_skip(pq_runs *r, int64_t n)
     }
 }
 
-#define MAX_PADDING 512 /* values of a packed run that there are none of: groups of 8 are usual, DuckDB has 256 */
-#define EMPTY_GROUPS 32 /* of the run that DuckDB has behind the last value */
+#define MAX_PADDING 512 /* announced values of a packed run that may be missing: usually up to 8, DuckDB up to 256 */
+#define EMPTY_GROUPS 32 /* of the run that DuckDB writes after the last value */
 
 /* The runs of a stream of width 0, which has headers and no values. */
 static bool zeros_ended(const pq_runs *r, int64_t n)
@@ -107,7 +108,7 @@ static bool zeros_ended(const pq_runs *r, int64_t n)
     return n == 0 || (n < 0 && (h & 1) && n > -MAX_PADDING);
 }
 
-/* Whether a packed run that has given its values ends where it may: only its last group may be cut short. */
+/* Whether a packed run whose values are used up ends correctly: only its last group may be cut off. */
 static bool packed_ended(const pq_runs *r) { return r->cut > 0 ? r->left + r->cut < 8 : r->left < MAX_PADDING; }
 
 bool pq__runs_ended(const pq_runs *r, int64_t n, unsigned padding)
@@ -116,7 +117,7 @@ bool pq__runs_ended(const pq_runs *r, int64_t n, unsigned padding)
     uint64_t h;
 
     if (r->width == 0)
-        return r->at == r->end || zeros_ended(r, n); /* some writers leave them out */
+        return r->at == r->end || zeros_ended(r, n); /* some writers write none */
     if (r->bad || (r->packed ? !packed_ended(r) : r->left > 0))
         return false;
     for (int i = 0; padding & PQ_PADS_ZEROS && i < PQ_MAX_ZEROS && rest.at < rest.end && rest.end[-1] == 0; i++)
@@ -132,7 +133,7 @@ static uint32_t one_packed(const pq_runs *r, int64_t bit)
     return (uint32_t)(hr__load_le64(r->bits + (bit >> 3)) >> (bit & 7) & ((1ull << r->width) - 1));
 }
 
-/* n <= r->left packed values; what does not begin or end at a byte goes one by one. */
+/* n <= r->left packed values; values that do not begin or end at a byte are read one by one. */
 static void packed_u32(pq_runs *r, uint32_t *out, int64_t n)
 {
     int64_t i = 0, groups;
@@ -226,7 +227,7 @@ static void store_le(uint8_t *out, int width, uint64_t low, uint64_t fill)
     }
 }
 
-/* Big-endian two's complement of n bytes into `width` bytes of the machine's order. False: it does not fit. */
+/* Big-endian two's complement of n bytes -> `width` bytes in the machine's order. False: the number does not fit. */
 static bool decimal_from_bytes(const uint8_t *in, int64_t n, uint8_t *out, int width)
 {
     uint8_t sign = n > 0 && in[0] & 0x80 ? 0xff : 0;
@@ -281,7 +282,7 @@ static bool digits_fit(const pq_leaf *l, const uint8_t *p, int64_t n)
     for (int64_t i = 0; i < n && l->width == 32; i++) {
         memcpy(&v, p + 32 * i, 16);
         memcpy(&high, p + 32 * i + 16, 16);
-        if (high != (v < 0 ? -1 : 0) || l->digits < 39) { /* else of 39 digits at most */
+        if (high != (v < 0 ? -1 : 0) || l->digits < 39) { /* otherwise at most 39 digits */
             hr_wide wide = hr__wide_load(p + 32 * i, 32);
 
             fit = fit && hr__wide_has_digits(&wide, l->digits);
@@ -322,7 +323,7 @@ static hr_status convert(const pq_leaf *l, const uint8_t *in, uint8_t *out, int6
     case PQ_K_INT96: times_from_int96(in, out, n); break;
     case PQ_K_DECIMAL:
         if (!decimals(l, in, out, n))
-            return hr_error_set(err, HR_BAD_DATA, "a decimal does not fit into %d bytes", l->width);
+            return hr_error_set(err, HR_BAD_DATA, "a decimal does not fit in %d bytes", l->width);
         if (!digits_fit(l, out, n))
             return too_many_digits(l, err);
         break;
@@ -342,7 +343,7 @@ bool pq__value_convert(const pq_leaf *l, hr_view stored, uint8_t *out)
 
 static hr_status too_few(int64_t has, int64_t wanted, hr_error *err)
 {
-    return hr_error_set(err, HR_BAD_DATA, "bytes for %lld values, %lld are announced", (long long)has,
+    return hr_error_set(err, HR_BAD_DATA, "bytes for %lld values, the page announces %lld", (long long)has,
                         (long long)wanted);
 }
 
@@ -359,7 +360,7 @@ static hr_status plain_fixed(pq_values *v, uint8_t *out, int64_t n, hr_error *er
     return HR_OK;
 }
 
-/* One byte array; false if its bytes are not there. */
+/* One byte array; false if its bytes are missing. */
 static inline bool plain_view(const uint8_t **at, const uint8_t *end, hr_view *out)
 {
     uint32_t n;
@@ -403,7 +404,7 @@ bool pq__is_ascii(const uint8_t *p, int64_t n)
     return !(any & 0x8080808080808080ull);
 }
 
-/* Whether each value is UTF-8. All of ASCII is, and seen at once. */
+/* An error unless each value is UTF-8. One look at all bytes finds that they are ASCII, which suffices. */
 static hr_status check_dict_text(const pq_dict *d, hr_error *err)
 {
     const uint32_t *offsets = (const uint32_t *)(const void *)d->values->data;
@@ -416,11 +417,11 @@ static hr_status check_dict_text(const pq_dict *d, hr_error *err)
     return HR_OK;
 }
 
-/* Bytes behind a dictionary's values. */
+/* An error if bytes follow the values of a dictionary. */
 static hr_status check_rest(int64_t left, int64_t n, hr_error *err)
 {
     return left == 0 ? HR_OK
-                     : hr_error_set(err, HR_BAD_DATA, "%lld bytes are left over after the dictionary's %lld values",
+                     : hr_error_set(err, HR_BAD_DATA, "%lld bytes are left after the dictionary's %lld values",
                                     (long long)left, (long long)n);
 }
 
@@ -433,7 +434,7 @@ static hr_status dict_bytes(const pq_leaf *l, hr_view page, const hr_mem *mem, p
     if (page.n / 4 < d->n)
         return too_few(page.n / 4, d->n, err);
     HR_TRY(hr__buffer_new(mem, (d->n + 1) * 4, &d->values, err));
-    HR_TRY(hr__buffer_new(mem, page.n, &d->bytes, err)); /* fewer, unless values turn out to be missing */
+    HR_TRY(hr__buffer_new(mem, page.n, &d->bytes, err)); /* the values need fewer bytes */
     offsets = (uint32_t *)(void *)d->values->data;
     for (int64_t i = 0; i < d->n; i++) {
         hr_view v;
@@ -634,9 +635,9 @@ static hr_status dict_views(pq_values *v, hr_view *out, int64_t n, int64_t *sum,
 
 /* ----------------------------------------------------------------------------------------- differences, split bytes */
 
-#define SPELLED_BYTES (16 << 20) /* texts put together at once, unless one alone is longer */
+#define SPELLED_BYTES (16 << 20) /* of texts put together at once; one longer text is put together alone */
 
-/* n integers by differences -> Arrow values; out NULL: passed over. */
+/* n delta-encoded integers -> Arrow values; out NULL: skips them. */
 static hr_status delta_fixed(pq_values *v, uint8_t *out, int64_t n, hr_error *err)
 {
     int64_t wide[PQ_BLOCK];
@@ -675,7 +676,7 @@ static hr_status length_views(pq_values *v, hr_view *out, int64_t n, int64_t *su
     return HR_OK;
 }
 
-/* How many of n values, of prefix + suffix bytes each, are put together at once, and their bytes. */
+/* How many of n values, of prefix + suffix bytes each, to put together at once, and their bytes. */
 static hr_status fit_spelled(const pq_values *v, const int64_t *prefixes, const hr_view *suffixes, int64_t *n,
                              int64_t *sum, hr_error *err)
 {
@@ -695,7 +696,7 @@ static hr_status fit_spelled(const pq_values *v, const int64_t *prefixes, const 
     return HR_OK;
 }
 
-/* Values that begin as the one before does. What was read ahead and did not fit is read again. */
+/* Values that share a prefix with the value before. Lengths that were read ahead and did not fit are read again. */
 static hr_status prefix_views(pq_values *v, hr_view *out, int64_t *n, int64_t *sum, hr_error *err)
 {
     pq_delta prefixes_before = v->prefixes, suffixes_before = v->delta;
@@ -776,7 +777,7 @@ static const char *encoding_name(int encoding)
         "RLE_DICTIONARY", "BYTE_STREAM_SPLIT"
     };
 
-    return encoding >= 0 && encoding < HR_LEN(names) ? names[encoding] : "of an unknown number";
+    return encoding >= 0 && encoding < HR_LEN(names) ? names[encoding] : "of unknown number";
 }
 
 static hr_status init_dictionary(pq_values *v, hr_view bytes, hr_error *err)
@@ -784,7 +785,7 @@ static hr_status init_dictionary(pq_values *v, hr_view bytes, hr_error *err)
     int width = bytes.n > 0 ? bytes.data[0] : 0;
 
     if (!v->dict)
-        return hr_error_set(err, HR_BAD_DATA, "values by dictionary, and the column has none");
+        return hr_error_set(err, HR_BAD_DATA, "dictionary-encoded values in a column without a dictionary");
     if (width > 32)
         return hr_error_set(err, HR_BAD_DATA, "dictionary indices of %d bits", width);
     v->at = v->end;
@@ -797,7 +798,7 @@ static hr_status init_booleans(pq_values *v, hr_view bytes, hr_error *err)
     uint32_t n = bytes.n >= 4 ? hr__load_le32(bytes.data) : 0;
 
     if (bytes.n > 0 && (bytes.n < 4 || n > bytes.n - 4))
-        return hr_error_set(err, HR_BAD_DATA, "%lld bytes of booleans, %lld are announced", (long long)bytes.n - 4,
+        return hr_error_set(err, HR_BAD_DATA, "%lld bytes of booleans, the page announces %lld", (long long)bytes.n - 4,
                             (long long)n);
     v->at = bytes.data + HR_MIN(bytes.n, 4) + n;
     pq__runs_init(&v->runs, bytes.data + HR_MIN(bytes.n, 4), v->at, 1);
@@ -817,7 +818,7 @@ static hr_status init_lengths(pq_values *v, hr_view bytes, hr_error *err)
 
 static hr_status misfit(int encoding, hr_error *err)
 {
-    return hr_error_set(err, HR_BAD_DATA, "encoding %s for values of another type", encoding_name(encoding));
+    return hr_error_set(err, HR_BAD_DATA, "encoding %s does not fit the type of the values", encoding_name(encoding));
 }
 
 hr_status pq__values_init(pq_values *v, const pq_leaf *l, const pq_dict *dict, int encoding, hr_view bytes,
@@ -858,7 +859,7 @@ hr_status pq__values_init(pq_values *v, const pq_leaf *l, const pq_dict *dict, i
         v->n_split = bytes.n / l->stored_width;
         return HR_OK;
     default:
-        return hr_error_set(err, HR_UNSUPPORTED, "encoding %s (%d) cannot be read yet", encoding_name(encoding),
+        return hr_error_set(err, HR_UNSUPPORTED, "encoding %s (%d) is not supported", encoding_name(encoding),
                             encoding);
     }
 }
@@ -869,7 +870,7 @@ void pq__values_clear(pq_values *v)
     v->spelled = NULL;
 }
 
-/* Byte arrays of any encoding that become values of fixed width; out NULL: passed over. */
+/* Byte arrays of any encoding -> values of fixed width; out NULL: skips them. */
 static hr_status fixed_from_views(pq_values *v, uint8_t *out, int64_t n, hr_error *err)
 {
     const pq_leaf *l = v->leaf;
@@ -886,7 +887,7 @@ static hr_status fixed_from_views(pq_values *v, uint8_t *out, int64_t n, hr_erro
             if (l->physical == PQ_FIXED)
                 HR_TRY(convert(l, views[i].data, out, 1, err));
             else if (!decimal_from_bytes(views[i].data, views[i].n, out, l->width))
-                return hr_error_set(err, HR_BAD_DATA, "a decimal does not fit into %d bytes", l->width);
+                return hr_error_set(err, HR_BAD_DATA, "a decimal does not fit in %d bytes", l->width);
             else if (!digits_fit(l, out, 1))
                 return too_many_digits(l, err);
         }
@@ -935,7 +936,7 @@ hr_status pq__values_bits(pq_values *v, uint8_t *bits, int64_t at, int64_t n, hr
     if (v->encoding == PQ_RLE)
         return rle_bits(v, bits, at, n, err);
     if (v->encoding != PQ_PLAIN)
-        return hr_error_set(err, HR_BAD_DATA, "booleans by dictionary");
+        return hr_error_set(err, HR_BAD_DATA, "dictionary-encoded booleans");
     if (has < n)
         return too_few(has, n, err);
     hr__bits_copy(bits, at, v->at, v->bit, n);
@@ -954,7 +955,7 @@ hr_status pq__values_views(pq_values *v, hr_view *out, int64_t *n, int64_t *sum,
     }
 }
 
-/* The lengths tell where the next values begin; shared prefixes need the values themselves. */
+/* Lengths give the place of the next values; shared prefixes need the values themselves. */
 static hr_status skip_views(pq_values *v, int64_t n, hr_error *err)
 {
     hr_view views[PQ_BLOCK];
@@ -989,11 +990,11 @@ static hr_status goes_on(const char *what, int64_t n, hr_error *err)
     return hr_error_set(err, HR_BAD_DATA, "%s go on after the page's %lld values", what, (long long)n);
 }
 
-/* Bytes of PLAIN and split values that were given: v->at does not say it of all. */
+/* Bytes of the PLAIN and split values that were read: v->at does not count all of them. */
 static int64_t used_bytes(const pq_values *v, int64_t n)
 {
     if (v->encoding == PQ_BYTE_SPLIT)
-        return n * v->leaf->stored_width - v->bit; /* v->at stands in the first stream */
+        return n * v->leaf->stored_width - v->bit; /* v->at points into the first stream */
     return v->leaf->kind == PQ_K_BOOL ? (v->bit + 7) / 8 : 0;
 }
 
@@ -1022,7 +1023,7 @@ hr_status pq__values_end(const pq_values *v, int64_t n, unsigned padding, hr_err
     if (padding & PQ_PADS_ZEROS && v->encoding == PQ_PLAIN && left <= PQ_MAX_ZEROS && is_zero(v->end - left, left))
         return HR_OK;
     if (left != 0)
-        return hr_error_set(err, HR_BAD_DATA, "%lld bytes are left over after the page's %lld values", (long long)left,
+        return hr_error_set(err, HR_BAD_DATA, "%lld bytes are left after the page's %lld values", (long long)left,
                             (long long)n);
     return HR_OK;
 }

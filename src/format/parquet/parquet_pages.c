@@ -1,26 +1,26 @@
 /* parquet_pages.c - one column chunk as a sequence of pages: read, checked, decompressed, levels and values set up.
  *
- * A cursor reads the file through a window of its own, window_bytes or one page, whichever is more; a page that is
- * compressed needs a second buffer. Both are kept from page to page: that is all the memory a column needs beside what
- * it puts out, apart from its dictionary.
+ * A cursor reads the file through a window of its own, window_bytes or one page, whichever is more; a compressed page
+ * needs a second buffer. The cursor keeps both from page to page: apart from its dictionary and its output, a column
+ * needs no other memory.
  *
  * To begin in the middle of a row group, a cursor must know in which page a row begins. The offset index says it, if
- * the file has one. Otherwise headers are read one after another, bodies skipped; only for repeated columns in pages of
- * version 1 must the repetition levels be decoded to count rows (of zstd, only a page's beginning is decompressed for
- * that). What was found is kept in the open file, a pq_directory per column chunk, so that the next reader begins where
- * this one ended.
+ * the file has one. Otherwise the cursor reads the headers one after another and skips the bodies; only for repeated
+ * columns in pages of version 1 it decodes the repetition levels to count rows (with zstd, it decompresses only the
+ * beginning of the page for that). The open file keeps the pages found in a pq_directory per column chunk, so that the
+ * next reader begins where this one ended.
  *
- * Locks: file->lock (pointers, held for moments) and directory->lock (held while pages are looked through). Nobody
- * takes the first while holding the second.
+ * Locks: file->lock (pointers, held for moments) and directory->lock (held during the search for pages). No thread
+ * takes the first while it holds the second.
  *
  * Tests: test_parquet_read.c, test_parquet_prune.c. */
 #include "format/parquet/parquet_read.h"
 
 #define WINDOW_BYTES (256 << 10)
-#define ALL_WINDOWS_BYTES (8 << 20)   /* of a reader with many columns: each gets its part of them, */
+#define ALL_WINDOWS_BYTES (8 << 20)   /* of a reader with many columns: each gets an equal part, */
 #define LEAST_WINDOW_BYTES (16 << 10) /* but no less than this */
-#define PEEK_BYTES (4 << 10)          /* read to see a header when the body is not wanted */
-#define FREE_PAGE_BYTES (256 << 20)   /* a larger page must be MAX_PAGE_RATIO times smaller in the file, at most */
+#define PEEK_BYTES (4 << 10)          /* read to see a header without its body */
+#define FREE_PAGE_BYTES (256 << 20)   /* a larger page has at most MAX_PAGE_RATIO times its bytes in the file */
 #define MAX_PAGE_RATIO 1024
 #define MAX_HEADER_BYTES (64 << 20) /* statistics of long texts make headers long, but not that long */
 
@@ -32,7 +32,7 @@ static hr_status find_codec(int codec, const hr_codec **out, hr_error *err)
 
     *out = NULL;
     if (codec < 0 || codec >= HR_LEN(names))
-        return hr_error_set(err, HR_UNSUPPORTED, "compressed by a codec of the unknown number %d", codec);
+        return hr_error_set(err, HR_UNSUPPORTED, "compressed by a codec of unknown number %d", codec);
     *out = names[codec] ? hr__codec_by_name(names[codec]) : NULL;
     return *out ? hr__codec_check(*out, 0, 0, err) : HR_OK;
 }
@@ -46,14 +46,14 @@ hr_status pq__cursor_error(const pq_cursor *c, hr_status st, hr_error *err)
 
     if (st == HR_IO) /* names the file itself */
         return st;
-    if (err && strncmp(err->text, name, n) == 0 && strncmp(err->text + n, ": ", 2) == 0) /* so does who read it */
+    if (err && strncmp(err->text, name, n) == 0 && strncmp(err->text + n, ": ", 2) == 0) /* so does the decompressor */
         memmove(err->text, err->text + n + 2, strlen(err->text + n + 2) + 1);
     if (c->ordinal < 0)
         return hr__error_at(err, st, "%s: row group %d, column '%s', before page 0", name, c->group, c->leaf->name);
     return hr__error_at(err, st, "%s: row group %d, column '%s', page %d", name, c->group, c->leaf->name, c->ordinal);
 }
 
-/* A buffer of n bytes in place of *b, unless that is large enough. Contents are lost. */
+/* Replaces *b by a buffer of n bytes, unless *b is large enough. Contents are lost. */
 static hr_status ensure(const hr_mem *mem, hr_buffer **b, int64_t n, hr_error *err)
 {
     if (*b && (*b)->n_bytes >= n)
@@ -63,8 +63,8 @@ static hr_status ensure(const hr_mem *mem, hr_buffer **b, int64_t n, hr_error *e
     return hr__buffer_new(mem, n, b, err);
 }
 
-/* Makes bytes [at, at + n) of the file readable at *out, HR_SLACK bytes more without a fault; reads `want` >= n if it
- * must read and the chunk is that long. */
+/* Makes bytes [at, at + n) of the file readable at *out, and HR_SLACK bytes more without a fault; a read fetches `want`
+ * >= n bytes if the chunk is that long. */
 static hr_status view(pq_cursor *c, int64_t at, int64_t n, int64_t want, const uint8_t **out, hr_error *err)
 {
     hr_buffer *old = NULL;
@@ -81,7 +81,7 @@ static hr_status view(pq_cursor *c, int64_t at, int64_t n, int64_t want, const u
         want = HR_MAX(n, HR_MIN(want, (at < c->enough ? c->enough : c->end) - at));
         if (from >= 0 && from < c->window_n)
             keep = c->window_n - from;
-        c->window_n = 0; /* until all is there */
+        c->window_n = 0; /* until the read succeeds */
         if (c->window && c->window->n_bytes < want) {
             old = c->window;
             c->window = NULL;
@@ -99,7 +99,7 @@ done:
     return st;
 }
 
-/* The header at c->at; moves behind it. peek: how much to read at a time. */
+/* Parses the header at c->at and moves after it. peek: bytes to read at a time. */
 static hr_status read_header(pq_cursor *c, int64_t peek, hr_error *err)
 {
     int64_t n = HR_MIN(256, c->end - c->at), n_used;
@@ -112,7 +112,7 @@ static hr_status read_header(pq_cursor *c, int64_t peek, hr_error *err)
         if (st != HR_PENDING)
             break;
         if (n >= c->end - c->at || n >= MAX_HEADER_BYTES)
-            return hr_error_set(err, HR_BAD_DATA, "page header at %lld: it is cut short", (long long)c->at);
+            return hr_error_set(err, HR_BAD_DATA, "page header at %lld: it is cut off", (long long)c->at);
         n = HR_MIN(n * 8, c->end - c->at);
     }
     HR_TRY(st);
@@ -125,8 +125,8 @@ static hr_status read_header(pq_cursor *c, int64_t peek, hr_error *err)
 
 /* ------------------------------------------------------------------------------------------------------------ pages */
 
-/* What the header says of a compressed page is only believed as far as the codec could do it; a very large page
- * less. */
+/* Checks the size in the header of a compressed page: the codec must be able to compress that well; the limit for very
+ * large pages is lower. */
 static hr_status check_size(const pq_cursor *c, int64_t n_in, int64_t n_out, hr_error *err)
 {
     if (n_out > FREE_PAGE_BYTES && n_out / MAX_PAGE_RATIO > n_in)
@@ -149,7 +149,8 @@ static hr_status check_crc(const pq_cursor *c, const uint8_t *data, hr_error *er
                         (long long)c->page.stored_bytes, (long long)c->at, found, c->page.crc);
 }
 
-/* A page is held as a whole, and once more if it is compressed: what cannot be is said before it is read. */
+/* The cursor holds a page as a whole, and twice if it is compressed: the error for a page above the memory limit comes
+ * before the read. */
 static hr_status check_room(const pq_cursor *c, bool compressed, hr_error *err)
 {
     int64_t limit = hr__account_limit(c->mem.account);
@@ -161,7 +162,7 @@ static hr_status check_room(const pq_cursor *c, bool compressed, hr_error *err)
                         (long long)needed, (long long)limit);
 }
 
-/* The page's bytes after the header; moves c->at behind them. skip: bytes at its beginning that are never
+/* Reads the page's bytes after the header; moves c->at after them. skip: bytes at its beginning that are never
  * compressed. */
 static hr_status read_body(pq_cursor *c, int64_t skip, bool compressed, hr_view *head, hr_view *body, hr_error *err)
 {
@@ -180,7 +181,7 @@ static hr_status read_body(pq_cursor *c, int64_t skip, bool compressed, hr_view 
     *head = (hr_view){ data, skip };
     *body = (hr_view){ data + skip, n_in };
     if ((!compressed || !c->codec) && n_in != n_out)
-        return hr_error_set(err, HR_BAD_DATA, "a page of %lld bytes that is not compressed, its header says %lld",
+        return hr_error_set(err, HR_BAD_DATA, "an uncompressed page of %lld bytes, its header says %lld",
                             (long long)p->stored_bytes, (long long)p->memory_bytes);
     if (!compressed || !c->codec)
         return HR_OK;
@@ -196,7 +197,7 @@ static hr_status read_body(pq_cursor *c, int64_t skip, bool compressed, hr_view 
 
 static int bits_for(int max) { return max ? 32 - __builtin_clz((unsigned)max) : 0; }
 
-/* BIT_PACKED levels (only very old writers): spelled out, then read as a packed run of whole bytes. */
+/* BIT_PACKED levels (only very old writers): expanded to bytes, then read as a packed run of whole bytes. */
 static hr_status old_levels(pq_cursor *c, pq_runs *r, int max, hr_view *body, hr_buffer **spelled, hr_error *err)
 {
     int64_t n = (c->page.n_values * bits_for(max) + 7) / 8;
@@ -246,7 +247,7 @@ static hr_status open_v1(pq_cursor *c, hr_error *err)
     return pq__values_init(&c->values, c->leaf, c->dict, c->page.encoding, body, err);
 }
 
-/* Some writers have levels also where there are none to tell apart. */
+/* Some writers write levels even where the maximum is 0. */
 static void levels_v2(pq_runs *r, int max, hr_view in)
 {
     pq__runs_init(r, in.data, in.data + (max ? in.n : 0), bits_for(max));
@@ -291,7 +292,7 @@ static void share_dict(pq_cursor *c)
     pq__dict_unref(old);
 }
 
-/* Pages of indices are smaller than their dictionary: what it took is given back. */
+/* Pages of indices are smaller than their dictionary: frees the buffers that the dictionary needed. */
 static void drop_large(pq_cursor *c)
 {
     if (c->window->n_bytes > c->window_bytes) {
@@ -303,7 +304,7 @@ static void drop_large(pq_cursor *c)
     c->plain = NULL;
 }
 
-/* The page in hand is a dictionary: takes it in, or passes over it if it is known. */
+/* The current page is a dictionary: reads it, or skips it if c->dict is known. */
 static hr_status take_dictionary(pq_cursor *c, hr_error *err)
 {
     hr_view head, body;
@@ -326,7 +327,7 @@ static hr_status take_dictionary(pq_cursor *c, hr_error *err)
     return HR_OK;
 }
 
-/* For a cursor that begins behind the dictionary: looks for it where chunks begin. */
+/* For a cursor that begins after the dictionary: looks for the dictionary at the beginning of the chunk. */
 static hr_status find_dictionary(pq_cursor *c, hr_error *err)
 {
     int64_t at = c->at;
@@ -396,7 +397,7 @@ void pq__cursor_clear(pq_cursor *c)
     c->dict = NULL;
 }
 
-/* The header of the next data page; false in *more: there is none. Dictionaries on the way are taken in if wanted. */
+/* The header of the next data page; *more false: there is none. want_dictionary: reads dictionaries on the way. */
 static hr_status next_header(pq_cursor *c, int64_t peek, bool want_dictionary, bool *more, hr_error *err)
 {
     for (*more = false; c->at < c->end && c->entries != c->chunk->n_values;) {
@@ -417,7 +418,7 @@ static hr_status next_header(pq_cursor *c, int64_t peek, bool want_dictionary, b
     return HR_OK;
 }
 
-/* An offset index that is wrong would have led to other rows. */
+/* Checks the page against the offset index: a wrong index would have led to other rows. */
 static hr_status check_place(const pq_cursor *c, int64_t rows, hr_error *err)
 {
     const pq_directory *d = c->index;
@@ -505,8 +506,8 @@ done:
     return st;
 }
 
-/* Of repeated columns only pages of version 2 say how many rows they have. A row may begin in one page and go on in the
- * next, so that those of repeated columns are never passed over here. */
+/* Of repeated columns only pages of version 2 give their number of rows. A row may begin in one page and continue in
+ * the next, so this function never skips pages of repeated columns. */
 hr_status pq__cursor_pass(pq_cursor *c, int64_t *rows, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -523,7 +524,7 @@ hr_status pq__cursor_pass(pq_cursor *c, int64_t *rows, hr_error *err)
             return pq__cursor_error(c, st, err);
         if (!more || c->page.n_values > *rows || c->page.n_values == 0 ||
             (entries >= 0 && c->page.n_values > c->chunk->n_values - entries)) {
-            c->at = more ? c->header_at : begin; /* a dictionary before it has been taken in */
+            c->at = more ? c->header_at : begin; /* next_header has read a dictionary before it */
             c->entries = entries;
             c->ordinal = ordinal;
             return HR_OK;
@@ -589,7 +590,7 @@ static hr_status get_directory(pq_cursor *c, pq_directory **out, hr_error *err)
     return *out ? HR_OK : hr__error_memory(err, "page directory", sizeof *d);
 }
 
-/* Places by the offset index. An index that is missing, damaged or of another mind than the chunk is not used. */
+/* Loads the places from the offset index. An index that is missing, damaged or contradicts the chunk is not used. */
 static hr_status load_index(pq_cursor *c, pq_directory *d, hr_error *err)
 {
     const pq_chunk *chunk = c->chunk;
@@ -624,7 +625,8 @@ done:
     return st;
 }
 
-/* Rows that begin in the page in hand, a repeated column's of version 1: its repetition levels stand first. */
+/* Rows that begin in the current page of a repeated column, version 1: counts them by its repetition levels, which come
+ * first. */
 static hr_status count_rows(pq_cursor *c, int64_t *rows, hr_error *err)
 {
     pq_page *p = &c->page;
@@ -658,7 +660,7 @@ static hr_status count_rows(pq_cursor *c, int64_t *rows, hr_error *err)
     return pq__count_rows(&c->levels.rep, p->n_values, rows, err);
 }
 
-/* Adds the next page to the directory; *more false: there is none. `scan` is a cursor for this alone. */
+/* Adds the next page to the directory; *more false: there is none. Only the directory uses the cursor `scan`. */
 static hr_status add_page(pq_cursor *scan, pq_directory *d, bool *more, hr_error *err)
 {
     const pq_page *p = &scan->page;
@@ -707,7 +709,7 @@ done:
     return st;
 }
 
-/* The last page that begins with row `row` or before; of pages in which no row begins, none. */
+/* The last page that begins with row `row` or before, and in which a row begins. */
 static const pq_place *find_place(const pq_directory *d, int64_t row)
 {
     int64_t low = 0, high = d->n;
@@ -723,7 +725,7 @@ static const pq_place *find_place(const pq_directory *d, int64_t row)
     return d->n ? &d->places[low] : NULL;
 }
 
-/* To a page further on. from: the row that the cursor stands at, for those that are passed over. */
+/* Moves to a later page. from: the row at which the cursor is, to count the skipped rows. */
 static void move_to(pq_cursor *c, const pq_directory *d, const pq_place *place, int64_t from)
 {
     const pq_place *begin = find_place(d, from);

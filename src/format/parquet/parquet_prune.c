@@ -1,22 +1,22 @@
-/* parquet_prune.c - which rows of a row group a filter may leave, by what the file says of its values.
+/* parquet_prune.c - which rows of a row group a filter may keep, by statistics, bloom filters and page indexes.
  *
- * First the row group as a whole: statistics, then bloom filters. If it stays in doubt and its columns have page
- * indexes, the same question is asked for each range of rows that lies within one page of every column of the filter.
- * What is left is a selection: ranges of rows, in order. It is worked out by the first reader of a row group and kept
- * in the open file.
+ * First the row group as a whole: statistics, then bloom filters. If that does not decide and the columns have page
+ * indexes, the same test runs for each range of rows that lies within one page of every column of the filter. The
+ * result is a selection: ranges of rows, in order. The first reader of a row group computes the selection, and the open
+ * file keeps it.
  *
- * Only top-level columns that are no lists, structs or maps are known here. */
+ * Only top-level columns other than lists, structs and maps take part. */
 #include "format/parquet/parquet_read.h"
 
 typedef struct known {
-    const pq_leaf *leaf; /* NULL: nothing is known of this column */
+    const pq_leaf *leaf; /* NULL: nothing is known about this column */
     hr_type *type;       /* borrowed */
     const pq_chunk *chunk;
     pq_detail detail;
     pq_page_stats pages; /* n 0: no page index */
     pq_place *places;
-    int64_t page; /* that the range in question lies in; -1: the whole row group */
-    bool decoded; /* the two below are of it */
+    int64_t page; /* the page that holds the current range; -1: the whole row group */
+    bool decoded; /* the two below are decoded for `page` */
     hr_array *least, *most;
 } known;
 
@@ -50,7 +50,7 @@ static void forget(known *k)
     k->decoded = false;
 }
 
-/* Both bounds or none: what one of them cannot say casts doubt on the other. Without memory nothing is known. */
+/* Both bounds or none: if one of them is not usable, the other is not trusted. Without memory there is no bound. */
 static void decode_both(const look *lk, known *k, const pq_stats *s)
 {
     hr_account *account = lk->file->base.account;
@@ -93,7 +93,7 @@ static bool look_bounds(void *context, const char *column, hr_bounds *out)
     return true;
 }
 
-/* The bytes that a bloom filter has hashed for a value. False: it cannot be told. */
+/* The bytes that the writer of a bloom filter hashed for a value. False: unknown. */
 static bool stored_form(const known *k, const hr_array *value, uint8_t fixed[64], hr_view *out)
 {
     const pq_leaf *l = k->leaf;
@@ -184,7 +184,7 @@ static hr_status read_index(pq_file *f, int64_t at, int64_t n, hr_buffer **out, 
 
     *out = NULL;
     if (at > f->source->n_bytes - n)
-        return hr_error_set(err, HR_BAD_DATA, "an index ends behind the file");
+        return hr_error_set(err, HR_BAD_DATA, "an index ends after the end of the file");
     HR_TRY(hr__buffer_new(&mem, n, out, err));
     st = hr__source_read(f->source, (*out)->data, at, n, err);
     if (st) {
@@ -194,7 +194,7 @@ static hr_status read_index(pq_file *f, int64_t at, int64_t n, hr_buffer **out, 
     return st;
 }
 
-/* Both indexes of a column, if they are there and fit each other. Errors mean that there are none. */
+/* Loads both indexes of a column, if they exist and fit each other. An error counts as no index. */
 static void load_pages(look *lk, known *k)
 {
     hr_account *account = lk->file->base.account;
@@ -237,7 +237,7 @@ static hr_status add_range(pq_selection *s, hr_account *account, int64_t begin, 
     return HR_OK;
 }
 
-/* Moves each column to the page that row `row` lies in. -> where the first of these pages ends. */
+/* Moves each column to the page that holds row `row`. -> the end of the page that ends first. */
 static int64_t move_to(look *lk, int64_t row)
 {
     int64_t end = lk->n_rows;
@@ -359,7 +359,7 @@ void pq__filter_free(pq_file *f)
     }
 }
 
-/* Whether there is a top-level column of this name. The schema's shape was checked when columns were made of it. */
+/* Whether there is a top-level column of this name. pq__schema_new has checked the shape of the schema. */
 static bool has_column(const pq_meta *m, const char *name)
 {
     size_t n = strlen(name);
@@ -405,7 +405,7 @@ hr_status pq__filter_set(pq_file *f, const hr_open *how, hr_error *err)
     HR_GO(f->base.cls->project(&f->base, &mine, &same, err));
     f->filter->columns = (pq_file *)same;
     HR_GO(hr__expr_bind_filter(e, same->schema, &f->filter->bound, err));
-    if (!f->filter->bound) { /* of no use here; whoever filters will say so, if it matters */
+    if (!f->filter->bound) { /* of no use here; the filter operator reports the error, if it matters */
         pq__filter_free(f);
         f->filter = NULL;
         f->selections = NULL;

@@ -1,20 +1,21 @@
 /* parquet_read.c - the Parquet format: files, row groups as fragments, readers.
  *
  * A fragment is a row group. A reader of rows [begin, begin + n) opens each projected column at `begin`
- * (parquet_pages.c knows the page) and hands out tables of as many rows as fit max_bytes by an estimate that is
- * corrected as it goes. A column may give fewer rows than were asked for (parquet_column.c says when). Then the table
- * ends there, and what other columns have read beyond is kept and given first next time: an array is cheap to cut.
+ * (parquet_pages.c finds the page) and returns tables of as many rows as fit in max_bytes by an estimate that each
+ * table corrects. A column may return fewer rows than requested (parquet_column.c says when). Then the table ends
+ * there, and the reader keeps the further rows of the other columns for the next table: an array is cheap to cut.
  *
- * Under a filter a reader knows which ranges of rows may matter (parquet_prune.c). Tables end where a range ends; then
- * all columns go on to the next one, passing over pages as far as they can. Within a range a second reader, the scout,
- * goes ahead with the filter's columns alone, and the others decode only rows for which the filter is true, with gaps
- * of a few rows: who filters behind drops these. Where most rows are kept, the scout is sent home. A scout of one
- * column of text by dictionary asks the filter once for each value of the dictionary, and decodes no text. */
+ * With a filter a reader knows which ranges of rows may pass (parquet_prune.c). Tables end where a range ends; then
+ * all columns move to the next range and skip pages where they can. Within a range a second reader, the scout, reads
+ * ahead with the filter's columns alone, and the other columns decode only rows for which the filter is true, and
+ * gaps of a few rows between them: the filter operator drops these. If most rows pass, the reader gives the scout
+ * up. A scout of one dictionary-encoded text column evaluates the filter once for each value of the dictionary, and
+ * decodes no text. */
 #include "format/parquet/parquet_read.h"
 #include "format/parquet/parquet_write.h"
 
-#define SPLIT_BYTES (4 << 20) /* smaller row groups are not worth finding a place in, */
-#define LARGE_PAGE (16 << 20) /* nor are those with such pages */
+#define SPLIT_BYTES (4 << 20) /* smaller row groups are not split, */
+#define LARGE_PAGE (16 << 20) /* nor are row groups with pages of this size */
 
 typedef struct parquet_options {
     bool verify_checksums, verify;
@@ -25,13 +26,12 @@ static const hr_option parquet_option_table[] = {
       .kind = HR_OPT_BOOL,
       .at = offsetof(parquet_options, verify_checksums),
       .value = 1,
-      .doc = "compare the checksums of pages, where the file has them" },
+      .doc = "check the checksums of pages, if the file has them" },
     { .name = "verify",
       .kind = HR_OPT_BOOL,
       .at = offsetof(parquet_options, verify),
-      .doc = "compare values with the statistics of the file: least and greatest ones, nulls; and follow each bit "
-             "stream of "
-             "zstd pages that have no checksum" },
+      .doc = "check the values against the statistics of the file (least and greatest value, number of nulls), and "
+             "zstd pages without a checksum bit by bit" },
     { 0 },
 };
 
@@ -39,8 +39,8 @@ static const hr_option parquet_option_table[] = {
 
 static hr_status file_new(hr_source *source, pq_meta *meta, const hr_open *how, hr_scan_file **out, hr_error *err);
 
-/* Whether to begin in the middle of a row group would mean to read the same large page again and again: some writers
- * put all into one. What cannot be read will be an error when it is. */
+/* Whether readers that begin in the middle of a row group would read the same large page again and again: some writers
+ * put all rows into one page. A page that cannot be read is an error later, when a reader reads it. */
 static bool has_large_pages(pq_file *f, int fragment)
 {
     for (int i = 0; i < f->schema->n_leaves; i++) {
@@ -66,7 +66,7 @@ static hr_status parquet_fragment(hr_scan_file *base, int fragment, hr_fragment 
     for (int i = 0; i < f->schema->n_nodes; i++)
         row_bytes += pq__column_row_bytes(f, fragment, i);
     out->memory_bytes = (int64_t)HR_MIN(row_bytes * (double)g->n_rows, 9e18);
-    /* Verified, a row group is read by one thread, which sees all its nulls. */
+    /* With verify, one thread reads a row group, so that it sees all nulls. */
     out->splittable = !f->verify && out->memory_bytes >= SPLIT_BYTES && g->n_rows > 1 && !has_large_pages(f, fragment);
     return HR_OK;
 }
@@ -135,7 +135,7 @@ static hr_status file_new(hr_source *source, pq_meta *meta, const hr_open *how, 
     f->shared = hr__zalloc(how->account, (size_t)f->schema->n_leaves * sizeof *f->shared);
     if (!f->shared)
         HR_GO(hr__error_memory(err, source->name, f->schema->n_leaves * (int64_t)sizeof *f->shared));
-    if (how->filter && !f->verify) /* statistics that are in doubt leave nothing out */
+    if (how->filter && !f->verify) /* untrusted statistics must not skip rows */
         HR_GO(pq__filter_set(f, how, err));
     f->base.schema = hr__schema_ref(f->schema->arrow);
     f->base.n_fragments = meta->n_groups;
@@ -181,33 +181,33 @@ const hr_format hr__format_parquet = {
 
 /* ---------------------------------------------------------------------------------------------------------- readers */
 
-#define SCOUT_BYTES (256 << 10) /* of the filter's columns, looked at at once */
-#define LEAST_GAP 24            /* rows between two that are wanted, which are not worth passing over */
-#define SCOUT_AT_LEAST 65536    /* rows of a file, before a scout can be found useless */
-#define CODES 8192              /* rows looked at at once by their numbers in a dictionary */
+#define SCOUT_BYTES (256 << 10) /* of the filter's columns that the scout reads at once */
+#define LEAST_GAP 24            /* a shorter gap between two wanted rows is read, not skipped */
+#define SCOUT_AT_LEAST 65536    /* rows of a file before the reader may give up the scout */
+#define CODES 8192              /* rows that the scout tests at once by their codes */
 
 typedef struct pq_reader {
     hr_reader base;
     pq_file *file;
     int fragment;
-    int64_t row, end;              /* rows [row, end) were not looked at */
+    int64_t row, end;              /* rows [row, end) are not yet tested */
     const pq_selection *selection; /* NULL: all rows */
     int64_t range;                 /* of it: the next one, or the one that `row` is in */
-    int64_t range_end;             /* rows [row, range_end) are wanted; row == range_end: look for more */
+    int64_t range_end;             /* rows [row, range_end) may pass; row == range_end: find the next range */
     struct pq_reader *scout;       /* NULL: all rows of a range are wanted */
-    pq_range *wanted;              /* looked at, not given: [first, n_wanted) */
+    pq_range *wanted;              /* tested, not yet returned: [first, n_wanted) */
     int64_t first, n_wanted, cap_wanted;
     int64_t wanted_rows; /* in these */
-    bool no_codes;       /* the scout's column does not go by dictionary */
+    bool no_codes;       /* the scout's column is not dictionary-encoded */
     uint32_t *codes;     /* CODES; NULL: not needed so far */
-    uint8_t
-        *verdicts; /* of the scout's dictionary: what the filter says of each value, and of a null; NULL: not asked */
+    uint8_t *
+        verdicts; /* the filter's value for each value of the scout's dictionary, and for a null; NULL: not evaluated */
     hr_mem mem;
     double row_bytes;
     int n_columns;
     struct {
         pq_column *column;
-        hr_array *kept; /* read, not given yet; NULL: none */
+        hr_array *kept; /* read, not yet returned; NULL: none */
         int64_t at;     /* ... from here */
     } columns[];
 } pq_reader;
@@ -229,7 +229,7 @@ static void reader_close(hr_reader *base)
     hr__free(r);
 }
 
-/* How many rows fit into a table. */
+/* How many rows fit in a table. */
 static int64_t rows_that_fit(const pq_reader *r, int64_t max_bytes)
 {
     double fit = r->row_bytes > 0 ? (double)max_bytes / r->row_bytes : (double)INT64_MAX / 2;
@@ -237,7 +237,7 @@ static int64_t rows_that_fit(const pq_reader *r, int64_t max_bytes)
     return fit < 1 ? 1 : fit > 1e15 ? (int64_t)1e15 : (int64_t)fit;
 }
 
-/* How many rows the next table is to have. */
+/* The number of rows to read for the next table. */
 static int64_t rows_of_table(const pq_reader *r, int64_t max_bytes)
 {
     int64_t n = HR_MIN(r->wanted_rows, rows_that_fit(r, max_bytes));
@@ -249,7 +249,7 @@ static int64_t rows_of_table(const pq_reader *r, int64_t max_bytes)
     return n;
 }
 
-/* The first n wanted rows of column i, or fewer: then n becomes smaller. What it has kept may be more than n. */
+/* Reads the first *n wanted rows of column i, or fewer: then lowers *n. The column may keep more than *n rows. */
 static hr_status read_column(pq_reader *r, int i, int64_t max_bytes, int64_t *n, hr_error *err)
 {
     if (r->columns[i].kept)
@@ -260,7 +260,7 @@ static hr_status read_column(pq_reader *r, int i, int64_t max_bytes, int64_t *n,
     return HR_OK;
 }
 
-/* The first n rows of what column i has kept. *out is new. */
+/* The first n of the rows that column i keeps. *out is new. */
 static hr_status give(pq_reader *r, int i, int64_t n, hr_array **out, hr_error *err)
 {
     hr_array *a = r->columns[i].kept;
@@ -299,7 +299,7 @@ static hr_status add_wanted(pq_reader *r, int64_t begin, int64_t end, hr_error *
     return HR_OK;
 }
 
-/* The first n wanted rows have been given; *out: where they were. */
+/* Removes the first n wanted rows, which the reader returns; *out: their coordinates. */
 static hr_status take_wanted(pq_reader *r, int64_t n, hr_origin **out, hr_error *err)
 {
     hr_coord first = { .file = r->file->base.file, .fragment = r->fragment };
@@ -328,7 +328,7 @@ done:
     return st;
 }
 
-/* The next wanted row at or after `row`, and how far one may go on from there; both are r->end if there is none. */
+/* The next wanted row at or after `row`, and the end of its range; both are r->end if there is none. */
 static int64_t next_range(pq_reader *r, int64_t row)
 {
     const pq_selection *s = r->selection;
@@ -347,7 +347,7 @@ static int64_t next_range(pq_reader *r, int64_t row)
     return HR_MAX(s->ranges[r->range].begin, row);
 }
 
-/* What columns have read beyond a range is given up. */
+/* Moves all columns to row `row`; frees the rows that they have read beyond the range. */
 static hr_status go_to(pq_reader *r, int64_t row, hr_error *err)
 {
     for (int i = 0; i < r->n_columns; i++) {
@@ -367,7 +367,7 @@ static void dismiss_scout(pq_reader *r)
 
 static hr_status reader_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr_error *err);
 
-/* Of the next n rows those for which the filter is true. */
+/* Adds those of the next n rows for which the filter is true. */
 static hr_status add_kept(pq_reader *r, const uint8_t *keep, int64_t n, hr_error *err)
 {
     int64_t row = r->row, before = r->wanted_rows;
@@ -390,8 +390,8 @@ static hr_status add_kept(pq_reader *r, const uint8_t *keep, int64_t n, hr_error
     return HR_OK;
 }
 
-/* The values of a dictionary as a column of this type, and a null behind them. *out NULL: they are too many bytes for
- * it. */
+/* The values of a dictionary as a column of this type, and a null after them. *out NULL: they have too many bytes for
+ * the type. */
 static hr_status dictionary_column(const pq_dict *d, hr_type *type, const hr_mem *mem, hr_array **out, hr_error *err)
 {
     const uint32_t *ends = (const uint32_t *)(const void *)d->values->data;
@@ -423,8 +423,8 @@ done:
     return st;
 }
 
-/* Asks the filter about each value of the dictionary. Sets no_codes where that is of no use: there are too many, or it
- * cannot say. */
+/* Evaluates the filter for each value of the dictionary. Sets no_codes if the dictionary has too many values, or the
+ * evaluation fails. */
 static hr_status ask_dictionary(pq_reader *r, const pq_dict *d, hr_error *err)
 {
     hr_schema *schema = r->scout->file->base.schema;
@@ -451,8 +451,8 @@ done:
     return st;
 }
 
-/* The next rows, of which the scout reads only which values of the dictionary they have. Sets no_codes where that does
- * not go on; the scout then stands at r->row. */
+/* Tests the next rows, of which the scout reads only the codes. Sets no_codes where codes end; the scout is then at
+ * r->row. */
 static hr_status scout_codes(pq_reader *r, hr_error *err)
 {
     pq_reader *s = r->scout;
@@ -482,8 +482,8 @@ static hr_status scout_codes(pq_reader *r, hr_error *err)
     return add_kept(r, keep, n, err);
 }
 
-/* The scout's next rows. A filter that cannot be evaluated is left to who filters behind: all rows of the range go
- * there. */
+/* Tests the scout's next rows. If the evaluation of the filter fails, all rows of the range pass, and the filter
+ * operator reports the error. */
 static hr_status scout_rows(pq_reader *r, hr_error *err)
 {
     pq_filter *filter = r->file->filter;
@@ -500,7 +500,7 @@ static hr_status scout_rows(pq_reader *r, hr_error *err)
     }
     HR_GO(reader_next(&r->scout->base, SCOUT_BYTES, &t, err));
     if (!t)
-        HR_FAIL(HR_BUG, "%s: a filter's columns end early", r->file->base.name);
+        HR_FAIL(HR_BUG, "%s: the columns of a filter end early", r->file->base.name);
     if (!(keep = hr__zalloc(r->mem.account, (size_t)t->n_rows)))
         HR_GO(hr__error_memory(err, r->file->base.name, t->n_rows));
     if (hr__bound_keep(filter->bound, &how, t, keep, &n_kept, NULL)) {
@@ -516,7 +516,7 @@ done:
     return st;
 }
 
-/* Whether it pays to look at the filter's columns first. */
+/* Whether a scout is worth its cost. */
 static bool scout_pays(const pq_filter *f)
 {
     int64_t looked_at = atomic_load_explicit(&f->looked_at, memory_order_relaxed);
@@ -525,7 +525,7 @@ static bool scout_pays(const pq_filter *f)
            (looked_at < SCOUT_AT_LEAST || atomic_load_explicit(&f->kept, memory_order_relaxed) < looked_at / 2);
 }
 
-/* Finds rows that are wanted, for about one table if there is a scout; none: the end. */
+/* Finds wanted rows, for about one table if there is a scout; none: the end. */
 static hr_status look_further(pq_reader *r, int64_t max_bytes, hr_error *err)
 {
     int64_t enough = rows_that_fit(r, max_bytes);
@@ -535,7 +535,7 @@ static hr_status look_further(pq_reader *r, int64_t max_bytes, hr_error *err)
             int64_t row;
 
             if (r->wanted_rows > 0)
-                return HR_OK; /* first what is there: columns are about to go on */
+                return HR_OK; /* returns these rows first: the columns are about to move */
             row = next_range(r, r->row);
             if (row == r->end) {
                 r->row = r->end;
@@ -557,7 +557,7 @@ static hr_status look_further(pq_reader *r, int64_t max_bytes, hr_error *err)
 
 /* ----------------------------------------------------------------------------------------------------------- tables */
 
-/* At the row group's end the chunks must end, too. */
+/* Checks that the chunks end where the row group ends. */
 static hr_status check_end(pq_reader *r, hr_error *err)
 {
     if (r->wanted_rows > 0)
@@ -632,7 +632,7 @@ static hr_status reader_new(pq_file *f, int fragment, pq_range rows, const pq_se
         HR_GO(pq__column_new(f, fragment, r->n_columns, rows.begin, (pq_range){ r->row, r->range_end }, mem,
                              &r->columns[r->n_columns].column, err));
     }
-    if (r->n_columns > 0) /* a null takes a bit at least: tables do not grow without end, whatever metadata says */
+    if (r->n_columns > 0) /* a null takes a bit at least: wrong metadata cannot make tables of unlimited size */
         r->row_bytes = HR_MAX(r->row_bytes, 1.0 / 8);
     *out = r;
     r = NULL; /* moved to the caller */

@@ -1,4 +1,4 @@
-/* parquet_read.h - an open file: pages in order, columns out of pages, and what a filter leaves.
+/* parquet_read.h - an open file: pages in order, columns made of pages, and the rows that a filter keeps.
  *
  *   parquet_pages.c     one column chunk as a sequence of decompressed pages; where rows begin
  *   parquet_column.c    one projected column: pages -> arrays
@@ -44,7 +44,7 @@
 
 /* ------------------------------------------------------------------------------------------- pages: parquet_pages.c */
 
-/* Where the pages of one column chunk stand, as far as anyone needed to know. */
+/* The known places of the pages of one column chunk. */
 typedef struct pq_directory {
     hr_mutex lock;
     pq_place *places;
@@ -55,7 +55,7 @@ typedef struct pq_directory {
     bool complete;
 } pq_directory;
 
-/* What an open file shares between its readers, per leaf of the projection. */
+/* The dictionary that the readers of an open file share, per leaf of the projection. */
 typedef struct pq_shared {
     int dict_group; /* the row group that `dict` belongs to */
     pq_dict *dict;
@@ -65,11 +65,11 @@ typedef struct pq_shared {
 typedef struct pq_filter {
     struct pq_file *columns; /* the same file, with these columns */
     hr_bound *bound;
-    bool by_row;                  /* rows are looked at; else statistics alone say what is left out */
-    atomic_llong looked_at, kept; /* rows that readers have evaluated it for, and where it was true or nearly so */
+    bool by_row;                  /* a scout tests rows; false: only statistics skip rows */
+    atomic_llong looked_at, kept; /* rows for which readers evaluated it; those that passed, with gaps */
 } pq_filter;
 
-/* Rows of a row group that a filter may leave: ranges in order, which do not touch. */
+/* Rows of a row group that a filter may keep: ranges in order, which do not touch. */
 typedef struct pq_range {
     int64_t begin, end;
 } pq_range;
@@ -77,7 +77,7 @@ typedef struct pq_selection {
     int64_t n, cap;
     pq_range *ranges;
     int64_t n_rows;
-    bool always; /* the filter is true for all rows: statistics say so */
+    bool always; /* by statistics, the filter is true for all rows */
 } pq_selection;
 
 typedef struct pq_file {
@@ -87,10 +87,10 @@ typedef struct pq_file {
     pq_schema *schema;
     bool check_crc;
     bool verify;                 /* values against statistics */
-    hr_skipped *skipped;         /* NULL: nobody counts */
-    pq_filter *filter;           /* NULL: none that is of use */
+    hr_skipped *skipped;         /* NULL: not counted */
+    pq_filter *filter;           /* NULL: no usable filter */
     pq_selection **selections;   /* by row group, made when needed; NULL without a filter */
-    hr_mutex lock;               /* of what stands below; held for moments */
+    hr_mutex lock;               /* protects the fields below; held for moments */
     pq_directory ***directories; /* by row group, then leaf; made when needed */
     pq_shared *shared;           /* by leaf */
 } pq_file;
@@ -101,30 +101,31 @@ typedef struct pq_file {
             atomic_fetch_add_explicit(&(f)->skipped->what, (by), memory_order_relaxed);                                \
     } while (0)
 
-/* What hr_scan_file_class.describe says: parquet_describe.c. */
+/* hr_scan_file_class.describe: parquet_describe.c. */
 hr_status pq__describe(hr_scan_file *f, int fragment, hr_text *out, hr_error *err) HR_MUST_USE;
-/* The filter of an open file; one that does not fit the file is none. */
+/* Sets the filter of an open file; a filter that does not fit the file is ignored. */
 hr_status pq__filter_set(pq_file *f, const hr_open *how, hr_error *err) HR_MUST_USE;
 void pq__filter_free(pq_file *f);
 /* *out NULL: all rows. Borrowed from the file. */
 hr_status pq__select(pq_file *f, int group, const pq_selection **out, hr_error *err) HR_MUST_USE;
 
-/* The pages of one column chunk, one after another. Not moved while in use. */
+/* The pages of one column chunk, one after another. Must not move in memory while in use. */
 typedef struct pq_cursor {
     pq_file *file;
     const pq_leaf *leaf;
     const pq_chunk *chunk;
     const hr_codec *codec; /* NULL: not compressed */
     int leaf_number, group;
-    hr_mem mem;                /* for what lives no longer than the cursor */
-    int64_t at, end;           /* in the file: the next header; where the chunk ends */
-    int64_t enough;            /* ... and what need not be read */
-    int64_t entries;           /* level entries before the next page; -1: not known */
-    int64_t window_bytes;      /* read at once, unless a page is larger */
-    int64_t header_at;         /* of the page in hand */
-    const pq_directory *index; /* of an offset index by which the cursor moved; NULL: none. Borrowed from the file */
-    int ordinal;               /* of the page in hand */
-    hr_buffer *window;         /* bytes [window_at, window_at + window_n) of the file */
+    hr_mem mem;           /* for memory that lives no longer than the cursor */
+    int64_t at, end;      /* in the file: the next header; the end of the chunk */
+    int64_t enough;       /* in the file: from here on no bytes are needed for now */
+    int64_t entries;      /* level entries before the next page; -1: not known */
+    int64_t window_bytes; /* read at once, unless a page is larger */
+    int64_t header_at;    /* of the current page */
+    const pq_directory
+        *index;        /* the directory, if the cursor moved by an offset index; else NULL. Borrowed from the file */
+    int ordinal;       /* of the current page */
+    hr_buffer *window; /* bytes [window_at, window_at + window_n) of the file */
     int64_t window_at, window_n;
     hr_buffer *plain;      /* a page, decompressed */
     hr_buffer *spelled[2]; /* levels of very old files: repetition, definition */
@@ -137,21 +138,22 @@ typedef struct pq_cursor {
 hr_status pq__cursor_init(pq_cursor *c, pq_file *f, int group, int leaf, hr_account *account,
                           hr_error *err) HR_MUST_USE;
 void pq__cursor_clear(pq_cursor *c);
-/* Goes to the page in which row `row` of the row group begins; *first is the first row that begins in it. Entries that
- * go on with the row before may come first. A cursor that has read that page, or a later one, stays: *first is -1.
- * from: the row at which it stands, for the counters. row_end: rows from there on are not wanted for now. */
+/* Moves to the page in which row `row` of the row group begins; *first is the first row that begins in that page.
+ * Entries that continue the row before may come first. A cursor that has already read this page, or a later one, stays:
+ * *first is -1. from: the row at which the cursor is, for the counters. row_end: the caller needs no rows from there on
+ * for now. */
 hr_status pq__cursor_seek(pq_cursor *c, int64_t from, int64_t row, int64_t row_end, int64_t *first,
                           hr_error *err) HR_MUST_USE;
-/* The next data page: levels and values are set up. *more false: there is none. Of a page all entries must have been
- * taken and their values been read or skipped, and pq__cursor_page_end called. */
+/* Reads the next data page and sets up its levels and values. *more false: there is none. Before the call the caller
+ * must have taken all entries of the current page, read or skipped their values, and called pq__cursor_page_end. */
 hr_status pq__cursor_next(pq_cursor *c, bool *more, hr_error *err) HR_MUST_USE;
-/* After the last value of a page: what its header announces must have come, and its bytes must be used up. The error is
- * without place. */
+/* After the last value of a page: an error unless the page had the rows and nulls that its header announces, and its
+ * bytes are used up. The error does not name its place. */
 hr_status pq__cursor_page_end(const pq_cursor *c, hr_error *err) HR_MUST_USE;
-/* Of a column chunk's first data page, uncompressed; reads no more than its header. */
+/* The uncompressed bytes of a column chunk's first data page; reads no more than its header. */
 hr_status pq__first_page_bytes(pq_file *f, int group, int leaf, int64_t *out, hr_error *err) HR_MUST_USE;
-/* Where a page has been read to its end: passes over the pages that lie within the next *rows rows, unread if possible,
- * and takes their rows from *rows. */
+/* At the end of a page: skips the pages that lie within the next *rows rows, without reading them if possible, and
+ * subtracts their rows from *rows. */
 hr_status pq__cursor_pass(pq_cursor *c, int64_t *rows, hr_error *err) HR_MUST_USE;
 /* Adds the place to an error: "a.parquet: row group 7, column 'label', page 3". */
 hr_status pq__cursor_error(const pq_cursor *c, hr_status st, hr_error *err);
@@ -159,17 +161,17 @@ void pq__directories_free(pq_file *f);
 
 /* ------------------------------------------------------------------------------------- statistics: parquet_verify.c */
 
-/* What the file says of one leaf of a row group, and what has come of it. Errors are without place. */
+/* The statistics of one leaf of a row group, and what its values are so far. Errors do not name their place. */
 typedef struct pq_verify pq_verify;
-/* Borrows all of it. type: of the values as they come out. */
+/* Borrows all arguments. type: of the decoded values. */
 hr_status pq__verify_new(pq_file *f, const pq_leaf *l, const pq_chunk *chunk, hr_type *type, hr_account *account,
                          pq_verify **out, hr_error *err) HR_MUST_USE;
-/* Slots [begin, begin + n), which come from page number `page`. */
+/* Checks slots [begin, begin + n), which come from page number `page`. */
 hr_status pq__verify_slots(pq_verify *v, int page, const hr_array *a, int64_t begin, int64_t n,
                            hr_error *err) HR_MUST_USE;
-/* A page has been read whole. */
+/* Checks the counts of a page, read whole. */
 hr_status pq__verify_page(pq_verify *v, int page, int64_t entries, int64_t nulls, hr_error *err) HR_MUST_USE;
-/* The row group has been read; says nothing if pages were passed over. */
+/* Checks the counts of the chunk after the row group; no check if pages were skipped. */
 hr_status pq__verify_chunk(const pq_verify *v, hr_error *err) HR_MUST_USE;
 void pq__verify_free(pq_verify *v); /* NULL is fine */
 
@@ -177,24 +179,24 @@ void pq__verify_free(pq_verify *v); /* NULL is fine */
 
 /* One projected column of one row group, read forward. */
 typedef struct pq_column pq_column;
-/* Rows from rows.begin on; those from rows.end on will not be wanted soon. `from`: what rows.begin was before a filter
- * moved it, for the counters. Shares nothing: the file must outlive it. */
+/* A column that reads rows from rows.begin on; the caller will not need rows from rows.end on soon. `from`: rows.begin
+ * before a filter moved it, for the counters. Borrows the file. */
 hr_status pq__column_new(pq_file *f, int group, int node, int64_t from, pq_range rows, const hr_mem *mem,
                          pq_column **out, hr_error *err) HR_MUST_USE;
-/* Goes on to row `row`; rows from row_end on will not be wanted soon. */
+/* Moves forward to row `row`; the caller will not need rows from row_end on soon. */
 hr_status pq__column_seek(pq_column *c, int64_t row, int64_t row_end, hr_error *err) HR_MUST_USE;
-/* The first n > 0 rows of these ranges, which stand in order at or after the column's place; or fewer (one at least) if
- * their bytes would much exceed max_bytes. What lies between is passed over. */
+/* Reads the first n > 0 rows of these ranges, which are in order at or after the current row; or fewer (one at least)
+ * if their bytes would much exceed max_bytes. Skips the rows between the ranges. */
 hr_status pq__column_read(pq_column *c, const pq_range *ranges, int64_t n, int64_t max_bytes, hr_array **out,
                           hr_error *err) HR_MUST_USE;
-/* Whether it is text, and no part of anything. Only such a column has codes: the numbers of its rows' values in a
- * dictionary. */
+/* Whether it is a top-level column of text. Only then it has codes: the numbers of the rows' values in a dictionary. */
 bool pq__column_has_codes(const pq_column *c);
-/* The dictionary of the page that comes next, borrowed; *out NULL: it has none. */
+/* The dictionary of the next page, borrowed; *out NULL: the page has none. */
 hr_status pq__column_dict(pq_column *c, const pq_dict **out, hr_error *err) HR_MUST_USE;
-/* After that, where there is one: rows of this page, *n at most, and then how many; nulls are dict->n. */
+/* Reads codes after pq__column_dict found a dictionary. *n: in: the maximum; out: the number of rows read, all of this
+ * page. A null has the code dict->n. */
 hr_status pq__column_codes(pq_column *c, uint32_t *codes, int64_t *n, hr_error *err) HR_MUST_USE;
-/* Checks that the chunks end where the row group ends, if the column has been read to there. */
+/* Checks that the chunks end where the row group ends, if the column is read to its end. */
 hr_status pq__column_end(pq_column *c, hr_error *err) HR_MUST_USE;
 void pq__column_free(pq_column *c); /* NULL is fine */
 /* Estimate of the bytes of one row. */

@@ -1,15 +1,15 @@
 /* parquet_schema.c - the tree of stored columns -> Arrow columns, typed as Arrow's own reader types them.
  *
- * Parquet stores only leaves. How often and how deep a value is repeated or missing is told by two numbers at each
- * value (Dremel's levels); this file works out, for every node, at which levels it exists:
+ * Parquet stores only leaves. Two numbers at each value (Dremel's levels) say how often and how deep the value is
+ * repeated or missing; this file computes, for every node, at which levels it exists:
  *     def_slot   there is a place for it (the innermost list around it has an item here)
  *     def_valid  ... and it is not null
  *     def_item   ... and, for a list, it is not empty
  *
- * Lists come in the three-level form (group LIST { repeated group { element } }) and in older forms with two levels or
- * one; the rules of the format's specification tell them apart by name and number of children. The embedded Arrow
- * schema restores what Parquet cannot say: time zones, durations, 64-bit offsets, fixed sizes, extension types. It is
- * applied where its shape agrees, field by field, and ignored elsewhere.
+ * Lists have the three-level form (group LIST { repeated group { element } }) or older forms with two levels or one;
+ * the rules of the format's specification distinguish them by name and number of children. The embedded Arrow schema
+ * restores what Parquet cannot express: time zones, durations, 64-bit offsets, fixed sizes, extension types. The reader
+ * applies it field by field where its shape agrees, and ignores it elsewhere.
  *
  * Tests: test_parquet_meta.c, test_parquet_read.c. */
 #include "format/parquet/parquet_meta.h"
@@ -29,8 +29,8 @@ typedef struct build {
     int column; /* the next leaf's chunk */
     int depth;
     int cap_leaves;
-    hr_text path;                        /* of the node being made: a.list.element */
-    uint8_t def_items[PQ_MAX_LEVEL + 1]; /* as in pq_leaf, of the lists around the node being made */
+    hr_text path;                        /* path of the current node: a.list.element */
+    uint8_t def_items[PQ_MAX_LEVEL + 1]; /* as in pq_leaf, of the lists around the current node */
     hr_error *err;
 } build;
 
@@ -185,7 +185,7 @@ static hr_status leaf_type(build *b, const pq_element *e, pq_leaf *l, hr_type **
     case PQ_INT64: return int64_type(b, e, l, out);
     case PQ_BYTE_ARRAY: return bytes_type(b, e, l, out);
     case PQ_FIXED: return fixed_type(b, e, l, out);
-    case PQ_INT96: /* only ever used for times; what else stands beside it is ignored, as by everyone */
+    case PQ_INT96: /* only used for times; every reader ignores its other annotations */
         l->kind = PQ_K_INT96;
         l->width = 8;
         return hr__type_unit(HR_T_TIMESTAMP, HR_NANO, NULL, out, b->err);
@@ -200,7 +200,7 @@ static hr_status leaf_type(build *b, const pq_element *e, pq_leaf *l, hr_type **
     return set_simple(l, out, PQ_K_COPY, 8, HR_T_FLOAT64);
 }
 
-/* What the embedded schema knows better. `origin` may be NULL. Replaces *type. */
+/* Restores a leaf's type from the embedded schema. `origin` may be NULL. Replaces *type. */
 static hr_status restore_leaf(build *b, const hr_field *origin, pq_leaf *l, hr_type **type)
 {
     const hr_type *o = origin ? origin->type : NULL;
@@ -334,7 +334,7 @@ done:
     return st;
 }
 
-/* n's only child is made: n becomes a list of it. `outer` is the levels around it; the list itself is valid at
+/* n's only child exists: n becomes a list of it. `outer`: the levels around the list; the list itself is valid at
  * def_valid. */
 static hr_status finish_list(build *b, pq_node *n, const pq_element *e, levels outer, int def_valid, bool nullable,
                              const hr_field *origin)
@@ -361,10 +361,11 @@ static const hr_field *list_origin(const hr_field *origin)
     return &origin->type->children[0];
 }
 
-/* Inside a list that is valid at level l.def: its items. */
+/* The levels of the items of a list that is valid at level l.def. */
 static levels item_levels(build *b, levels l)
 {
-    b->def_items[l.rep + 1] = (uint8_t)(l.def + 1); /* columns come depth first: those of outer lists stay */
+    b->def_items[l.rep + 1] =
+        (uint8_t)(l.def + 1); /* columns come depth first: the entries of outer lists stay valid */
     return (levels){ l.def + 1, l.rep + 1, l.def + 1 };
 }
 
@@ -393,7 +394,7 @@ static hr_status check_depth(build *b, levels l)
     return HR_OK;
 }
 
-/* b->at stands behind a group LIST `e`; l: inside it. */
+/* b->at is after a group LIST `e`; l: the levels inside it. */
 static hr_status make_list(build *b, levels outer, levels l, const pq_element *e, bool nullable, const hr_field *origin,
                            pq_node *n)
 {
@@ -411,7 +412,7 @@ static hr_status make_list(build *b, levels outer, levels l, const pq_element *e
         bool nested = r->n_children == 1 && child->repetition == PQ_REPEATED;
 
         if (nested && r->logical != PQ_L_LIST && r->logical != PQ_L_MAP)
-            return malformed(b, "a group with one repeated child is no list");
+            return malformed(b, "a group with one repeated child is not a list");
         b->at++;
         if (nested && r->logical == PQ_L_LIST) /* the repeated group is a list itself, in the two-level form */
             HR_TRY(make_list(b, item_levels(b, l), item_levels(b, l), r, false, item, &n->children[0]));
@@ -425,7 +426,7 @@ static hr_status make_list(build *b, levels outer, levels l, const pq_element *e
     return finish_list(b, n, e, outer, l.def, nullable, origin);
 }
 
-/* b->at stands behind a group MAP `e`; l: inside it. */
+/* b->at is after a group MAP `e`; l: the levels inside it. */
 static hr_status make_map(build *b, levels outer, levels l, const pq_element *e, bool nullable, const hr_field *origin,
                           pq_node *n)
 {
@@ -448,7 +449,7 @@ static hr_status make_map(build *b, levels outer, levels l, const pq_element *e,
     return finish_field(b, n, e, type, nullable, origin);
 }
 
-/* A repeated field that no list stands around: a list that is never null. */
+/* A repeated field without a LIST around it: a list that is never null. */
 static hr_status make_bare_list(build *b, levels l, const pq_element *e, const hr_field *origin, pq_node *n)
 {
     const hr_field *item = list_origin(origin);
@@ -492,7 +493,7 @@ static hr_status make_node_here(build *b, levels l, const hr_field *origin, pq_n
     return make_struct(b, in, e, nullable, origin, n);
 }
 
-/* The element at b->at and what is below it. */
+/* The element at b->at and its children. */
 static hr_status make_node(build *b, levels l, const hr_field *origin, pq_node *n)
 {
     hr_status st = HR_OK;
@@ -518,8 +519,8 @@ done:
 
 /* ---------------------------------------------------------------------------------------------------------- columns */
 
-/* Where each top-level column begins. Walks the tree by counting, without recursion; after it every element's children
- * are known to be there. */
+/* Where each top-level column begins. find_tops walks the tree by counting, without recursion, and checks that the
+ * children of every element exist. */
 typedef struct top {
     int element, column;
 } top;
@@ -539,7 +540,7 @@ static hr_status find_tops(build *b, top **out)
     if (!tops)
         return no_memory(b, (size_t)n * sizeof *tops);
     for (int i = 0; i < n; i++) {
-        int64_t open = 1; /* elements that are announced and not seen */
+        int64_t open = 1; /* announced elements that have not come yet */
 
         tops[i] = (top){ (int)at, column };
         for (; open > 0 && at < m->n_elements; at++) {
@@ -587,7 +588,7 @@ static hr_status missing_column(build *b, const top *tops, const char *name)
     return st;
 }
 
-/* The embedded schema's field for top-level column i, if it speaks of as many columns: names may have been changed
+/* The embedded schema's field for top-level column i, if that schema has as many columns: names may have changed
  * since. */
 static const hr_field *origin_of(const pq_meta *m, const hr_schema *arrow, int i)
 {
@@ -627,7 +628,7 @@ done:
     return st;
 }
 
-/* Leaves below all projected columns, for one allocation. A column may be asked for twice. */
+/* Leaves below all projected columns, for one allocation. A projection may name a column twice. */
 static int64_t count_leaves(const pq_meta *m, const top *tops, const hr_projection *projection)
 {
     int n_tops = m->elements[0].n_children;
@@ -671,7 +672,7 @@ hr_status pq__schema_new(const pq_meta *m, const hr_projection *projection, cons
         HR_GO(no_memory(&b, (size_t)b.s->n_nodes * sizeof *b.s->nodes));
     st = make_columns(&b, tops, arrow, projection);
     if (st && err && strncmp(err->text, name, strlen(name)) != 0)
-        hr__error_at(err, st, "%s", name); /* core does not know whose types it refused */
+        hr__error_at(err, st, "%s", name); /* the type functions do not know the file */
     HR_GO(st);
     *out = b.s;
     b.s = NULL; /* moved to the caller */

@@ -1,9 +1,9 @@
-/* parquet_verify.c - values against what the file says of them: least and greatest values and nulls of column chunks,
- * and of pages where there is a page index. Only the option verify asks for it: it costs a look at every value, and
- * finds damage that no checksum covers, or writers that are wrong.
+/* parquet_verify.c - compares values with the statistics of the file: least and greatest values and nulls of column
+ * chunks, and of pages if there is a page index. Only the option verify turns this on: it reads every value once more,
+ * and finds damage that no checksum covers, or writers that are wrong.
  *
- * Bounds count where filters would use them (pq__has_order): not of INT96 and intervals, not of an order that nobody
- * has defined. NaN is within all bounds, both zeros are equal, and bounds that were cut are still bounds.
+ * Bounds count if filters would use them (pq__has_order): not of INT96 and intervals, nor of types without a defined
+ * order. NaN is within all bounds, both zeros are equal, and bounds that were cut are still bounds.
  *
  * Tests: test_parquet_verify.py. */
 #include "base/decimal.h"
@@ -16,16 +16,16 @@ typedef struct bounds {
 } bounds;
 
 struct pq_verify {
-    pq_file *file; /* borrowed, as the type is */
+    pq_file *file; /* borrowed, like the type */
     const pq_leaf *leaf;
     const pq_chunk *chunk;
     hr_type *type;
     hr_account *account;
-    bounds all, page;    /* of the chunk; of page `at` */
+    bounds all, page;    /* bounds of the chunk; of page `at` */
     int at;              /* -1: none yet */
     int64_t null_count;  /* of the chunk; -1: not said */
     pq_page_stats pages; /* n 0: there is no page index */
-    int n_seen;          /* pages [0, n_seen) have been read whole, with these: */
+    int n_seen;          /* pages [0, n_seen) were read whole; their sums: */
     int64_t entries, nulls;
 };
 
@@ -54,7 +54,7 @@ static hr_status read_index(const pq_verify *v, int64_t at, int64_t n, hr_buffer
 
     *out = NULL;
     if (at > v->file->source->n_bytes - n)
-        return hr_error_set(err, HR_BAD_DATA, "its page index ends behind the file");
+        return hr_error_set(err, HR_BAD_DATA, "its page index ends after the end of the file");
     HR_TRY(hr__buffer_new(&mem, n, out, err));
     st = hr__source_read(v->file->source, (*out)->data, at, n, err);
     if (st) {
@@ -64,7 +64,7 @@ static hr_status read_index(const pq_verify *v, int64_t at, int64_t n, hr_buffer
     return st;
 }
 
-/* The column index is of as many pages as the offset index, or it is damaged. */
+/* Loads the column index; it is damaged unless it has as many pages as the offset index. */
 static hr_status load_pages(pq_verify *v, const pq_detail *d, hr_error *err)
 {
     hr_buffer *bytes = NULL;
@@ -103,7 +103,7 @@ hr_status pq__verify_new(pq_file *f, const pq_leaf *l, const pq_chunk *chunk, hr
     v->account = account;
     v->at = -1;
     pq__detail_read(f->meta, chunk, &detail);
-    v->null_count = l->max_rep ? -1 : detail.stats.null_count; /* of lists writers do not agree what is a null */
+    v->null_count = l->max_rep ? -1 : detail.stats.null_count; /* writers count nulls of lists in different ways */
     HR_GO(decode(v, &detail.stats, &v->all, err));
     HR_GO(load_pages(v, &detail, err));
     *out = v;
@@ -146,7 +146,7 @@ static int decimal_order(const uint8_t *a, const uint8_t *b, int bytes)
 
 #define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
 
-/* Row i of `a` against the only row of b, which is of its type; NaN is equal to all. */
+/* Compares row i of `a` with the only row of b, of the same type; NaN is equal to everything. */
 static int order(const hr_array *a, int64_t i, const hr_array *b)
 {
     int width = hr__type_bytes(a->type);
@@ -199,9 +199,10 @@ static hr_status within(const pq_verify *v, const bounds *b, bool page, const hr
         if (hr__array_is_null(a, i))
             continue;
         if (b->least && order(a, i, b->least) < 0)
-            return outside(v, a, i, b->least, page ? "the page's least one" : "the column chunk's least one", err);
+            return outside(v, a, i, b->least, page ? "the least of the page" : "the least of the column chunk", err);
         if (b->most && order(a, i, b->most) > 0)
-            return outside(v, a, i, b->most, page ? "the page's greatest one" : "the column chunk's greatest one", err);
+            return outside(v, a, i, b->most, page ? "the greatest of the page" : "the greatest of the column chunk",
+                           err);
     }
     return HR_OK;
 }
@@ -223,7 +224,7 @@ hr_status pq__verify_page(pq_verify *v, int page, int64_t entries, int64_t nulls
 {
     const pq_stats *s = page < v->pages.n ? &v->pages.pages[page] : NULL;
 
-    if (page == v->n_seen) { /* not if it is read again */
+    if (page == v->n_seen) { /* a page may be read twice */
         v->entries += entries;
         v->nulls += nulls;
         v->n_seen++;

@@ -1,9 +1,9 @@
-/* parquet_write.c - Parquet files, written: the schema, row groups as pieces, the footer.
+/* parquet_write.c - the Parquet writer: the schema, row groups as write chunks, the footer.
  *
- * A row group is encoded by one thread, as bytes that stand in the file as they are; only their place is not known
- * until they are added. At the end come the page indexes and the footer. Everything is nullable but the keys of maps:
- * what a later table holds need not be known when the file begins. The Arrow schema is embedded, so that what Parquet
- * cannot say (time zones, durations, 64-bit offsets, fixed sizes, tensors) comes back. */
+ * One thread encodes a row group as the bytes that the file will hold; their offset is unknown until the writer adds
+ * them. Page indexes and the footer come last. Everything is nullable except the keys of maps, because a later table
+ * may hold nulls. The writer embeds the Arrow schema, so that a reader restores what Parquet cannot express (time
+ * zones, durations, 64-bit offsets, fixed sizes, tensors). */
 #include "format/arrow/ipc.h"
 #include "format/parquet/parquet_write.h"
 
@@ -15,22 +15,23 @@ const hr_option pw__options[] = {
     { "compression", HR_OPT_CHOICE, offsetof(pw_options, codec), 0, 0, 5, "none snappy gzip brotli lz4 zstd",
       "codec of the pages" },
     { "compression_level", HR_OPT_INT, offsetof(pw_options, level), -1000, 1000, 0, NULL,
-      "level of that codec; 0: 1 for zstd, else its usual one" },
+      "level of the codec; 0: its default, which is 1 for zstd" },
     { "row_group_rows", HR_OPT_INT, offsetof(pw_options, row_group_rows), 1, 1 << 30, 262144, NULL,
-      "rows of a row group, at most" },
+      "maximum rows of a row group" },
     { "row_group_bytes", HR_OPT_BYTES, offsetof(pw_options, row_group_bytes), 1, 1 << 30, 64 << 20, NULL,
-      "bytes of a row group's values in memory (numbers as four at least), at most; a sixteenth of the memory limit if "
-      "that is less" },
+      "maximum bytes of a row group's values in memory (a number counts as 4 bytes or more); if less, 1/16 of the "
+      "memory limit" },
     { "page_bytes", HR_OPT_BYTES, offsetof(pw_options, page_bytes), 1, 1 << 30, 1 << 20, NULL,
-      "bytes of a page before compression, about" },
+      "approximate bytes of a page before compression" },
     { "page_version", HR_OPT_INT, offsetof(pw_options, page_version), 1, 2, 1, NULL, "format of data pages, 1 or 2" },
     { "dictionary", HR_OPT_BOOL, offsetof(pw_options, dictionary), 0, 0, 1, NULL,
-      "dictionaries where they make a column smaller" },
-    { "statistics", HR_OPT_BOOL, offsetof(pw_options, statistics), 0, 0, 1, NULL, "least and greatest values" },
+      "use a dictionary where it makes a column smaller" },
+    { "statistics", HR_OPT_BOOL, offsetof(pw_options, statistics), 0, 0, 1, NULL,
+      "write the least and greatest value and the number of nulls" },
     { "page_index", HR_OPT_BOOL, offsetof(pw_options, page_index), 0, 0, 1, NULL,
-      "where pages begin and what values they hold" },
+      "write where pages begin and which values they hold" },
     { "page_checksum", HR_OPT_BOOL, offsetof(pw_options, page_checksum), 0, 0, 1, NULL,
-      "a CRC-32 of each page, by which damage is found when it is read" },
+      "write a CRC-32 of each page, so that readers find damage" },
     { 0 },
 };
 
@@ -53,7 +54,7 @@ typedef struct pw_writer {
     hr_text arrow; /* base64 */
 } pw_writer;
 
-/* What a piece's footer part needs. */
+/* A write chunk: its bytes, and what the footer says about them. */
 typedef struct pw_group {
     int64_t n_rows, n_bytes;
     int n_chunks;
@@ -129,7 +130,7 @@ static hr_status physical_of(const hr_type *t, const char *name, pq_physical *ou
     return HR_OK;
 }
 
-/* The way to a leaf while the tree is walked. */
+/* The path to a leaf during the walk of the tree. */
 typedef struct way {
     pw_writer *w;
     pw_leaf at;
@@ -161,7 +162,7 @@ static void add_name(way *y, const char *name)
 
 static hr_status walk_field(way *y, const hr_field *f, const char *name, bool is_key);
 
-/* Child i of the type in hand; the way is the same afterwards. */
+/* Walks child i of the current type; the path is unchanged afterwards. */
 static hr_status walk_child(way *y, const hr_type *t, int i, const char *name, bool is_key)
 {
     pw_leaf kept = y->at;
@@ -258,7 +259,7 @@ enum {
     C_INT8 = 15
 };
 
-/* A union's member without fields of its own. */
+/* A member of a union that has no fields. */
 static void empty_member(pw_thrift *t, int id) { pw__close(t, pw__open(t, id)); }
 
 static void put_unit(pw_thrift *t, int id, hr_unit unit)
@@ -287,7 +288,7 @@ static void put_integer(pw_thrift *t, int bits, bool is_signed)
     pw__close(t, outer);
 }
 
-/* Converted type (6), for readers of old; scale and precision (7, 8); logical type (10). */
+/* Converted type (6), for old readers; scale and precision (7, 8); logical type (10). */
 static void put_logical(pw_thrift *t, const hr_type *type)
 {
     int bits = 8 * hr__type_bytes(type), log = bits == 8 ? 0 : bits == 16 ? 1 : bits == 32 ? 2 : 3, outer;
@@ -389,7 +390,7 @@ static void put_element(pw_thrift *t, const hr_type *type, const char *name, boo
     hr_status st = HR_OK;
 
     if (!type->n_children) {
-        st = physical_of(type, name, &physical, &width, NULL); /* was asked before: succeeds */
+        st = physical_of(type, name, &physical, &width, NULL); /* succeeds, because the walk called it before */
         if (!st)
             pw__int(t, 1, PQ_T_I32, physical);
         if (!st && physical == PQ_FIXED)
@@ -469,7 +470,7 @@ static hr_status parquet_encode(const hr_writer *base, const hr_mem *mem, const 
     if (!g)
         return hr__error_memory(err, "Parquet row group", sizeof *g);
     out->n_rows = g->n_rows = t->n_rows;
-    if (t->n_rows) /* what is not needed goes back; growing would touch fresh pages again and again */
+    if (t->n_rows) /* frees what is not needed; growth would touch fresh pages again and again */
         HR_GO(hr__growbuf_reserve(&bytes, hr__table_bytes_used(t) / 2 + 4096, err));
     for (int i = 0; i < w->n_leaves && t->n_rows; i++, g->n_chunks++)
         HR_GO(pw__chunk_write(&w->leaves[i], &w->options, w->codec, t->columns[w->leaves[i].column], mem, &bytes,
@@ -478,10 +479,10 @@ static hr_status parquet_encode(const hr_writer *base, const hr_mem *mem, const 
     g->n_bytes = out->bytes->n_bytes;
     out->notes = g;
     out->notes_free = group_free;
-    g = NULL; /* moved into the piece */
+    g = NULL; /* moved into the write chunk */
 done:
     if (g && st && g->n_chunks < w->n_leaves)
-        g->n_chunks++; /* the one that failed may have pages */
+        g->n_chunks++; /* a chunk that failed may have pages */
     group_free(g);
     hr__growbuf_clear(&bytes);
     return st;
@@ -536,7 +537,7 @@ static void put_offset_index(pw_thrift *t, const pw_chunk *c)
 
 static bool is_null_page(const pw_page *p) { return p->n_nulls == p->n_slots; }
 
-/* Every page with values has bounds. */
+/* Whether every page with values has bounds. */
 static bool has_column_index(const pw_chunk *c)
 {
     for (int64_t i = 0; i < c->n_pages; i++)
@@ -556,7 +557,7 @@ static void put_column_index(pw_thrift *t, const pw_chunk *c)
     pw__list(t, 3, PQ_T_BINARY, c->n_pages);
     for (int64_t i = 0; i < c->n_pages; i++)
         pw__list_bytes(t, c->pages[i].bounds.max, is_null_page(&c->pages[i]) ? 0 : c->pages[i].bounds.n_max);
-    pw__int(t, 4, PQ_T_I32, 0); /* pages are not said to be in order */
+    pw__int(t, 4, PQ_T_I32, 0); /* unordered: the writer does not check the order of pages */
     pw__list(t, 5, PQ_T_I64, c->n_pages);
     for (int64_t i = 0; i < c->n_pages; i++)
         pw__list_int(t, c->pages[i].n_nulls);
@@ -655,7 +656,7 @@ static void put_group(pw_thrift *t, const pw_writer *w, const pw_group *g, int64
         const pw_chunk *c = &g->chunks[i];
         int inner = pw__open_item(t);
 
-        pw__int(t, 2, PQ_T_I64, 0); /* long deprecated: metadata stands nowhere else */
+        pw__int(t, 2, PQ_T_I64, 0); /* deprecated; 0: metadata is only in the footer */
         put_chunk_meta(t, w, &w->leaves[i], c);
         if (c->offset_index_bytes) {
             pw__int(t, 4, PQ_T_I64, c->offset_index_at);
@@ -720,7 +721,7 @@ static hr_status put_footer(const pw_writer *w, pw_file *f, hr_growbuf *bytes, h
     for (int i = 0; i < w->n_leaves; i++) {
         int outer = pw__open_item(&t);
 
-        empty_member(&t, 1); /* the order that the type defines */
+        empty_member(&t, 1); /* field 1: the order of the type */
         pw__close(&t, outer);
     }
     pw__close(&t, 0);
@@ -797,14 +798,15 @@ hr_status pw__create(hr_schema *schema, const void *options, hr_account *account
     w->options = *(const pw_options *)options;
     w->codec = codecs[w->options.codec].codec;
     if (w->codec == &hr__codec_zstd && w->options.level == 0)
-        w->options.level = 1; /* encoded values gain little by more: 3 takes half as long again for some hundredths */
+        w->options.level =
+            1; /* higher levels gain little on encoded values: level 3 takes 1.5 times as long for a few percent */
     w->schema = hr__schema_ref(schema);
     w->base =
         (hr_writer){ &parquet_writer, ".parquet", w->options.row_group_rows, w->options.row_group_bytes, 4, false };
     if (w->codec && !w->codec->pack)
         HR_FAIL(HR_UNSUPPORTED, "compression %s: this build was made without %s", w->codec->name, w->codec->library);
     if (schema->n == 0)
-        HR_FAIL(HR_TYPE, "Parquet files need a column at least");
+        HR_FAIL(HR_TYPE, "a Parquet file needs at least one column");
     HR_GO(find_leaves(w, err));
     HR_GO(embed_arrow(w, err));
     *out = &w->base;

@@ -1,4 +1,5 @@
-/* parquet_write.h - what the files of the Parquet writer share. Private to parquet_write*.c and their tests.
+/* parquet_write.h - types and functions shared by the files of the Parquet writer. Private to parquet_write*.c and
+ * their tests.
  *
  *   parquet_write_levels.c   a nested array -> levels, and which values stand at its leaf
  *   parquet_write_values.c   values -> bytes: the encodings, the Thrift of headers and footer
@@ -34,7 +35,7 @@ typedef struct pw_thrift {
 void pw__int(pw_thrift *t, int id, int type, int64_t v); /* PQ_T_I8 .. PQ_T_I64 */
 void pw__bool(pw_thrift *t, int id, bool v);
 void pw__bytes(pw_thrift *t, int id, const void *data, int64_t n);
-int pw__open(pw_thrift *t, int id); /* a struct; -> what close wants */
+int pw__open(pw_thrift *t, int id); /* a struct; -> the argument of pw__close */
 int pw__open_item(pw_thrift *t);    /* a struct in a list */
 void pw__close(pw_thrift *t, int outer);
 void pw__list(pw_thrift *t, int id, int type, int64_t n); /* then n items */
@@ -42,7 +43,7 @@ void pw__list_int(pw_thrift *t, int64_t v);
 void pw__list_bytes(pw_thrift *t, const void *data, int64_t n);
 void pw__list_bool(pw_thrift *t, bool v);
 
-/* Leaf values as they are stored, nulls left out. */
+/* Leaf values as stored, without nulls. */
 typedef struct pw_values {
     pq_physical physical;
     int width; /* bytes of a fixed value; 0: booleans (a byte each), byte arrays */
@@ -62,20 +63,20 @@ hr_status pw__runs_u32(const uint32_t *v, int64_t n, int width, hr_growbuf *out,
 
 /* A dictionary: codes[i] is the number of value i, uniques[k] a value with that number. */
 typedef struct pw_dict {
-    hr_buffer *memory; /* of codes: pooled, as all that is as long as a chunk */
+    hr_buffer *memory; /* of codes: pooled, like everything as long as a chunk */
     uint32_t *codes;
     int64_t *uniques;
     int64_t n_uniques, cap_uniques;
     int64_t bytes; /* PLAIN, of all */
 } pw_dict;
-/* *found false: too many different values for one to pay. */
+/* *found false: too many different values for a dictionary to save bytes. */
 hr_status pw__dict_make(const pw_values *v, int64_t max_bytes, const hr_mem *mem, pw_dict *out, bool *found,
                         hr_error *err) HR_MUST_USE;
 void pw__dict_clear(pw_dict *d);
 
 /* ----------------------------------------------------------------------------------- levels: parquet_write_levels.c */
 
-/* A stored column: where it is in the schema's tree. */
+/* A stored column: its place in the schema's tree. */
 typedef struct pw_leaf {
     hr_text path; /* names, each ended by a NUL byte */
     int n_path;
@@ -100,7 +101,7 @@ typedef struct pw_levels {
     uint8_t *def;         /* NULL: all max_def */
     uint8_t *rep;         /* NULL: all 0 */
     const hr_array *leaf; /* borrowed */
-    pw_span *spans;       /* of its elements (with its offset) that are there */
+    pw_span *spans;       /* of its elements that exist (counted with its offset) */
     int64_t n_spans, cap_spans;
     int64_t n_values;
 } pw_levels;
@@ -110,7 +111,7 @@ void pw__levels_clear(pw_levels *l);
 
 /* ------------------------------------------------------------------------------------ chunks: parquet_write_chunk.c */
 
-/* Bounds of values. Bytes are cut to PW_BOUND; `*_exact` says whether they were. */
+/* Bounds of values. Byte strings are cut to PW_BOUND; `*_exact` false: they were cut. */
 #define PW_BOUND 64
 typedef struct pw_bounds {
     bool has_min, has_max, min_exact, max_exact;
@@ -119,14 +120,14 @@ typedef struct pw_bounds {
 } pw_bounds;
 
 typedef struct pw_page {
-    int64_t at;      /* of its header, from the chunk's begin */
+    int64_t at;      /* offset of its header, from the chunk's begin */
     int64_t n_bytes; /* with the header */
     int64_t first_row, n_nulls, n_slots;
     pw_bounds bounds;
 } pw_page;
 
 typedef struct pw_chunk {
-    int64_t begin, n_bytes;               /* from the piece's begin, later from the file's */
+    int64_t begin, n_bytes;               /* from the write chunk's begin, later from the file's */
     int64_t plain_bytes;                  /* uncompressed, with headers */
     int64_t dict_at, data_at;             /* like begin; dict_at -1: none */
     int64_t n_slots, n_nulls, text_bytes; /* text_bytes -1: no byte arrays */
@@ -134,7 +135,7 @@ typedef struct pw_chunk {
     pw_bounds bounds;
     pw_page *pages;
     int64_t n_pages, cap_pages;
-    /* where the index stands in the file, once it is written */
+    /* offset of the index in the file, once it is written */
     int64_t column_index_at, offset_index_at;
     int32_t column_index_bytes, offset_index_bytes;
 } pw_chunk;

@@ -1,13 +1,14 @@
 /* parquet_write_chunk.c - one column of a row group as pages.
  *
- * 1. The leaf's values, nulls left out, become an array as Parquet stores them: mostly they are that already.
- * 2. The encoding is one for the whole chunk, the smallest by a sample of its values, encoded and compressed each way
- *    that the type knows: from the values alone, so that the same rows give the same bytes. A dictionary is made of the
- *    whole chunk, and given up as soon as most values are new or it exceeds MAX_DICT.
- * 3. Pages begin with rows, so that an index can tell where a row is. Only a row of more than MAX_PAGE is broken, and
- *    then there is no index.
- * 4. Bounds: NaN counts for nothing, and a page of nothing else has none; zeros have the sign that keeps the other zero
- *    inside; long bytes are cut to PW_BOUND, texts between characters, upper bounds raised in their last one.
+ * 1. The leaf's values, without nulls, become an array as Parquet stores them: mostly they are stored as they are.
+ * 2. The whole chunk has one encoding, the smallest by a sample of its values, encoded and compressed in each way that
+ *    the type allows: only the values decide, so that the same rows give the same bytes. A dictionary covers the whole
+ *    chunk; the writer gives it up as soon as most values are new or it exceeds MAX_DICT.
+ * 3. Pages begin with rows, so that an index can find a row. Only a row of more than MAX_PAGE spans pages, and then
+ *    there is no index.
+ * 4. Bounds: NaN does not count, and a page of only NaN has no bounds; a bound of zero has the sign that includes the
+ *    other zero; long byte strings are cut to PW_BOUND, texts between characters, and the last character of a cut upper
+ *    bound is raised.
  *
  * Tests: test_parquet_write.c. */
 #include "base/decimal.h"
@@ -33,11 +34,11 @@ typedef struct writing {
     pw_levels levels;
     pw_values values;
     hr_buffer *memory; /* of the next */
-    void *owned;       /* what values point at, if it was made here */
+    void *owned;       /* memory of `values`, if the writer made a copy */
     pw_dict dict;
     int bits; /* of a code */
     int encoding;
-    hr_growbuf page; /* as it stands before compression */
+    hr_growbuf page; /* before compression */
     hr_buffer *packed;
     bool broken_rows;
 } writing;
@@ -46,7 +47,7 @@ typedef struct writing {
 
 static const uint8_t *element(const hr_array *a, int64_t i, int width) { return a->buffers[1]->data + i * width; }
 
-/* One loop over all spans: x is the element's number in its buffer, k that of the value. */
+/* One loop over all spans: x is the number of the element in its buffer, k the number of the value. */
 #define EACH_VALUE(w, x, k)                                                                                            \
     for (int64_t s_ = 0, k = 0; s_ < (w)->levels.n_spans; s_++)                                                        \
         for (int64_t x = (w)->levels.spans[s_].begin, end_ = x + (w)->levels.spans[s_].n; x < end_; x++, k++)
@@ -137,7 +138,7 @@ static hr_status no_room(const writing *w, int64_t x, int64_t k, const char *wha
     return st;
 }
 
-/* A coarser unit than Parquet knows, times 1,000; a finer one of days, divided. */
+/* Multiplies a unit coarser than Parquet's by 1,000; divides a unit finer than days. */
 static hr_status rescaled(writing *w, int64_t times, int64_t by, bool to_narrow)
 {
     const uint8_t *from = w->levels.n_spans ? w->levels.leaf->buffers[1]->data : NULL;
@@ -149,12 +150,12 @@ static hr_status rescaled(writing *w, int64_t times, int64_t by, bool to_narrow)
     {
         v = from_narrow ? ((const int32_t *)(const void *)from)[x] : ((const int64_t *)(const void *)from)[x];
         if (__builtin_mul_overflow(v, times, &v))
-            return no_room(w, x, k, "does not fit Parquet's milliseconds");
+            return no_room(w, x, k, "does not fit in Parquet's milliseconds");
         if (v % by)
-            return no_room(w, x, k, "is no whole number of days");
+            return no_room(w, x, k, "is not a whole number of days");
         v /= by;
         if (to_narrow && (v < INT32_MIN || v > INT32_MAX))
-            return no_room(w, x, k, "does not fit Parquet's 32 bits");
+            return no_room(w, x, k, "does not fit in Parquet's 32 bits");
         if (to_narrow)
             ((int32_t *)w->owned)[k] = (int32_t)v;
         else
@@ -164,7 +165,7 @@ static hr_status rescaled(writing *w, int64_t times, int64_t by, bool to_narrow)
     return HR_OK;
 }
 
-/* The low bytes of little-endian numbers, for FIXED the other way round. */
+/* The low bytes of little-endian numbers; for FIXED in big-endian order. */
 static hr_status decimals(writing *w)
 {
     int from_width = hr__type_bytes(w->leaf->type), to_width = w->values.width;
@@ -210,8 +211,9 @@ static hr_status texts(writing *w)
         to[k] = (hr_view){ a->buffers[2] ? a->buffers[2]->data + begin : (const uint8_t *)"", end - begin };
         sum += end - begin;
         if (end - begin > MAX_PAGE)
-            return hr_error_set(w->err, HR_UNSUPPORTED, "column '%s': a value of %lld bytes, Parquet files hold %lld",
-                                w->leaf->path.data, (long long)(end - begin), (long long)MAX_PAGE);
+            return hr_error_set(w->err, HR_UNSUPPORTED,
+                                "column '%s': a value of %lld bytes, Parquet holds at most %lld", w->leaf->path.data,
+                                (long long)(end - begin), (long long)MAX_PAGE);
     }
     w->values.views = to;
     w->chunk->text_bytes = sum;
@@ -288,7 +290,7 @@ static order order_of(const pw_leaf *l)
         set_fixed(out, &low, &high, sizeof low);                                                                       \
     } while (0)
 
-/* Infinities stand for "nothing seen": a comparison with NaN is false, so that it changes nothing. */
+/* Infinities mean "no value yet": a comparison with NaN is false, so NaN changes nothing. */
 #define LEAST_AND_MOST_FLOAT(type)                                                                                     \
     do {                                                                                                               \
         const type *p = (const type *)(const void *)v->data;                                                           \
@@ -322,7 +324,7 @@ static int compare_bytes(hr_view a, hr_view b)
     return c ? c : (a.n > b.n) - (a.n < b.n);
 }
 
-/* As many of the first PW_BOUND bytes as are whole characters. */
+/* The length of the whole characters in the first PW_BOUND bytes. */
 static int64_t cut_text(hr_view v, bool is_text)
 {
     int64_t n = PW_BOUND;
@@ -332,8 +334,7 @@ static int64_t cut_text(hr_view v, bool is_text)
     return n;
 }
 
-/* Raises the last character of p[0, n) that has a next one of as many bytes. -> the length with it; 0: there is
- * none. */
+/* Raises the last character of p[0, n) that has a successor of the same length. -> the new length; 0: there is none. */
 static int64_t raise_text(uint8_t *p, int64_t n)
 {
     static const uint32_t most[] = { 0, 0x7f, 0x7ff, 0xffff, 0x10ffff };
@@ -442,7 +443,8 @@ static int compare_bounds(order o, const uint8_t *a, int n_a, const uint8_t *b, 
     }
 }
 
-/* The chunk's bounds are those of its pages together; a page of values without bounds leaves only what NaNs allow. */
+/* Joins the bounds of a page into the bounds of the chunk. A page without bounds holds only NaN, which changes nothing;
+ * of byte strings, it leaves the chunk without an upper bound. */
 static void join_bounds(const writing *w, pw_bounds *all, const pw_bounds *page, bool first)
 {
     order o = order_of(w->leaf);
@@ -535,7 +537,7 @@ static sample take_sample(const pw_values *v)
     return s;
 }
 
-/* Bytes that all values would take: by the sample, encoded and compressed. *plain: before compression. */
+/* Estimates the bytes of all values, encoded and compressed, by the sample. *plain: before compression. */
 static hr_status estimate(writing *w, int encoding, const sample *s, double *out, double *plain)
 {
     hr_view packed;
@@ -630,7 +632,7 @@ static void put_head_body(pw_thrift *t, const page_head *h)
     pw__close(t, outer);
 }
 
-/* The page in w->page: header, levels as they are (V2), the rest compressed. */
+/* Writes the page in w->page: header, levels as they are (V2), the rest compressed. */
 static hr_status put_page(writing *w, page_head *h)
 {
     hr_view whole = { w->page.buffer ? w->page.buffer->data : NULL, w->page.buffer ? w->page.buffer->n_bytes : 0 };
@@ -672,7 +674,7 @@ static hr_status put_dictionary(writing *w)
     return put_page(w, &h);
 }
 
-/* Levels of slots [from, from + n) of `max`; V1: with their length before. -> *n_bytes */
+/* Appends the levels of slots [from, from + n), whose maximum is `max`; V1: after their length. -> *n_bytes */
 static hr_status put_levels(writing *w, const uint8_t *levels, int64_t from, int64_t n, int max, int64_t *n_bytes)
 {
     bool with_length = w->options->page_version == 1;
@@ -722,7 +724,7 @@ static int64_t value_bytes(const writing *w, int64_t k)
     return w->values.views ? 4 + w->values.views[k].n : HR_MAX(w->values.width, 1);
 }
 
-/* Without levels to look at, and of values of one width, a page is so many of them. */
+/* Without levels and with values of one width, the number of values of a page is a division. */
 static bool flat_extent(const writing *w, extent *e)
 {
     if (w->levels.def || w->levels.rep || (w->values.views && w->encoding != PQ_RLE_DICTIONARY))
@@ -836,7 +838,7 @@ hr_status pw__chunk_write(const pw_leaf *l, const pw_options *o, const hr_codec 
     HR_GO(put_pages(&w));
     c->n_bytes = out->buffer->n_bytes - c->begin;
     if (w.broken_rows)
-        c->n_pages = 0; /* no index can say where their rows are */
+        c->n_pages = 0; /* no index can give the places of their rows */
 done:
     pw__levels_clear(&w.levels);
     pw__dict_clear(&w.dict);

@@ -6,9 +6,9 @@
  *   a list             slots with items become as many slots, one level up, which repeat it but for the first; others
  *                      end
  *   a struct           nothing changes but the array
- * What is alive after that stands one after another in *spans* of the array in hand, in the order of the slots. Spans
- * are few where lists are whole: a column of lists of numbers is one span, and not a value of it is touched here. All
- * that is stored is nullable, but for the keys of maps.
+ * The elements that remain lie one after another in *spans* of the current array, in the order of the slots. Spans are
+ * few if lists are whole: a column of lists of numbers is one span, and this file reads none of its values. Everything
+ * stored is nullable, except the keys of maps.
  *
  * Tests: test_parquet_write.c. */
 #include "format/parquet/parquet_write.h"
@@ -75,7 +75,7 @@ static bool any_null(const walk *w)
     return false;
 }
 
-/* Slots of which the value is there go up; spans lose the nulls. */
+/* Slots whose value exists go one level up; spans lose the nulls. */
 static hr_status up_if_valid(walk *w)
 {
     pw_levels *l = w->l;
@@ -116,7 +116,7 @@ static hr_status up_if_valid(walk *w)
     return HR_OK;
 }
 
-/* The array in hand can be null: one level more. */
+/* The current array is nullable: one level more. */
 static hr_status nullable(walk *w)
 {
     if (any_null(w))
@@ -216,7 +216,7 @@ done:
     return st;
 }
 
-/* Into the child: its elements are counted from its own buffers' begin. */
+/* Moves to the child: spans then count from the begin of its own buffers. */
 static void descend(walk *w, const hr_array *child, int64_t shift)
 {
     w->a = child;
@@ -249,7 +249,7 @@ hr_status pw__levels_make(const pw_leaf *leaf, const hr_array *column, const hr_
         }
         HR_GO(list(&w));
         descend(&w, a->children[0], a->children[0]->offset);
-        if (a->type->id == HR_T_MAP) { /* the entries are never null: their struct is no level of its own */
+        if (a->type->id == HR_T_MAP) { /* entries are never null: their struct has no level of its own */
             const hr_array *child = w.a->children[leaf->steps[++i]];
 
             is_key = leaf->steps[i] == 0;

@@ -179,7 +179,7 @@ hr_status pw__split(const pw_values *v, int64_t begin, int64_t n, hr_growbuf *ou
 
 /* ------------------------------------------------------------------------------------------------- runs and packing */
 
-/* A multiple of 8 values of `width` bits, least significant first. `to` has 8 bytes of room behind. */
+/* A multiple of 8 values of `width` bits, least significant first. `to` has 8 bytes of room after them. */
 static void pack_u32(const uint32_t *v, int64_t n, int width, uint8_t *to)
 {
     uint64_t word = 0;
@@ -203,7 +203,7 @@ static void pack_u32(const uint32_t *v, int64_t n, int width, uint8_t *to)
     }
 }
 
-#define RUN_LEAST 8 /* equal values that are worth a run of their own */
+#define RUN_LEAST 8 /* fewer equal values are packed, not written as a run */
 
 /* The length of the run of equal values at v. */
 #define RUN_LENGTH(name, type)                                                                                         \
@@ -261,7 +261,8 @@ static hr_status put_packed(const uint32_t *v, int64_t n, int width, hr_growbuf 
     return HR_OK;
 }
 
-/* Packed runs must hold a multiple of 8 values, but for the last: a run that follows gives some of its own. */
+/* Every packed run except the last must hold a multiple of 8 values: the next run gives up some of its values for
+ * that. */
 hr_status pw__runs_u32(const uint32_t *v, int64_t n, int width, hr_growbuf *out, hr_error *err)
 {
     int64_t from = 0, i = 0; /* values [from, i) wait to be packed */
@@ -344,7 +345,7 @@ static void pack_mini(const uint64_t *v, int width, uint8_t *to)
         fill -= 64;
         word = fill ? v[i] >> (width - fill) : 0;
     }
-    memcpy(to, &word, 8); /* at most 8 bytes more than are counted: there is room */
+    memcpy(to, &word, 8); /* writes at most 8 bytes beyond the count: there is room */
 }
 
 /* One block of n <= DELTA_BLOCK differences (the rest are ignored); `narrow`: modulo 2^32. */
@@ -433,8 +434,7 @@ hr_status pw__delta_length(const pw_values *v, int64_t begin, int64_t n, hr_grow
 /* ------------------------------------------------------------------------------------------------------- dictionary */
 
 typedef struct slot {
-    uint64_t
-        key; /* a number's bits, or the hash of bytes: most of what differs is known without a look at the values */
+    uint64_t key;    /* a number's bits, or the hash of bytes: most different values differ in the key already */
     uint32_t number; /* 1 + its place in the dictionary; 0: free */
 } slot;
 
@@ -457,7 +457,7 @@ static uint64_t load_few(const uint8_t *p, int64_t n)
     return n ? (uint64_t)p[0] | (uint64_t)p[n / 2] << (8 * (n / 2)) | (uint64_t)p[n - 1] << (8 * (n - 1)) : 0;
 }
 
-/* Of n bytes up to 8 no two have the same: nothing that is done to the word loses any of it. */
+/* Byte strings of one length up to 8 have different hashes: each operation on the word is reversible. */
 static uint64_t hash_bytes(const uint8_t *p, int64_t n)
 {
     uint64_t h = (uint64_t)n * 0x9e3779b97f4a7c15u, word;
@@ -520,12 +520,12 @@ static hr_status add_unique(pw_dict *d, const pw_values *v, int64_t i, hr_accoun
     return HR_OK;
 }
 
-/* Looked at now and then: a column of mostly different values is given up early. */
+/* Checked from time to time: gives up early on a column of mostly different values. */
 static bool is_hopeless(const pw_dict *d, int64_t seen) { return d->n_uniques > 1024 && d->n_uniques > seen / 2; }
 
 #define LOOK_EVERY 4096
 
-/* Texts of more than 8 bytes that have the same hash. */
+/* Compares texts of more than 8 bytes that have the same hash. */
 static inline bool same_bytes(const uint8_t *a, const uint8_t *b, int64_t n)
 {
     uint64_t x[4];
@@ -539,8 +539,8 @@ static inline bool same_bytes(const uint8_t *a, const uint8_t *b, int64_t n)
     return ((x[0] ^ x[1]) | (x[2] ^ x[3])) == 0;
 }
 
-/* The slot of the value, or the free one where it belongs. Most words lie in their first slot or the second: which of
- * the two is no branch, since a CPU cannot predict it. */
+/* The slot of the value, or the free slot where it belongs. Most words lie in their first slot or the second: the
+ * choice between the two has no branch, since a CPU cannot predict it. */
 static inline slot *find(const table *t, const pw_values *v, const pw_dict *d, bool is_word, uint64_t key,
                          hr_view bytes)
 {

@@ -1,4 +1,4 @@
-/* binary.c - whole files, one row a file, column `bytes`.
+/* binary.c - whole files: one row per file, column `bytes`.
  *
  * A file is one fragment of one row. Its bytes are what stands in it: compressed files are not decompressed. `bytes` is
  * binary, whose offsets end at 2 GiB; larger files need large=true, which makes it large_binary. */
@@ -12,7 +12,7 @@ static const hr_option binary_option_table[] = {
     { .name = "large",
       .kind = HR_OPT_BOOL,
       .at = offsetof(binary_options, large),
-      .doc = "the column is large_binary: files may be larger than 2 GiB" },
+      .doc = "read a column of large_binary, whose files may exceed 2 GiB" },
     { 0 },
 };
 
@@ -143,7 +143,7 @@ static hr_status binary_open(hr_source *source, const hr_open *how, hr_scan_file
 
     *out = NULL;
     if (source->n_bytes > INT32_MAX && !large)
-        HR_FAIL(HR_UNSUPPORTED, "%s: %lld bytes: more than 2 GiB need the option large=true", source->name,
+        HR_FAIL(HR_UNSUPPORTED, "%s: %lld bytes: a file of more than 2 GiB needs the option large=true", source->name,
                 (long long)source->n_bytes);
     HR_GO(hr__scan_file_new(&binary_file_class, sizeof *f, source->name, how->account, out, err));
     f = (binary_file *)*out;
@@ -163,7 +163,7 @@ const hr_format hr__format_binary = {
     .name = "binary",
     .suffixes = "", /* anything may be read so, nothing is unless it is asked for */
     .row_growth = 1,
-    .doc = "whole files, one row a file, column `bytes`",
+    .doc = "whole files: one row per file, column `bytes`",
     .options = binary_option_table,
     .options_bytes = sizeof(binary_options),
     .open = binary_open,

@@ -23,53 +23,53 @@ static const hr_option image_option_table[] = {
       .kind = HR_OPT_CHOICE,
       .at = offsetof(image_options, mode),
       .text = "stored L LA RGB RGBA",
-      .doc = "channels: as stored, or grey, grey and alpha, colour, colour and alpha" },
+      .doc = "channels: as stored; or grey; grey and alpha; colour; colour and alpha" },
     { .name = "height",
       .kind = HR_OPT_INT,
       .at = offsetof(image_options, height),
       .max = 1 << 20,
-      .doc = "height to which all images are resized, with width; 0: images keep their size" },
+      .doc = "resize all images to this height, together with width; 0: keep the size" },
     { .name = "width",
       .kind = HR_OPT_INT,
       .at = offsetof(image_options, width),
       .max = 1 << 20,
-      .doc = "width to which all images are resized, with height" },
+      .doc = "resize all images to this width, together with height" },
     { .name = "fixed_shape",
       .kind = HR_OPT_BOOL,
       .at = offsetof(image_options, fixed_shape),
       .value = 1,
-      .doc = "with a size and the channels that are stored: all images have those of the first file, another one is an "
-             "error; false: any" },
+      .doc = "given a size and mode \"stored\": every image must have as many channels as the first file; false: "
+             "any number" },
     { .name = "interpolation",
       .kind = HR_OPT_CHOICE,
       .at = offsetof(image_options, filter),
       .text = HR_IMAGE_FILTERS,
       .value = HR_FILTER_BILINEAR,
-      .doc = "filter for resizing, antialiased (but nearest)" },
+      .doc = "filter for resizing; all but nearest antialias" },
     { .name = "exact",
       .kind = HR_OPT_BOOL,
       .at = offsetof(image_options, exact),
       .value = 1,
-      .doc = "resize from all pixels; false: JPEG may be decoded at 1/2, 1/4 or 1/8 if that is twice what is needed" },
+      .doc = "resize from all pixels; false: decode JPEG at 1/2, 1/4 or 1/8 if that is twice the size or more" },
     { .name = "exif_orientation",
       .kind = HR_OPT_BOOL,
       .at = offsetof(image_options, exif),
-      .doc = "turn and mirror as EXIF data say" },
+      .doc = "rotate and mirror images as their EXIF data say" },
     { .name = "on_error",
       .kind = HR_OPT_CHOICE,
       .at = offsetof(image_options, on_error),
       .text = "raise skip",
-      .doc = "what to do with a file that is damaged or no image: an error that names it, or leave it out" },
+      .doc = "a file that is damaged or not an image: an error that names it, or skip it" },
     { .name = "allow_truncated",
       .kind = HR_OPT_BOOL,
       .at = offsetof(image_options, truncated),
-      .doc = "read a file that ends early: what is missing is grey or black" },
+      .doc = "read a file that ends early; the missing pixels are grey or black" },
     { .name = "max_pixels",
       .kind = HR_OPT_INT,
       .at = offsetof(image_options, max_pixels),
       .max = 1e12,
       .value = (double)HR_IMAGE_MAX_PIXELS,
-      .doc = "most pixels of an image: one with more counts as damaged; 0: no limit" },
+      .doc = "maximum pixels of an image; an image with more counts as damaged; 0: no limit" },
     { 0 },
 };
 
@@ -117,8 +117,8 @@ static hr_status tensor_row(const image_reader *r, const hr_image_plan *p, hr_ar
     if (p->w * p->h * p->channels != type->width)
         return hr_error_set(
             err, HR_TYPE,
-            "an image of %d channel%s, that of the first file has %d: a mode (\"RGB\", \"L\") makes them "
-            "alike, fixed_shape=false takes any",
+            "an image of %d channel%s, the first file has %d: a mode (\"RGB\", \"L\") converts all images, "
+            "fixed_shape=false accepts any",
             p->channels, p->channels == 1 ? "" : "s", (int)(type->width / (p->w * p->h)));
     HR_TRY(hr__image_plan_make(p, &r->mem, &values, err));
     HR_TRY(hr__array_new(type->children[0].type, type->width, 0, (hr_buffer *[3]){ NULL, values, NULL }, NULL, 0,
@@ -392,7 +392,7 @@ static const hr_option image_write_table[] = {
       .kind = HR_OPT_TEXT,
       .at = offsetof(image_write_options, column),
       .text = "image",
-      .doc = "the column that holds the images; others are not written" },
+      .doc = "the column of images to write; other columns are not written" },
     { .name = "file_format",
       .kind = HR_OPT_CHOICE,
       .at = offsetof(image_write_options, file_format),
@@ -408,7 +408,7 @@ static const hr_option image_write_table[] = {
     { .name = "lossless",
       .kind = HR_OPT_BOOL,
       .at = offsetof(image_write_options, lossless),
-      .doc = "WebP without loss" },
+      .doc = "write WebP without loss" },
     { .name = "compression",
       .kind = HR_OPT_INT,
       .at = offsetof(image_write_options, compression),
@@ -443,8 +443,9 @@ static hr_status pixels_of(const hr_array *a, hr_image *out, hr_error *err)
 
     if (!hr__array_dense(a, &n_dims, shape, &values, &begin) || values->type->id != HR_T_UINT8 ||
         (n_dims != 2 && n_dims != 3) || (n_dims == 3 && (shape[2] < 1 || shape[2] > 4)) || shape[0] < 1 || shape[1] < 1)
-        return hr_error_set(err, HR_TYPE,
-                            "no image: expected uint8 values of height, width and 1 to 4 channels, none of them null");
+        return hr_error_set(
+            err, HR_TYPE,
+            "not an image: expected uint8 values of height, width and 1 to 4 channels, none of them null");
     *out = (hr_image){ .data = (uint8_t *)(uintptr_t)hr__array_values(values) + begin,
                        .width = shape[1],
                        .height = shape[0],
@@ -509,7 +510,7 @@ const hr_format hr__format_images = {
     .suffixes = "jpg jpeg png webp gif bmp tif tiff",
     .image_column = image_column,
     .row_growth = 13, /* JPEG, the usual one */
-    .doc = "one row a file, column `image` of pixels",
+    .doc = "one row per file, column `image` of pixels",
     .options = image_option_table,
     .options_bytes = sizeof(image_options),
     .bid = image_bid,

@@ -1,4 +1,4 @@
-/* text.c - text files, one row a line, column `text`.
+/* text.c - text files, one row per line, column `text`.
  *
  * A plain file is cut into fragments of FRAGMENT_BYTES, whatever its lines are; a line belongs to the fragment that its
  * first byte is in. So a reader begins behind the first newline at or after the byte before its fragment, and ends with
@@ -30,7 +30,7 @@ static const hr_option text_option_table[] = {
       .kind = HR_OPT_BOOL,
       .at = offsetof(text_options, drop_empty_lines),
       .value = 1,
-      .doc = "leave out lines of nothing but white space" },
+      .doc = "skip lines of only white space" },
     { 0 },
 };
 
@@ -393,7 +393,7 @@ done:
 const hr_format hr__format_text = {
     .name = "text",
     .suffixes = "txt text log",
-    .doc = "one row a line, column `text`",
+    .doc = "one row per line, column `text`",
     .options = text_option_table,
     .options_bytes = sizeof(text_options),
     .open = text_open,

@@ -242,7 +242,7 @@ done:
 static hr_status no_fragment(hr_scan_file *base, int fragment, hr_fragment *out, hr_error *err)
 {
     *out = (hr_fragment){ 0 };
-    return hr_error_set(err, HR_BUG, "%s: fragment %d of none", base->name, fragment);
+    return hr_error_set(err, HR_BUG, "%s: fragment %d, but the file has none", base->name, fragment);
 }
 
 static hr_status no_read(hr_scan_file *base, int fragment, int64_t row, int64_t n, const hr_mem *mem, hr_reader **out,
@@ -252,7 +252,7 @@ static hr_status no_read(hr_scan_file *base, int fragment, int64_t row, int64_t 
     (void)n;
     (void)mem;
     *out = NULL;
-    return hr_error_set(err, HR_BUG, "%s: fragment %d of none", base->name, fragment);
+    return hr_error_set(err, HR_BUG, "%s: fragment %d, but the file has none", base->name, fragment);
 }
 
 static void no_close(hr_scan_file *base) { (void)base; }

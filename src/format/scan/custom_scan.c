@@ -126,7 +126,8 @@ static hr_status open_stream(custom_reader *r, hr_error *err)
     if (st)
         return at_fragment(r, st, err);
     if (!r->stream.release)
-        return hr_error_set(err, HR_CALLBACK, "%s: fragment %d: read gave no stream", r->file->scan->name, r->fragment);
+        return hr_error_set(err, HR_CALLBACK, "%s: fragment %d: read returned no stream", r->file->scan->name,
+                            r->fragment);
     rc = r->stream.get_schema(&r->stream, &r->schema);
     if (rc)
         return at_fragment(r, hr__arrow_stream_error(&r->stream, rc, err), err);
@@ -171,7 +172,7 @@ static hr_status check_end(const custom_reader *r, hr_error *err)
 
     if (announced < 0 || r->row >= HR_MIN(announced, r->end))
         return HR_OK;
-    return hr_error_set(err, HR_CALLBACK, "%s: fragment %d: the stream ends after %lld rows, %lld were announced",
+    return hr_error_set(err, HR_CALLBACK, "%s: fragment %d: the stream ends after %lld rows, expected %lld",
                         r->file->scan->name, r->fragment, (long long)r->row, (long long)announced);
 }
 
@@ -378,7 +379,7 @@ hr_status hr__scan_new_source(const hr_source_functions *functions, hr_scan **ou
     if (!s->name || (functions->version && !s->functions.version))
         HR_GO(hr__error_memory(err, "source", 64));
     if (!functions->schema || !functions->read || functions->n_fragments < 0)
-        HR_FAIL(HR_INVALID, "%s: a source needs the functions schema and read, and a number of fragments", s->name);
+        HR_FAIL(HR_INVALID, "%s: a source needs the functions schema and read, and its number of fragments", s->name);
     st = functions->schema(functions->context, &schema, err);
     if (st) {
         st = hr__error_at(err, st, "%s: schema", s->name);

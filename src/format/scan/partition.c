@@ -273,8 +273,8 @@ static hr_status does_not_fit(const char *path, const char *key, const char *val
     hr_status st;
 
     hr__type_print(type, &text);
-    st = hr_error_set(err, HR_TYPE, "%s: partition column '%s': '%.100s' is no %s", path, key, value,
-                      text.data ? text.data : "?");
+    st = hr_error_set(err, HR_TYPE, "%s: partition column '%s': expected %s, found '%.100s'", path, key,
+                      text.data ? text.data : "?", value);
     hr__text_clear(&text);
     return st;
 }
@@ -345,7 +345,7 @@ static hr_status bind_cast(const char *key, const hr_type *type, hr_schema *sche
     HR_GO(hr_expr_call("cast", &column, 1, (const char *[]){ setting.data }, 1, &cast, err));
     st = hr__expr_bind(cast, schema, out, err);
     if (st == HR_TYPE)
-        HR_GO(hr_error_set(err, HR_TYPE, "partition column '%s': folder names are no %s", key, setting.data + 3));
+        HR_GO(hr_error_set(err, HR_TYPE, "partition column '%s': a folder name cannot be a %s", key, setting.data + 3));
 done:
     hr__text_clear(&setting);
     hr_expr_unref(cast);

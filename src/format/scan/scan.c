@@ -340,7 +340,7 @@ static hr_status path_is_taken(const file_scan *s, const hr_schema *files, hr_er
     int at = s->path_column ? hr__schema_find(files, s->path_column) : -1;
 
     if (s->path_column && partition_at(s, s->path_column) >= 0)
-        return hr_error_set(err, HR_INVALID, "%s: folders have a column '%s': include_paths needs another name",
+        return hr_error_set(err, HR_INVALID, "%s: the folders have a column '%s': include_paths needs another name",
                             path_of(s, 0), s->path_column);
     if (at < 0 || (s->given && files->fields[at].type->id == HR_T_STRING))
         return HR_OK;
@@ -1142,7 +1142,7 @@ static hr_status unknown_format(const char *path, const char *name, hr_error *er
     }
     if (name)
         return hr_error_set(err, HR_INVALID, "format '%s' is unknown; formats are %s", name, known);
-    return hr_error_set(err, HR_INVALID, "%s: neither the name nor the first bytes tell the format; formats are %s",
+    return hr_error_set(err, HR_INVALID, "%s: neither the name nor the first bytes identify the format; formats are %s",
                         path, known);
 }
 

@@ -107,7 +107,7 @@ hr_status hr_spill_dir(char **out, hr_error *err)
 
 static hr_status no_file(const char *folder, int64_t minus_errno, hr_error *err)
 {
-    return hr__error_os(err, minus_errno, folder, "cannot make a spill file (HEADRACE_SPILL_DIR says where)");
+    return hr__error_os(err, minus_errno, folder, "cannot make a spill file (HEADRACE_SPILL_DIR names the folder)");
 }
 
 hr_status hr_set_spill_dir(const char *folder, hr_error *err)
@@ -191,7 +191,7 @@ hr_status hr__spill_file_new(const char *folder, const char *name, hr_account *a
         HR_GO(hr_spill_dir(&s->folder, err));
     s->name = hr__strdup(account, name);
     if (!s->folder || !s->name)
-        HR_FAIL(HR_NO_MEMORY, "%s: no memory for a spill store", name);
+        HR_FAIL(HR_NO_MEMORY, "%s: no memory for a spill file", name);
     *out = s;
     s = NULL;
 done:
@@ -306,7 +306,7 @@ static hr_status part_add(making *m, const void *data, hr_buffer *made, int64_t 
         goto done;
     }
     if (!hr__grow(m->mem.account, &raw, &m->cap_raw, m->n_raw + 1, sizeof *m->raw))
-        HR_FAIL(HR_NO_MEMORY, "spill: no memory for a part");
+        HR_FAIL(HR_NO_MEMORY, "spill: no memory for a column chunk");
     m->raw = raw;
     m->raw[m->n_raw++] = (struct raw_part){ data, made, n };
     made = NULL;
@@ -419,11 +419,11 @@ static hr_status array_add(making *m, const hr_array *a, int64_t begin, int64_t 
 static hr_status no_space(const hr_spill_file *s, int64_t n, const char *what, int64_t there, const char *change,
                           hr_error *err)
 {
-    return hr_error_set(
-        err, HR_DISK_FULL,
-        "%s: spill folder '%s': %lld bytes are needed now, beside %lld that lie there already; %s is %lld bytes: "
-        "set %s",
-        s->name, s->folder, (long long)n, (long long)atomic_load(&s->live), what, (long long)there, change);
+    return hr_error_set(err, HR_DISK_FULL,
+                        "%s: spill folder '%s' needs %lld more bytes, beside the %lld that it holds; %s is %lld bytes: "
+                        "set %s",
+                        s->name, s->folder, (long long)n, (long long)atomic_load(&s->live), what, (long long)there,
+                        change);
 }
 
 /* Where no quota is set, a fiftieth of the disk is left to others, or 256 MiB if that is less. */
@@ -635,15 +635,15 @@ static hr_status part_read(taking *t, const parcel_part *p, int64_t want, hr_buf
     if (p->how == PART_NONE)
         return HR_OK;
     if (p->n_bytes < 0 || p->at < 0 || p->stored < 0 || (want >= 0 && p->n_bytes != want))
-        return damaged(err, "a part of another size than its rows need");
+        return damaged(err, "a column of another size than its rows need");
     if (p->how == PART_RAW) {
         if (p->at > t->raw_bytes || p->n_bytes > t->raw_bytes - p->at)
-            return damaged(err, "a part beyond the parcel");
+            return damaged(err, "a column beyond the encoded chunk");
         return hr__buffer_slice(t->block, at, p->n_bytes, out, err);
     }
     at = t->unpacked;
     if (!codec || p->at > t->packed_bytes || p->stored > t->packed_bytes - p->at || p->n_bytes > t->block->n_bytes - at)
-        return damaged(err, "a packed part beyond the parcel");
+        return damaged(err, "a packed column beyond the encoded chunk");
     HR_TRY(hr__codec_block(codec, (hr_view){ t->packed + p->at, p->stored }, t->block->data + at, p->n_bytes, err));
     t->unpacked += HR_ROUND_UP(p->n_bytes, ALIGN);
     return hr__buffer_slice(t->block, at, p->n_bytes, out, err);
@@ -781,7 +781,7 @@ static hr_status load(hr_spill_file *s, const hr_spilled_table *p, const hr_mem 
     if (head.at != p->at || head.n_rows != p->n_rows || head.raw_bytes != raw ||
         head.raw_bytes + head.plain_bytes != p->memory_bytes ||
         (int64_t)sizeof head + head.n_nodes * (int64_t)sizeof(parcel_node) + head.packed_bytes > p->head_bytes)
-        return damaged(err, "another parcel lies there");
+        return damaged(err, "another encoded chunk lies there");
     atomic_fetch_add_explicit(&s->was_read, p->n_bytes, memory_order_relaxed);
     hr__account_spilled(mem->account ? mem->account : s->account, 0, p->n_bytes);
     return HR_OK;

@@ -115,7 +115,7 @@ static hr_status pax(tar_walk *t, const uint8_t *p, int64_t n, described *d, hr_
             for (at++; at < end && p[at] >= '0' && p[at] <= '9' && v < INT64_MAX / 10 - 10; at++)
                 v = v * 10 + (p[at] - '0');
             if (at < end)
-                return bad(t, "a pax size that is no number", err);
+                return bad(t, "a pax size that is not a number", err);
             d->bytes = v;
         } else if (at - key >= 10 && memcmp(p + key, "GNU.sparse", 10) == 0) {
             return hr_error_set(err, HR_UNSUPPORTED, "%s: tar: byte %lld: a sparse member", t->file,
@@ -141,9 +141,8 @@ static hr_status describe(tar_walk *t, uint8_t type, int64_t n, described *d, hr
     const uint8_t *p;
 
     if (n > MAX_NAME_BYTES)
-        return hr_error_set(err, HR_UNSUPPORTED,
-                            "%s: tar: byte %lld: a description of %lld bytes, at most %d are possible", t->file,
-                            (long long)t->window.at, (long long)n, MAX_NAME_BYTES);
+        return hr_error_set(err, HR_UNSUPPORTED, "%s: tar: byte %lld: a description of %lld bytes, expected at most %d",
+                            t->file, (long long)t->window.at, (long long)n, MAX_NAME_BYTES);
     HR_TRY(hr__window_fill(&t->window, n, SMALL_WINDOW_BYTES, err));
     if (hr__window_left(&t->window) < n)
         return bad(t, "the file ends within a member's description", err);
@@ -199,7 +198,7 @@ static hr_status check_end(tar_walk *t, hr_error *err)
         for (int64_t i = 0; i < n; i++)
             if (p[i] && !(last && i == n - 1 && p[i] == '\n'))
                 return hr_error_set(err, HR_BAD_DATA,
-                                    "%s: tar: the archive ends at byte %lld, but at byte %lld there is more", t->file,
+                                    "%s: tar: the archive ends at byte %lld, but more bytes follow at %lld", t->file,
                                     (long long)end, (long long)(t->window.at + i));
         HR_TRY(hr__window_skip(&t->window, n, &n, err));
     } while (n > 0);
@@ -221,7 +220,7 @@ static hr_status header(tar_walk *t, const uint8_t **out, bool *found, hr_error 
     if (all_zero(*out))
         return check_end(t, err);
     if (!tar__is(*out))
-        return bad(t, "no header of a tar archive: its checksum is wrong", err);
+        return bad(t, "not a header of a tar archive: its checksum is wrong", err);
     *found = true;
     return HR_OK;
 }
@@ -242,7 +241,7 @@ hr_status tar__next(tar_walk *t, tar_member *out, bool *found, hr_error *err)
             return HR_OK;
         type = p[156];
         if (!number(p + 124, 12, &n))
-            return bad(t, "a size that is no number, or below zero", err);
+            return bad(t, "a size that is not a number, or below zero", err);
         if (type == 'S')
             return hr_error_set(err, HR_UNSUPPORTED, "%s: tar: byte %lld: a sparse member", t->file,
                                 (long long)t->window.at);
@@ -258,7 +257,7 @@ hr_status tar__next(tar_walk *t, tar_member *out, bool *found, hr_error *err)
     if (d.bytes >= 0)
         n = d.bytes;
     if (n > INT64_MAX / 2)
-        return bad(t, "a size that no file has", err);
+        return bad(t, "a size that no file can have", err);
     out->name = t->name.data ? t->name.data : "";
     out->n_name = t->name.n;
     out->regular = type == '0' || type == '7' || (type == 0 && !(out->n_name && out->name[out->n_name - 1] == '/'));

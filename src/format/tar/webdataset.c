@@ -35,19 +35,20 @@ static const hr_option wds_option_table[] = {
     { .name = "decode",
       .kind = HR_OPT_BOOL,
       .at = offsetof(wds_options, decode),
-      .doc = "suffixes txt, text, transcript become strings, cls, cls2, index, inx, id, count int64" },
+      .doc = "read the suffixes txt, text, transcript as strings and cls, cls2, index, inx, id, count as int64" },
     { .name = "images",
       .kind = HR_OPT_CHOICE,
       .at = offsetof(wds_options, images),
       .text = "bytes stored L LA RGB RGBA",
-      .doc = "suffixes jpg, jpeg, png, webp, gif, bmp, tif, tiff: as bytes, or as pixels (height, width, channels)" },
+      .doc = "read the suffixes jpg, jpeg, png, webp, gif, bmp, tif, tiff as bytes, or as pixels (height, width, "
+             "channels)" },
     { .name = "sample",
       .kind = HR_OPT_BYTES,
       .at = offsetof(wds_options, sample),
       .min = 1,
       .max = (double)(1ll << 40),
       .value = 64 << 20,
-      .doc = "bytes of the first archive that are searched for suffixes, if it is compressed" },
+      .doc = "bytes of the first archive to search for suffixes, if it is compressed" },
     { 0 },
 };
 
@@ -298,7 +299,7 @@ static hr_status add_member(wds_reader *r, wds_column *c, int64_t row, hr_error 
     int64_t before, v = 0;
 
     if (c->row == row)
-        return wrong(r, HR_BAD_DATA, "its sample has a member of this suffix already", err);
+        return wrong(r, HR_BAD_DATA, "its sample already has a member with this suffix", err);
     if (r->member.bytes > MAX_MEMBER_BYTES)
         return wrong(r, HR_UNSUPPORTED, "more than 1 GiB", err);
     if (kind == WDS_INT && r->member.bytes > 100)
@@ -370,8 +371,7 @@ static hr_status add_sample(wds_reader *r, int64_t row, int64_t *bytes, hr_error
 
         if (!found && !f->others_are_fine)
             return wrong(r, HR_TYPE,
-                         "its suffix is not in the part of the archive that columns were found in; raise the "
-                         "option sample",
+                         "no member in the searched bytes of the first archive has its suffix; raise the option sample",
                          err);
         if (found && f->suffixes[at].out >= 0 && row >= 0) {
             wds_column *c = &r->columns[f->suffixes[at].out];
@@ -649,7 +649,7 @@ static hr_status suffixes_of_schema(wds_file *f, const hr_schema *schema, hr_err
         if (strcmp(schema->fields[i].name, KEY) == 0)
             continue;
         if (type->id != HR_T_BINARY && type->id != HR_T_STRING && type->id != HR_T_INT64 && !is_image)
-            return hr_error_set(err, HR_TYPE, "%s: column '%s': a member is binary, string or int64%s", f->base.name,
+            return hr_error_set(err, HR_TYPE, "%s: column '%s': expected binary, string or int64%s", f->base.name,
                                 schema->fields[i].name, f->image_type ? ", or an image of uint8" : "");
         HR_TRY(add_suffix(f, schema->fields[i].name,
                           is_image                  ? WDS_IMAGE
@@ -752,7 +752,7 @@ static int wds_bid(hr_view head) { return head.n >= 512 && tar__is(head.data) ? 
 const hr_format hr__format_webdataset = {
     .name = "webdataset",
     .suffixes = "tar tgz",
-    .doc = "tar archives of samples (WebDataset); a column for each suffix",
+    .doc = "tar archives of samples (WebDataset), a column per suffix",
     .options = wds_option_table,
     .options_bytes = sizeof(wds_options),
     .bid = wds_bid,

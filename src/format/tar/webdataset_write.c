@@ -213,8 +213,8 @@ hr_status wds__create(hr_schema *schema, const void *options, hr_account *accoun
                    : can_write(f->type) || !is_sample(f->name))
             continue;
         hr__type_print(f->type, &type);
-        hr_error_set(err, HR_TYPE, "webdataset: column '%s' is %s; a member is text or bytes, or a number as text",
-                     f->name, type.data ? type.data : "?");
+        hr_error_set(err, HR_TYPE, "webdataset: column '%s' is %s, expected text, bytes or a number", f->name,
+                     type.data ? type.data : "?");
         hr__text_clear(&type);
         return HR_TYPE;
     }

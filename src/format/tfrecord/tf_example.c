@@ -71,8 +71,8 @@ static bool field(wire *w, uint64_t *number, int *type, wire *bytes)
 
 static hr_status malformed(const char *name, int64_t number, const char *what, hr_error *err)
 {
-    return hr_error_set(err, HR_BAD_DATA, "%s: record %lld: no tf.train.Example: malformed %s", name, (long long)number,
-                        what);
+    return hr_error_set(err, HR_BAD_DATA, "%s: record %lld: not a tf.train.Example: malformed %s", name,
+                        (long long)number, what);
 }
 
 /* A feature: its key, and its list as it stands there. */
@@ -126,7 +126,7 @@ static hr_status walk(hr_view record, const char *name, int64_t number, feature_
             return malformed(name, number, "record", err);
         if (id == 2 && type == 2)
             return hr_error_set(err, HR_UNSUPPORTED,
-                                "%s: record %lld: a tf.train.SequenceExample; only tf.train.Example is read", name,
+                                "%s: record %lld: a tf.train.SequenceExample; only tf.train.Example is supported", name,
                                 (long long)number);
         if (id != 1 || type != 2)
             continue;
@@ -251,12 +251,12 @@ static hr_status see(void *context, const feature *f, int64_t number, hr_error *
     if (n < 0)
         return malformed(s->name, number, "list of values", err);
     if (memchr(f->key, 0, (size_t)f->n_key))
-        return malformed(s->name, number, "key, with a zero in it", err);
+        return malformed(s->name, number, "key, with a zero byte", err);
     c = column_of(s->features, f->key, f->n_key);
     if (!c)
         return hr__error_memory(err, s->name, f->n_key);
     if (n > 0 && c->kind != TF_NONE && c->kind != f->kind)
-        return hr_error_set(err, HR_TYPE, "%s: record %lld: feature '%s' is %s, in records before it is %s", s->name,
+        return hr_error_set(err, HR_TYPE, "%s: record %lld: feature '%s' is %s, but %s in earlier records", s->name,
                             (long long)number, c->name, kind_names[f->kind], kind_names[c->kind]);
     if (n == 0 && f->kind != TF_NONE)
         c->of_empty = f->kind;
@@ -499,7 +499,7 @@ static hr_status misfit(const tf_rows *r, const maker *m, int64_t number, int64_
                             (long long)number, c->name, kind_names[m->kind], kind_names[c->kind]);
     return hr_error_set(
         err, HR_TYPE,
-        "%s: record %lld: feature '%s' has %lld values, expected one at most; say list<%s> (tf_schema), or "
+        "%s: record %lld: feature '%s' has %lld values, expected at most one; name list<%s> in tf_schema, or "
         "raise the option sample",
         r->name, (long long)number, c->name, (long long)n, kind_names[c->kind]);
 }

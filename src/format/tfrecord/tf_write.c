@@ -130,8 +130,8 @@ static hr_status too_large(tf_row *r, const char *column, const hr_array *a, int
 
     hr__array_print_some(a, i, 100, &t);
     st = hr_error_set(r->err, HR_TYPE,
-                      "tfrecords: column '%s', row %lld of its piece: %s does not fit a float of 32 bits", column,
-                      (long long)r->row, t.data ? t.data : "?");
+                      "tfrecords: column '%s', row %lld of the write chunk: %s does not fit in a float of 32 bits",
+                      column, (long long)r->row, t.data ? t.data : "?");
     hr__text_clear(&t);
     return st;
 }
@@ -263,7 +263,7 @@ hr_status tf__create(hr_schema *schema, const void *options, hr_account *account
         if (tag_of(schema->fields[i].type) || schema->fields[i].type->id == HR_T_NULL)
             continue;
         hr__type_print(schema->fields[i].type, &type);
-        hr_error_set(err, HR_TYPE, "tfrecords: column '%s' is %s: an Example holds integers, floats and bytes",
+        hr_error_set(err, HR_TYPE, "tfrecords: column '%s' is %s, but an Example holds only integers, floats and bytes",
                      schema->fields[i].name, type.data ? type.data : "?");
         hr__text_clear(&type);
         return HR_TYPE;

@@ -27,23 +27,23 @@ static const hr_option tf_option_table[] = {
       .kind = HR_OPT_TEXT,
       .at = offsetof(tf_options, tf_schema),
       .text = "",
-      .doc = "lines `type name`, type one of bytes, float, int64, list<...>; other features are left out" },
+      .doc = "lines `type name`, with a type of bytes, float, int64 or list<...>; other features are not read" },
     { .name = "sample",
       .kind = HR_OPT_BYTES,
       .at = offsetof(tf_options, sample),
       .min = 1,
       .max = 1 << 30,
       .value = 8 << 20,
-      .doc = "bytes of the first file whose records are sampled for features and lists" },
+      .doc = "bytes of the first file in which to look for features and lists" },
     { .name = "raw",
       .kind = HR_OPT_BOOL,
       .at = offsetof(tf_options, raw),
-      .doc = "the records as they are, in the column `bytes`" },
+      .doc = "read whole records into the column `bytes`" },
     { .name = "check",
       .kind = HR_OPT_BOOL,
       .at = offsetof(tf_options, check),
       .value = 1,
-      .doc = "check payloads' checksums; those of lengths are always checked" },
+      .doc = "check the checksums of payloads; the checksums of lengths are always checked" },
     { 0 },
 };
 
@@ -99,7 +99,7 @@ static hr_status head(tf_records *r, int64_t most, int64_t *n, hr_error *err)
                             "%s: record %lld at byte %lld: the length's checksum is 0x%08x, expected 0x%08x", r->name,
                             (long long)r->number, (long long)w->at, (unsigned)load(p + 8, 4), tf__masked_crc(p, 8));
     if (load(p, 8) > MAX_RECORD_BYTES)
-        return hr_error_set(err, HR_UNSUPPORTED, "%s: record %lld at byte %lld: %llu bytes, at most 1 GiB is possible",
+        return hr_error_set(err, HR_UNSUPPORTED, "%s: record %lld at byte %lld: %llu bytes, expected at most 1 GiB",
                             r->name, (long long)r->number, (long long)w->at, (unsigned long long)load(p, 8));
     *n = (int64_t)load(p, 8);
     return HR_OK;
@@ -519,7 +519,7 @@ static int tf_bid(hr_view v) { return v.n >= 12 && tf__masked_crc(v.data, 8) == 
 const hr_format hr__format_tfrecords = {
     .name = "tfrecords",
     .suffixes = "tfrecords tfrecord",
-    .doc = "TFRecord files of tf.train.Example; a column for each feature",
+    .doc = "TFRecord files of tf.train.Example, a column per feature",
     .options = tf_option_table,
     .options_bytes = sizeof(tf_options),
     .bid = tf_bid,
