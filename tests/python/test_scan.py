@@ -190,7 +190,7 @@ def test_a_column_in_file_and_folder(tmp_path):
     typed = hd.Partitioning("hive", field_types={"a": str})
     assert rows(hd.read_parquet(tmp_path, partitioning=typed), "a")[0] == ("05",)
     write(tmp_path / "a=x" / "f.parquet", b=[2])
-    with pytest.raises(exceptions.TypeMismatchError, match="a=x.*partition column 'a': expected int16, found 'x'"):
+    with pytest.raises(exceptions.TypeMismatchError, match="a=x.*'a': expected int16, found 'x'"):
         hd.read_parquet(tmp_path).take_all()
 
 
