@@ -1,10 +1,10 @@
 /* csv.c - comma-separated values: files of rows of text, with quotes.
  *
- * A plain file is fragments of equal bytes, whatever stands there; a row belongs to the fragment that its first byte is
- * in. Quotes may hide newlines, so all bytes before a fragment decide whether it begins inside of quotes. Each fragment
- * is a function from the four states of the automaton (csv_index.c) to themselves. csv_shared keeps what is known of
- * these functions, and begin_state() chains them: the split is exact, in any order and on any threads. Escapes and
- * comments need more than four states: such files, and compressed or recoded ones, are one fragment.
+ * A plain file is cut into fragments of equal bytes; a row belongs to the fragment that holds its first byte. Quotes
+ * may hide newlines, so all bytes before a fragment decide whether it begins inside quotes. Each fragment is a function
+ * from the four states of the automaton (csv_index.c) to themselves. csv_shared keeps the known values of these
+ * functions, and begin_state() chains them: the split is exact, in any order and on any threads. Escapes and comments
+ * need more than four states: a file with either, and a compressed or recoded file, is one fragment.
  *
  * Which function runs in which path:
  *
@@ -38,16 +38,16 @@
 
 #include <stdio.h>
 
-#define BLOCK_BYTES (512 << 10) /* taken at once, if rows are not longer; what a table is made of */
+#define BLOCK_BYTES (512 << 10) /* bytes of a block, if rows are not longer; a block becomes a table */
 #define TABLE_BYTES                                                                                                    \
-    (2 << 20) /* the same of a fragment that is read at once: few tables, as few may wait for their turn */
-#define WHOLE_BYTES (8 << 20)   /* fragments so long are read and indexed at once */
-#define INDEX_BYTES (64 << 10)  /* room is made in the index for so many bytes */
-#define TAIL_BYTES (2 << 10)    /* read beyond a fragment for its last row's end; then twice as much, and so on */
-#define STATE_BYTES (256 << 10) /* read at once where only the state is wanted */
+    (2 << 20) /* the same for a fragment that is read at once: few tables, since few may wait for their turn */
+#define WHOLE_BYTES (8 << 20)   /* fragments up to this length are read and indexed at once */
+#define INDEX_BYTES (64 << 10)  /* bytes for which the index reserves room at once */
+#define TAIL_BYTES (2 << 10)    /* first read after a fragment for the end of its last row; each further read doubles */
+#define STATE_BYTES (256 << 10) /* bytes to read at once to compute only the state */
 #define MAX_COLUMNS (1 << 20)
 
-/* What all views of one opened file share. */
+/* State that all views of one open file share. */
 typedef struct csv_shared {
     atomic_int refs;
     hr_source *source;
@@ -57,11 +57,11 @@ typedef struct csv_shared {
     csv_values values;
     int n_columns;
     csv_list names;
-    hr_type **types;             /* NULL: not known, and not projected */
+    hr_type **types;             /* NULL: neither known nor projected */
     int64_t begin;               /* of the rows, in the (decoded) file */
     int n_fragments, first;      /* the fragment in which the rows begin */
-    _Atomic uint16_t *functions; /* two bits for each state that has its bit above, 0x100 and so on */
-    _Atomic uint8_t *begins;     /* 0: not known; 1 + the state at a fragment's begin */
+    _Atomic uint16_t *functions; /* two bits for each state; the value is known if the bit 0x100 << state is set */
+    _Atomic uint8_t *begins;     /* 0: not known; otherwise 1 + the state at the fragment's begin */
 } csv_shared;
 
 typedef struct csv_file {
@@ -85,21 +85,21 @@ typedef struct csv_reader {
     int fragment;
     hr_mem mem, scratch;
     csv_input in;
-    int64_t end; /* rows that begin here or later are not ours */
+    int64_t end; /* rows that begin here or later belong to the next fragment */
     int64_t row, row_begin, rows_end;
-    bool finished, skipping; /* skipping: to the first row that is ours */
-    bool whole;              /* the block is to be the fragment */
+    bool finished, skipping; /* skipping: to the fragment's first row */
+    bool whole;              /* the block holds the whole fragment */
     bool texts;              /* some column is of strings */
-    bool open_quote;         /* the file ends, and the block with it, within quotes */
-    csv_state state;         /* while skipping: before the byte `skip_at` of the block */
+    bool open_quote;         /* the file ends, and the block with it, inside quotes */
+    csv_state state;         /* while skipping: the state before the byte `skip_at` of the block */
     hr_buffer *block, *places, *lines;
-    int64_t n, at;  /* bytes in the block; where it stands in the file */
-    int64_t used;   /* bytes of the block that are done with */
-    bool indexed;   /* the block is, as it was read */
-    csv_ends index; /* of the rest, in `places` and `lines` */
+    int64_t n, at;  /* bytes in the block; its offset in the file */
+    int64_t used;   /* bytes of the block that tables have used */
+    bool indexed;   /* the block is indexed since the last read */
+    csv_ends index; /* index of the rest of the block, in `places` and `lines` */
     csv_cutter cutter;
-    csv_rows rows; /* those of the next table */
-    int64_t next;  /* of them: the first that is not handed out */
+    csv_rows rows; /* rows of the next table */
+    int64_t next;  /* the first of these rows that no table has */
 } csv_reader;
 
 /* ------------------------------------------------------------------------------------------------------------ bytes */
@@ -133,7 +133,7 @@ static hr_status input_read(csv_input *in, uint8_t *out, int64_t n, int64_t *n_r
     return HR_OK;
 }
 
-/* The number of the line, as an editor counts, that byte `at` is in. Reads the file once more: only for errors. */
+/* The number of the line that holds byte `at`, as an editor counts. Reads the file once more: only for errors. */
 static int64_t line_of(csv_shared *s, int64_t at)
 {
     int64_t line = 1, left = at, n = 1;
@@ -191,7 +191,7 @@ static void note_function(csv_shared *s, int fragment, csv_state from, csv_state
 {
     uint16_t old = atomic_load(&s->functions[fragment]);
 
-    while (!(old >> 8 & 1u << from) && /* two ways to it may differ in what matters to no one: the first is kept */
+    while (!(old >> 8 & 1u << from) && /* two computations may differ without effect: the first one stays */
            !atomic_compare_exchange_weak(&s->functions[fragment], &old,
                                          (uint16_t)(old | 0x100u << from | (unsigned)to << (from * 2)))) {}
 }
@@ -217,7 +217,7 @@ done:
     return st;
 }
 
-/* The state between two bytes, as far as they tell; next < 0: none follows. */
+/* Guesses the state between two bytes; next < 0: no byte follows. */
 static csv_state guess_state(const csv_dialect *d, uint8_t last, int next)
 {
     if (last == d->delimiter || last == '\n' || last == '\r')
@@ -256,8 +256,8 @@ static hr_status begin_state(csv_shared *s, int fragment, csv_state *out, hr_err
     return HR_OK;
 }
 
-/* Where fragments are not indexed as a whole: the function of one's own is made first, since those behind it wait for
- * it. */
+/* For fragments that are not indexed as a whole: computes the fragment's own function first, since the fragments after
+ * it wait for it. */
 static hr_status begin_state_alone(csv_shared *s, int fragment, csv_state *out, hr_error *err)
 {
     csv_state guess, to;
@@ -287,7 +287,7 @@ static void csv_close_reader(hr_reader *base)
     hr__free(r);
 }
 
-/* At least `more` bytes behind the block's n. */
+/* Room for `more` bytes after the block's n. */
 static hr_status block_reserve(csv_reader *r, int64_t more, hr_error *err)
 {
     hr_buffer *wider = NULL;
@@ -303,7 +303,7 @@ static hr_status block_reserve(csv_reader *r, int64_t more, hr_error *err)
     return HR_OK;
 }
 
-/* Room for `more` numbers behind n; what is made anew has `least`. */
+/* Room for `more` numbers after n; a new buffer has room for `least` numbers or more. */
 static hr_status numbers_reserve(csv_reader *r, hr_buffer **b, uint32_t **numbers, int64_t n, int64_t more,
                                  int64_t least, hr_error *err)
 {
@@ -321,7 +321,7 @@ static hr_status numbers_reserve(csv_reader *r, hr_buffer **b, uint32_t **number
     return HR_OK;
 }
 
-/* The index of bytes [begin, end) of the block, behind what is there. */
+/* Appends the index of bytes [begin, end) of the block. */
 static hr_status index_range(csv_reader *r, int64_t begin, int64_t end, csv_state *state, hr_error *err)
 {
     for (int64_t n; begin < end; begin += n) {
@@ -334,7 +334,8 @@ static hr_status index_range(csv_reader *r, int64_t begin, int64_t end, csv_stat
     return HR_OK;
 }
 
-/* More bytes into the block: up to `most` in all, but no more beyond the fragment than its last row may need. */
+/* Reads more bytes into the block: up to `most` in all, and after the fragment's end no more than its last row may
+ * need. */
 static hr_status fill(csv_reader *r, int64_t most, hr_error *err)
 {
     int64_t beyond = HR_MAX(TAIL_BYTES, r->n), want = HR_MIN(most, HR_MAX(r->end - r->in.at, 0) + beyond), n_read;
@@ -359,7 +360,7 @@ static void drop_front(csv_reader *r, int64_t used)
         memmove(r->block->data, r->block->data + used, (size_t)r->n);
 }
 
-/* Passes over the row in which the fragment begins. The block then begins with a row of ours, or the reader is
+/* Skips the row in which the fragment begins. Then the block begins with a row of the fragment, or the reader is
  * finished. */
 static hr_status skip_to_row(csv_reader *r, int64_t most, hr_error *err)
 {
@@ -386,7 +387,7 @@ static hr_status skip_to_row(csv_reader *r, int64_t most, hr_error *err)
             int64_t n = HR_MIN(r->n - at, 64);
 
             if (n > 1 && at + n == r->n && !r->in.ended && data[at + n - 1] == '\r')
-                n--; /* looked at again with what follows */
+                n--; /* read again with the bytes that follow */
             else if (n == 1 && !r->in.ended && data[at] == '\r')
                 break;
             hr__csv_walk(&r->s->values.dialect, data + at, n, &state, &newlines);
@@ -417,7 +418,8 @@ static hr_status ragged_error(csv_reader *r, const csv_ragged *ragged, hr_error 
                         (const char *)p, n == 80 ? "..." : "");
 }
 
-/* The file's last row, whose end was cut off, or that a quote in the wrong place made of all rows behind it. */
+/* The error for the file's last row, if its end is cut off, or a quote in the wrong place swallows all rows after
+ * it. */
 static hr_status open_quote_error(csv_reader *r, hr_error *err)
 {
     int64_t at = r->rows.n_rows ? r->at + r->rows.starts[r->rows.n_rows - 1] : r->at + r->n;
@@ -449,7 +451,7 @@ static hr_status value_error(csv_reader *r, const csv_rows *rows, int column, co
     return st;
 }
 
-/* Rows [first, first + n) of those that were cut, as a table. */
+/* Rows [first, first + n) of r->rows as a table. */
 static hr_status make_table(csv_reader *r, int64_t first, int64_t n, hr_table **out, hr_error *err)
 {
     hr_run_coords run = { .first = { .file = r->file->base.file, .fragment = r->fragment, .row = r->row }, .n = n };
@@ -486,7 +488,7 @@ done:
     return st;
 }
 
-/* The index of the block from `begin` on, which stands in `state`. *state: that at `end`. */
+/* Indexes the block from `begin` on. *state: in: the state at `begin`; out: the state at the end. */
 static hr_status index_block(csv_reader *r, int64_t begin, int64_t end, csv_state *state, hr_error *err)
 {
     uint8_t *data = r->block->data;
@@ -509,8 +511,7 @@ static hr_status index_block(csv_reader *r, int64_t begin, int64_t end, csv_stat
     return HR_OK;
 }
 
-/* The same of a fragment that stands in the block with the byte before it, and begins within a row: that is passed
- * over. */
+/* Indexes a fragment that is whole in the block, with the byte before it. If it begins inside a row, skips that row. */
 static hr_status index_fragment(csv_reader *r, hr_error *err)
 {
     const csv_dialect *d = &r->s->values.dialect;
@@ -531,7 +532,7 @@ static hr_status index_fragment(csv_reader *r, hr_error *err)
     r->used = 1;
     if (from == CSV_BEGIN && (data[0] == '\n' || (data[0] == '\r' && data[1] != '\n')))
         return HR_OK;
-    if (r->index.n_newlines == 0) { /* a row that begins before the fragment and ends behind it */
+    if (r->index.n_newlines == 0) { /* a row that begins before the fragment and ends after it */
         r->used = r->n;
         r->finished = true;
         return HR_OK;
@@ -544,7 +545,7 @@ static hr_status index_fragment(csv_reader *r, hr_error *err)
     return HR_OK;
 }
 
-/* Reads, and indexes what was read. */
+/* Reads and indexes the next block. */
 static hr_status next_block(csv_reader *r, int64_t most, hr_error *err)
 {
     csv_state state = CSV_ROW;
@@ -554,7 +555,7 @@ static hr_status next_block(csv_reader *r, int64_t most, hr_error *err)
     r->used = 0;
     if (r->n < most / 2)
         HR_TRY(fill(r, r->whole ? WHOLE_BYTES + TAIL_BYTES : most, err));
-    else if (r->indexed) /* and found to hold no whole row */
+    else if (r->indexed) /* and holds no whole row */
         HR_TRY(fill(r, HR_MAX(most, r->n), err));
     r->indexed = true;
     if (r->skipping) {
@@ -567,7 +568,7 @@ static hr_status next_block(csv_reader *r, int64_t most, hr_error *err)
     return HR_OK;
 }
 
-/* Rows of `most` bytes, if there are so many. The block is parted in as many alike. */
+/* Cuts rows of at most `most` bytes. The tables of a block have about equal sizes. */
 static hr_status cut_rows(csv_reader *r, int64_t most, hr_error *err)
 {
     int64_t end = HR_MIN(r->end - r->at, r->n + 1), left = end - r->used, begin = r->used;
@@ -580,7 +581,7 @@ static hr_status cut_rows(csv_reader *r, int64_t most, hr_error *err)
     if (st == HR_BAD_DATA && ragged.at >= 0)
         st = ragged_error(r, &ragged, err);
     hr__count_bad(r->file->skipped, r->rows.n_left_out);
-    r->used = HR_MIN(r->used, r->n); /* not the end that was added */
+    r->used = HR_MIN(r->used, r->n); /* not the newline that was added */
     if (!st && r->open_quote && r->used == r->n)
         return open_quote_error(r, err);
     r->next = 0;
@@ -589,7 +590,7 @@ static hr_status cut_rows(csv_reader *r, int64_t most, hr_error *err)
     return st;
 }
 
-/* Until there are rows, or none will come. */
+/* Reads until there are rows, or the end. */
 static hr_status next_rows(csv_reader *r, int64_t most, hr_error *err)
 {
     if (!r->whole)
@@ -647,7 +648,7 @@ done:
     return st;
 }
 
-/* Not where a few bytes may become rows of any number of fields: those are taken block by block. */
+/* Whether the fragment may be read as a whole: not if a few bytes may become rows of any number of fields. */
 static bool may_be_whole(const csv_shared *s)
 {
     const csv_options *o = s->values.options;
@@ -729,14 +730,14 @@ static void shared_unref(csv_shared *s)
     hr__free(s);
 }
 
-/* The file's beginning, with an index of it. */
+/* The beginning of the file, with an index. */
 typedef struct csv_head {
     csv_shared *s;
     csv_input in;
     hr_buffer *bytes;
     int64_t n;
-    int64_t at;     /* what has been passed */
-    csv_ends index; /* of the bytes from `at` on, when it was made */
+    int64_t at;     /* bytes that are done */
+    csv_ends index; /* index of the bytes from `at` on, at the time of head_index */
     uint32_t *numbers;
     hr_error *err;
 } csv_head;
@@ -758,7 +759,7 @@ static hr_status head_more(csv_head *h, int64_t want)
     return HR_OK;
 }
 
-/* Twice as many bytes; an error if a row is too long. */
+/* Doubles the bytes; an error if a row is too long. */
 static hr_status head_grow(csv_head *h)
 {
     if (h->n - h->at > h->s->values.options->max_line_bytes)
@@ -768,7 +769,7 @@ static hr_status head_grow(csv_head *h)
     return head_more(h, h->n * 2 + 64);
 }
 
-/* Passes over n lines, whatever quotes say. */
+/* Skips n lines and ignores quotes. */
 static hr_status head_skip_lines(csv_head *h, int64_t n_lines)
 {
     int64_t i = h->at;
@@ -812,8 +813,8 @@ static hr_status head_index(csv_head *h)
     return HR_OK;
 }
 
-/* The first row from `at` on that counts: its fields are ends [*first, *first + *n); *begin: where it begins, from
- * `at`. *n 0: there is none. */
+/* The first row from `at` on that is no empty line or comment: its fields are ends [*first, *first + *n); *begin: its
+ * begin, counted from `at`. *n 0: there is none. */
 static hr_status head_row(csv_head *h, int64_t *first, int64_t *n, int64_t *begin)
 {
     for (;;) {
@@ -840,7 +841,7 @@ static hr_status head_row(csv_head *h, int64_t *first, int64_t *n, int64_t *begi
     }
 }
 
-/* One name, unquoted and with its zero byte, behind those in `out`. */
+/* Appends one name to `out`, unquoted and with a zero byte. */
 static hr_status take_name(csv_head *h, int64_t begin, int64_t end, hr_growbuf *out)
 {
     const uint8_t *p = h->bytes->data + h->at + begin;
@@ -912,7 +913,7 @@ static hr_status make_names(csv_shared *s, int64_t n, hr_error *err)
     return HR_OK;
 }
 
-/* Who knows the columns when the file is empty: dtypes do not, names do. */
+/* If the file is empty, only `names` gives the columns; dtypes do not. */
 static hr_status read_names(csv_head *h, const hr_open *how)
 {
     const csv_options *o = h->s->values.options;
@@ -943,7 +944,7 @@ static hr_status read_names(csv_head *h, const hr_open *how)
     return take_names(h, first, n, begin);
 }
 
-/* Passes over rows behind the names. */
+/* Skips rows after the names. */
 static hr_status head_skip_rows(csv_head *h, int64_t n_rows)
 {
     while (n_rows > 0) {
@@ -972,7 +973,7 @@ static hr_status not_readable(const csv_shared *s, int column, const hr_type *ty
     return st;
 }
 
-/* "name:type": the last colon parts them. */
+/* "name:type": the last colon separates them. */
 static hr_status one_dtype(csv_shared *s, char *item, hr_error *err)
 {
     char *colon = strrchr(item, ':');
@@ -994,7 +995,7 @@ static hr_status one_dtype(csv_shared *s, char *item, hr_error *err)
     return found ? HR_OK : hr_error_set(err, HR_INVALID, "%s: dtypes: no column '%s'", s->source->name, item);
 }
 
-/* Types that need no look at the rows. */
+/* Types that do not depend on the rows. */
 static hr_status given_types(csv_shared *s, const hr_open *how, hr_error *err)
 {
     const csv_options *o = s->values.options;
@@ -1035,7 +1036,7 @@ static bool is_wanted(const csv_shared *s, const hr_projection *projection, int 
     return !projection;
 }
 
-/* Types of all columns that are wanted and have none, from the rows that begin in the first infer_bytes. */
+/* Infers the types of all projected columns without one, from the rows that begin in the first infer_bytes. */
 static hr_status infer_types(csv_head *h, const hr_open *how)
 {
     csv_shared *s = h->s;
@@ -1161,7 +1162,7 @@ done:
     return st;
 }
 
-/* A view of what is open. Takes `s`, even on failure. */
+/* A view of the open file. Takes `s`, even on failure. */
 static hr_status make_file(csv_shared *s, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     hr_status st = hr__scan_file_new(&csv_file_class, sizeof(csv_file), s->source->name, how->account, out, err);
@@ -1293,7 +1294,7 @@ done:
     return st;
 }
 
-/* The same bytes, another view: nothing is read again, unless a type is missing. */
+/* Another view of the same bytes: reads nothing again, unless a type is missing. */
 static hr_status csv_project(hr_scan_file *base, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     csv_shared *s = ((csv_file *)base)->shared;

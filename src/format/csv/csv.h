@@ -1,5 +1,5 @@
-/* csv.h - the parts of the CSV reader: what csv.c, csv_index.c, csv_rows.c, csv_column.c, csv_infer.c and
- * csv_encoding.c share. */
+/* csv.h - the parts of the CSV reader: types and functions shared by csv.c, csv_index.c, csv_rows.c, csv_column.c,
+ * csv_infer.c and csv_encoding.c. */
 #ifndef HR_CSV_H
 #define HR_CSV_H
 
@@ -36,12 +36,12 @@ hr_status hr__csv_type(const char *text, hr_type **out, hr_error *err) HR_MUST_U
 typedef struct csv_dialect {
     uint8_t delimiter, quote, escape, comment; /* 0: none */
     bool double_quote;
-    /* No escape, no comments, quotes doubled: the kernels know it. Else the automaton goes byte by byte. */
+    /* No escape, no comments, doubled quotes: the kernels can index it. Otherwise the automaton walks byte by byte. */
     bool plain;
 } csv_dialect;
 
-/* Between two bytes. BEGIN: behind a delimiter; ROW: behind a line's end; CLOSED: behind a quote inside of quotes,
- * which closed them unless another follows. Kernels give BEGIN for ROW. */
+/* The state between two bytes. BEGIN: after a delimiter; ROW: after the end of a line; CLOSED: after a quote inside
+ * quotes, which closes them unless another quote follows. Kernels give BEGIN for ROW. */
 typedef enum csv_state {
     CSV_BEGIN,
     CSV_UNQUOTED,
@@ -54,14 +54,14 @@ typedef enum csv_state {
 } csv_state;
 
 typedef struct csv_ends {
-    uint32_t *items, *newlines; /* all ends; those of rows again. Room in each for the bytes' number + 16 */
+    uint32_t *items, *newlines; /* all ends; the ends of rows once more. Each has room for the number of bytes + 16 */
     int64_t n, n_newlines;
     uint32_t base; /* added to each position */
-    bool returns;  /* there was a "\r" */
+    bool returns;  /* the bytes have a "\r" */
 } csv_ends;
 
-/* Ends of fields in data[0, n): positions of delimiters and of newlines outside of quotes. HR_SLACK bytes behind can be
- * read; data[n] says whether a "\r" at the end stands before "\n". `out` NULL: only the state. */
+/* Ends of fields in data[0, n): positions of delimiters and of newlines outside quotes. HR_SLACK bytes after them are
+ * readable; data[n] shows whether a "\r" at the end precedes "\n". `out` NULL: only the state. */
 void hr__csv_index(const csv_dialect *d, const uint8_t *data, int64_t n, csv_state *state, csv_ends *out);
 void hr__csv_index_by(unsigned cpu, const csv_dialect *d, const uint8_t *data, int64_t n, csv_state *state,
                       csv_ends *out);
@@ -77,15 +77,15 @@ typedef struct csv_rows {
     const uint8_t *data;
     int64_t n_rows;
     int n_columns;
-    const uint32_t *starts; /* where each row begins */
+    const uint32_t *starts; /* the begin of each row */
     const uint32_t *ends;   /* n_rows * n_columns */
     bool missing;           /* some end is marked */
     bool is_utf8;           /* all of data */
     int64_t at;             /* of data[0] in the file */
-    int64_t n_left_out;     /* rows with another number of fields, as ragged=skip asks */
+    int64_t n_left_out;     /* skipped rows with another number of fields (ragged=skip) */
 } csv_rows;
 
-/* Field (row, column): *n bytes as they stand, quotes included. false: the row has none. */
+/* Field (row, column): its *n bytes, with quotes. false: the row does not have this field. */
 static inline bool hr__csv_field(const csv_rows *r, int64_t row, int column, const uint8_t **p, int64_t *n)
 {
     const uint32_t *end = r->ends + row * r->n_columns + column;
@@ -101,7 +101,7 @@ static inline bool hr__csv_field(const csv_rows *r, int64_t row, int column, con
     return true;
 }
 
-/* What is wrong with a row. */
+/* The error of a row with another number of fields. */
 typedef struct csv_ragged {
     int64_t at; /* byte of the block */
     int64_t found;
@@ -111,20 +111,20 @@ typedef struct csv_cutter {
     const csv_options *options;
     csv_dialect dialect;
     int n_columns;
-    uint32_t *starts, *ends; /* what it makes, when the index is no rectangle; own */
+    uint32_t *starts, *ends; /* the copied rows, if the index is not a rectangle; owned */
     int64_t starts_cap, ends_cap;
 } csv_cutter;
 void hr__csv_cutter_clear(csv_cutter *c);
-/* data[begin, ...), which begins with a row, as rows that begin before `limit`. `index` has the ends behind `begin`;
- * those of the rows are taken off it, but stay what `out` points to. *used: up to where there are rows, or lines that
- * count for none. HR_BAD_DATA without a text (where `ragged` says) for a row of a wrong number of fields. May write to
- * `index`. */
+/* Cuts data[begin, ...), which begins with a row, into rows that begin before `limit`. `index` has the ends after
+ * `begin`; the function removes the ends of the rows from it, but `out` points to them. *used: the end of the last row,
+ * or of skipped lines after it. HR_BAD_DATA without a text (place in `ragged`) for a row with a wrong number of fields.
+ * May write to `index`. */
 hr_status hr__csv_cut(csv_cutter *c, const uint8_t *data, int64_t begin, int64_t limit, csv_ends *index, csv_rows *out,
                       int64_t *used, csv_ragged *ragged, hr_error *err) HR_MUST_USE;
 
 /* --- values: csv_column.c */
 
-/* Texts that mean something: of null, true, false. */
+/* Texts that mean null, true or false. */
 typedef struct csv_words {
     csv_list list;
     uint64_t lengths;    /* bit n: one has n bytes (63: or more) */
@@ -147,12 +147,11 @@ typedef struct csv_values {
     const csv_options *options;
     csv_dialect dialect;
     csv_words nulls, trues, falses;
-    bool plain_values; /* what looks like a number or a time is one: hr__csv_plain_values */
+    bool plain_values; /* bytes that look like a number or a time are one: hr__csv_plain_values */
 } csv_values;
 bool hr__csv_plain_values(const csv_values *v);
 
-/* The text of a field without quotes and escapes: p itself or, if something had to go, in `scratch` (room for n +
- * HR_SLACK). */
+/* The text of a field without quotes and escapes: p itself or, if it had any, `scratch` (room for n + HR_SLACK). */
 const uint8_t *hr__csv_unquote(const csv_dialect *d, const uint8_t *p, int64_t *n, uint8_t *scratch);
 /* Whether the text (without quotes) is a value of the type. */
 bool hr__csv_fits(const csv_values *v, const hr_type *type, const uint8_t *p, int64_t n);
@@ -163,20 +162,21 @@ typedef struct csv_bad {
     int64_t row; /* -1: none */
     const char *why;
 } csv_bad;
-/* Column `column` of the rows. A value that does not fit is HR_BAD_DATA without a text, *bad says where. */
+/* Column `column` of the rows. A value that does not fit is HR_BAD_DATA without a text; *bad is its place. */
 hr_status hr__csv_column(const csv_values *v, const csv_rows *rows, int column, hr_type *type, const hr_mem *mem,
                          hr_array **out, csv_bad *bad, hr_error *err) HR_MUST_USE;
 
 /* --- types: csv_infer.c */
 
-/* The type that pyarrow.csv gives such values. *out is new. */
+/* The type that pyarrow.csv infers for the values. *out is new. */
 hr_status hr__csv_infer(const csv_values *v, const csv_rows *rows, int column, hr_type **out,
                         hr_error *err) HR_MUST_USE;
 
 /* --- encodings: csv_encoding.c */
 
 bool hr__csv_is_utf8_name(const char *encoding);
-/* A stream of UTF-8 from one of another encoding. Takes `below`, even on failure. HR_UNSUPPORTED names the encoding. */
+/* A stream of UTF-8 from a stream of another encoding. Takes `below`, even on failure. HR_UNSUPPORTED names the
+ * encoding. */
 hr_status hr__csv_decode(hr_stream *below, const char *name, const char *encoding, int errors, hr_account *account,
                          hr_stream **out, hr_error *err) HR_MUST_USE;
 

@@ -1,4 +1,5 @@
-/* csv_column.c - fields of one column become an array: one loop for each kind of type, over a rectangle of fields.
+/* csv_column.c - turns the fields of one column into an array: one loop for each kind of type, over a rectangle of
+ * fields.
  *
  * Tests: test_csv.c. */
 #include "base/number_short.h"
@@ -12,7 +13,7 @@ hr_status hr__csv_words_init(csv_words *w, const char *text, hr_error *err)
 {
     *w = (csv_words){ 0 };
     HR_TRY(hr__csv_list(text ? text : "", ',', &w->list, err));
-    if (!text || (!*text && w->list.n == 1)) /* nothing, not even the empty text: that is "," */
+    if (!text || (!*text && w->list.n == 1)) /* no words, not even the empty text, which is "," */
         w->list.n = text && *text ? w->list.n : 0;
     for (int i = 0; i < w->list.n; i++) {
         size_t n = strlen(w->list.items[i]);
@@ -26,7 +27,7 @@ hr_status hr__csv_words_init(csv_words *w, const char *text, hr_error *err)
 
 void hr__csv_words_clear(csv_words *w) { hr__csv_list_clear(&w->list); }
 
-/* Neither quotes nor escapes nor words of null can look like a value that was written plainly. */
+/* Whether bytes that look like a value are one: no quote, escape or word of null looks like a number or time. */
 bool hr__csv_plain_values(const csv_values *v)
 {
     static const char used[] = "0123456789+-.:TZ ";
@@ -50,7 +51,7 @@ bool hr__csv_words_match(const csv_words *w, const uint8_t *p, int64_t n)
 
 /* -------------------------------------------------------------------------------------------------- text of a field */
 
-/* What the automaton of csv_index.c passes over: quotes that open and close, escapes. */
+/* Removes what the automaton of csv_index.c skips: quotes that open and close, escapes. */
 static int64_t strip(const csv_dialect *d, const uint8_t *p, int64_t n, uint8_t *out)
 {
     bool quoted = d->quote && n > 0 && *p == d->quote;
@@ -65,7 +66,7 @@ static int64_t strip(const csv_dialect *d, const uint8_t *p, int64_t n, uint8_t 
             if (d->double_quote && i + 1 < n && p[i + 1] == d->quote)
                 out[k++] = p[++i];
             else
-                quoted = false; /* what follows is taken as it is */
+                quoted = false; /* the rest of the field is taken as it is */
         } else {
             out[k++] = c;
         }
@@ -117,7 +118,7 @@ static bool parse_hex(const uint8_t *p, int64_t n, uint64_t *out)
 
 static bool is_hex(const uint8_t *p, int64_t n) { return n > 2 && p[0] == '0' && (p[1] | 0x20) == 'x'; }
 
-/* Blanks around it, hexadecimal digits: what pyarrow takes beside. */
+/* Blanks around the number, hexadecimal digits: forms that pyarrow accepts, too. */
 static bool odd_int64(const uint8_t *p, int64_t n, int bits, int64_t *out)
 {
     uint64_t v;
@@ -126,7 +127,7 @@ static bool odd_int64(const uint8_t *p, int64_t n, int bits, int64_t *out)
     if (is_hex(p, n)) {
         if (n - 2 > bits / 4 || !parse_hex(p + 2, n - 2, &v))
             return false;
-        *out = (int64_t)(v << (64 - bits)) >> (64 - bits); /* the bits of the number, as the type has them */
+        *out = (int64_t)(v << (64 - bits)) >> (64 - bits); /* the bits of the number in the type's width */
         return true;
     }
     return hr__parse_int64(p, n, out);
@@ -151,7 +152,7 @@ static inline bool take_uint64(const uint8_t *p, int64_t n, int bits, uint64_t *
 
 #define MAX_POINTED 64
 
-/* Another decimal point; the text is copied, as long as a number may sensibly be. */
+/* Copies the text, up to the length of a sensible number, to replace another decimal point. */
 static const uint8_t *pointed(const csv_values *v, const uint8_t *p, int64_t n, uint8_t out[MAX_POINTED + HR_SLACK])
 {
     uint8_t point = (uint8_t)v->options->decimal_point;
@@ -165,8 +166,7 @@ static const uint8_t *pointed(const csv_values *v, const uint8_t *p, int64_t n, 
     return out;
 }
 
-/* Without what pyarrow takes beside the grammar of number.h: blanks, "+", "nan(...)". false: no number can stand
- * there. */
+/* Removes what pyarrow accepts beyond the grammar of number.h: blanks, "+", "nan(...)". false: not a number. */
 static bool plain_double(const uint8_t **p, int64_t *n, bool *is_nan)
 {
     trim(p, n);
@@ -245,7 +245,7 @@ bool hr__csv_fits(const csv_values *v, const hr_type *type, const uint8_t *p, in
     case HR_T_FLOAT64: return take_double(v, p, n, &d);
     case HR_T_STRING: return hr__utf8_valid(p, n);
     case HR_T_BINARY: return true;
-    default: return false; /* null: what is not a word of null */
+    default: return false; /* null: a text that is not a word of null */
     }
 }
 
@@ -264,7 +264,7 @@ typedef struct column {
     const hr_type *type;
     const hr_mem *mem;
     int index;
-    hr_buffer *scratch; /* for the longest field that must be changed */
+    hr_buffer *scratch; /* for the longest field that needs unquoting */
     hr_buffer *valid;   /* NULL: no null so far */
     int64_t n_nulls;
     csv_bad *bad;
@@ -299,7 +299,7 @@ static hr_status unquote(column *c, const uint8_t **p, int64_t *n)
     return HR_OK;
 }
 
-/* The text of a row's field; *null: it is one (or means one: not for strings unless they can be null). */
+/* The text of a row's field; *null: the field is missing or a word of null (for strings only if they can be null). */
 static inline hr_status text_of(column *c, int64_t row, bool nulls, const uint8_t **p, int64_t *n, bool *null)
 {
     const csv_values *v = c->v;
@@ -318,8 +318,8 @@ static inline hr_status text_of(column *c, int64_t row, bool nulls, const uint8_
     return HR_OK;
 }
 
-/* One loop over all rows. `quick`: the bytes as they stand are a value, which it has stored; tried where such bytes can
- * mean nothing else. `body` ends with whether the text was taken, and has stored the value. */
+/* One loop over all rows. `quick` stores the value if the raw bytes are one; only if such bytes cannot mean anything
+ * else. `body` stores the value, and its result says whether the text is one. */
 #define EACH_VALUE(quick, body)                                                                                        \
     const uint32_t *end = c->rows->ends + c->index, *starts = c->rows->starts;                                         \
     int64_t n_rows = c->rows->n_rows, stride = c->rows->n_columns;                                                     \
@@ -490,7 +490,7 @@ static inline void copy_text(uint8_t *to, const uint8_t *p, int64_t n)
         memcpy(to, p, (size_t)n);
 }
 
-/* Copies text that is not all UTF-8, without the wrong bytes or with U+FFFD for each. -> bytes; at most 3 n. */
+/* Copies text that is not valid UTF-8, without the invalid bytes or with U+FFFD for each. -> bytes; at most 3 n. */
 static int64_t mend_utf8(const uint8_t *p, int64_t n, bool replace, uint8_t *out)
 {
     int64_t k = 0;
@@ -512,7 +512,7 @@ static int64_t mend_utf8(const uint8_t *p, int64_t n, bool replace, uint8_t *out
     return k;
 }
 
-/* What the fields take at most: with quotes, and where bytes may be replaced by longer ones. */
+/* The maximum bytes of the fields: with quotes, and with each byte replaced by a longer one if that may happen. */
 static int64_t room_for(const column *c, bool check)
 {
     int64_t total = 0, n;
@@ -563,7 +563,7 @@ static hr_status read_strings(column *c, hr_buffer *buffers[3])
         }
         set_offset(buffers[1], large, row + 1, at);
     }
-    memset(buffers[2]->data + at, 0, HR_MIN((size_t)(room - at) + HR_SLACK, HR_SLACK)); /* short copies went over it */
+    memset(buffers[2]->data + at, 0, HR_MIN((size_t)(room - at) + HR_SLACK, HR_SLACK)); /* short copies wrote over it */
     hr__buffer_shrink(buffers[2], at);
     return HR_OK;
 }

@@ -18,7 +18,7 @@ typedef struct decoder {
     bool ended; /* `below` has */
     int64_t at; /* of in[0] in the encoded bytes */
     size_t n;
-    int64_t n_small; /* decoded and not given */
+    int64_t n_small; /* decoded, not yet returned */
     char small[16];
     char in[IN_BYTES];
 } decoder;
@@ -46,7 +46,7 @@ static void decoder_close(hr_stream *base)
     hr__free(d);
 }
 
-/* The first byte means nothing: an error, or on behind it. */
+/* The first byte is invalid: an error, or continues after it. */
 static hr_status bad_byte(decoder *d, char **in, size_t *n_in, char **to, size_t *n_to, hr_error *err)
 {
     if (d->errors == CSV_STRICT)
@@ -81,7 +81,7 @@ static hr_status decoder_read(hr_stream *base, void *out, int64_t n, int64_t *n_
         give_small(d, out, n, n_read);
         return HR_OK;
     }
-    if (n >= (int64_t)sizeof d->small) { /* else one character might not fit */
+    if (n >= (int64_t)sizeof d->small) { /* otherwise one character might not fit */
         to = begin = out;
         n_to = (size_t)n;
     }

@@ -1,4 +1,4 @@
-/* csv_index.c - where fields and rows end: the automaton of quotes, and kernels that do what it does 64 bytes at a
+/* csv_index.c - finds the ends of fields and rows: the automaton of quotes, and kernels that do the same 64 bytes at a
  * time.
  *
  * Tests: test_csv.c. */
@@ -79,7 +79,7 @@ typedef struct csv_masks {
     uint64_t quotes, delimiters, newlines, returns;
 } csv_masks;
 
-/* The set bits' positions, eight at a step whether there are so many or not. */
+/* The positions of the set bits; each step writes eight, even if there are fewer. */
 static inline uint32_t *take_bits(uint32_t *to, uint32_t at, uint64_t bits)
 {
     int n = __builtin_popcountll(bits);
@@ -94,7 +94,7 @@ static inline uint32_t *take_bits(uint32_t *to, uint32_t at, uint64_t bits)
     return end;
 }
 
-/* Of newlines there are few: nearly always two at most. */
+/* Newlines are few: nearly always at most two. */
 static inline void take_newlines(csv_ends *out, uint32_t at, uint64_t newlines)
 {
     uint32_t *to = out->newlines + out->n_newlines;
@@ -130,7 +130,7 @@ static inline uint64_t equal_bytes(uint64_t word, uint8_t c)
 
     x = ~(((x & 0x7F7F7F7F7F7F7F7F) + 0x7F7F7F7F7F7F7F7F) | x | 0x7F7F7F7F7F7F7F7F); /* high bits */
     x >>=
-        /* brought together by shifts, of which memcheck knows that bytes behind the data decide nothing before them */
+        /* gathered by shifts, so that memcheck sees that bytes after the data do not affect bytes before them */
         7;
     x = (x | x >> 7) & 0x0003000300030003;
     x = (x | x >> 14) & 0x0000000F0000000F;
@@ -281,7 +281,7 @@ static inline uint64_t between_neon(uint64_t q) { return q ? between_by_shifts(q
 static const struct {
     unsigned needs;
     void (*index)(const csv_dialect *d, const uint8_t *data, int64_t n, csv_state *state, csv_ends *out);
-} kernels[] = { /* the first that fits runs */
+} kernels[] = { /* the first one that the CPU supports runs */
 #ifdef HAVE_X86
                 { HR_CPU_AVX512 | HR_CPU_PCLMUL | HR_CPU_BMI2, index_avx512 },
                 { HR_CPU_AVX2 | HR_CPU_PCLMUL | HR_CPU_BMI2 | HR_CPU_SSE42, index_avx2 },

@@ -4,8 +4,8 @@
 #include "base/number_short.h"
 #include "format/csv/csv.h"
 
-/* In the order in which they are tried; a value that one does not take moves on to the next that takes all before
- * it. */
+/* In the order of attempts; a value that a type does not accept moves the column to the next type that accepts all
+ * values before it. */
 enum { NULLS, INT64, BOOL, DATE, TIME, SECONDS, SECONDS_UTC, NANOS, NANOS_UTC, DOUBLE, STRING, BINARY, N_KINDS };
 
 static hr_status make_type(int kind, hr_type **out, hr_error *err)
@@ -24,7 +24,7 @@ static hr_status make_type(int kind, hr_type **out, hr_error *err)
     }
 }
 
-/* The first row from `row` on that is not at first sight a number of the type. */
+/* The first row from `row` on whose raw bytes are not a number of the type. */
 static int64_t pass_numbers(const csv_rows *rows, int column, bool whole, int64_t row)
 {
     const uint32_t *end = rows->ends + row * rows->n_columns + column;
@@ -41,7 +41,7 @@ static int64_t pass_numbers(const csv_rows *rows, int column, bool whole, int64_
     return row;
 }
 
-/* Whether all rows have the type; notes a scratch buffer for what has to be unquoted. */
+/* Whether all rows have the type; uses a scratch buffer to unquote fields. */
 static hr_status all_fit(const csv_values *v, const csv_rows *rows, int column, const hr_type *type,
                          hr_growbuf *scratch, bool *fit, hr_error *err)
 {

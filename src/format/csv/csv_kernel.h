@@ -1,22 +1,22 @@
-/* csv_kernel.h - where the fields of 64 bytes at a time end: included by csv_index.c once for each instruction set,
- * with KERNEL(name) and TARGET defined, KERNEL(masks), KERNEL(between) and KERNEL(take) made.
+/* csv_kernel.h - finds the ends of fields in 64 bytes at a time: csv_index.c includes it once for each instruction set,
+ * and first defines TARGET, KERNEL(name), KERNEL(masks), KERNEL(between) and KERNEL(take).
  *
- * `between` is the carry-less product of the quotes' bits with all ones: the text inside of quotes, if each opening
- * quote stands where one may. Where one does not, the automaton itself goes over these 64 bytes. */
+ * `between` is the carry-less product of the quotes' bits with all ones: the text inside quotes, if each opening quote
+ * is at the begin of a field. Otherwise the automaton itself walks over these 64 bytes. */
 
 TARGET static void KERNEL(index)(const csv_dialect *d, const uint8_t *data, int64_t n, csv_state *state, csv_ends *out)
 {
     uint64_t carry = *state == CSV_QUOTED ? ~(uint64_t)0 : 0;
     uint64_t opens =
-        *state != CSV_UNQUOTED && *state != CSV_QUOTED; /* a quote that comes first would open, or open again */
+        *state != CSV_UNQUOTED && *state != CSV_QUOTED; /* a quote as the first byte would open, or open again */
     bool closed = *state == CSV_CLOSED;
 
     for (int64_t at = 0; at < n; at += 64) {
         csv_masks m = KERNEL(masks)(d, data + at);
         uint64_t live = n - at < 64 ? ((uint64_t)1 << (n - at)) - 1 : ~(uint64_t)0, inside, ends, closing;
 
-        m.returns &= live; /* what lies behind the data is anything */
-        if (m.returns) {   /* one before "\n" is nothing: the line ends there */
+        m.returns &= live; /* bytes after the data are undefined */
+        if (m.returns) {   /* one before "\n" belongs to the line's end */
             if (out)
                 out->returns = true;
             m.returns &= ~(m.newlines >> 1 | (uint64_t)(m.returns >> 63 && data[at + 64] == '\n') << 63);
@@ -24,7 +24,7 @@ TARGET static void KERNEL(index)(const csv_dialect *d, const uint8_t *data, int6
         }
         m.newlines &= live;
         m.quotes &= live;
-        inside = carry ^ KERNEL(between)(m.quotes); /* whether there are quotes is too hard a guess for a branch */
+        inside = carry ^ KERNEL(between)(m.quotes); /* no branch on "has quotes", which a CPU cannot predict */
         ends = ((m.delimiters & live) | m.newlines) & ~inside;
         closing = m.quotes & ~inside;
         if (__builtin_expect((m.quotes & inside & ~((ends | closing) << 1 | opens)) != 0, 0)) {
@@ -40,7 +40,7 @@ TARGET static void KERNEL(index)(const csv_dialect *d, const uint8_t *data, int6
         }
         if (out)
             KERNEL(take)(out, out->base + (uint32_t)at, ends, m.newlines & ends);
-        if (n - at < 64) { /* the bits behind the last byte are those of none */
+        if (n - at < 64) { /* clears the bits after the last byte */
             int last = (int)(n - at) - 1;
 
             carry = inside >> last & 1 ? ~(uint64_t)0 : 0;

@@ -1,4 +1,4 @@
-/* csv_options.c - what a reader of CSV can be told, and texts of options that are lists or types.
+/* csv_options.c - the options of the CSV reader, and the parser of options that are lists or types.
  *
  * Tests: test_csv.c, test_csv.py. */
 #include "format/csv/csv.h"
@@ -59,7 +59,7 @@ void hr__csv_list_clear(csv_list *l)
     *l = (csv_list){ 0 };
 }
 
-/* Copies the next item to `out`; -> behind its separator, NULL: it was the last. */
+/* Copies the next item to `out`; -> the place after its separator; NULL: it is the last item. */
 static const char *next_item(const char *text, char separator, char *out)
 {
     for (; *text && *text != separator; text++) {

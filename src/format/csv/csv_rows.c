@@ -1,13 +1,13 @@
 /* csv_rows.c - from ends of fields to a rectangle of them.
  *
- * Nearly always every n-th end is that of a line, and there is nothing to do but to note where rows begin. Otherwise
- * the rows are copied one by one: lines that count for none left out, rows of another length filled up, cut or
- * refused.
+ * Nearly always every n-th end is the end of a line: then cut_rectangle only notes the begins of rows. Otherwise
+ * cut_by_row copies the rows one by one: it skips empty lines and comments, and fills up, cuts, skips or refuses rows
+ * with another number of fields.
  *
  * Tests: test_csv.c. */
 #include "format/csv/csv.h"
 
-#define MAX_CELLS (1 << 22) /* of copied rows in one block: what is filled up is not bounded by the bytes */
+#define MAX_CELLS (1 << 22) /* of copied rows in one block: the bytes do not bound rows that are filled up */
 
 void hr__csv_cutter_clear(csv_cutter *c)
 {
@@ -26,14 +26,14 @@ static hr_status grow(uint32_t **items, int64_t *cap, int64_t n, hr_error *err)
 
 static bool is_newline(uint8_t c) { return c == '\n' || c == '\r'; }
 
-/* How many of the newlines end rows that begin before `limit`; the first row begins at `begin`. */
+/* The number of newlines that end rows which begin before `limit`; the first row begins at `begin`. */
 static int64_t rows_before(const csv_ends *index, int64_t begin, int64_t limit)
 {
     int64_t low = 0, high = index->n_newlines;
 
     if (begin >= limit || high == 0)
         return 0;
-    while (low < high) { /* the first newline behind which none begins */
+    while (low < high) { /* the first newline after which no row begins */
         int64_t middle = low + (high - low) / 2;
 
         if (index->newlines[middle] + (int64_t)1 < limit)
@@ -44,7 +44,7 @@ static int64_t rows_before(const csv_ends *index, int64_t begin, int64_t limit)
     return HR_MIN(low + 1, index->n_newlines);
 }
 
-/* "\r" before "\n" belongs to the line's end. false: one is all that stands in a line. */
+/* "\r" before "\n" belongs to the line's end. false: a line has only a "\r". */
 static bool strip_returns(const csv_cutter *c, const uint8_t *data, uint32_t *ends, int64_t n_rows)
 {
     int n = c->n_columns;
@@ -61,8 +61,8 @@ static bool strip_returns(const csv_cutter *c, const uint8_t *data, uint32_t *en
     return true;
 }
 
-/* If every n-th end is a newline, and no other: notes where rows begin. Does not look at the data if no "\r" is
- * there. */
+/* If every n-th end is a newline, and no other end: notes the begins of rows. Does not read the data if it has no
+ * "\r". */
 static bool cut_rectangle(csv_cutter *c, const uint8_t *data, int64_t begin, int64_t limit, csv_ends *index,
                           csv_rows *out, int64_t *used)
 {
@@ -93,7 +93,7 @@ static bool cut_rectangle(csv_cutter *c, const uint8_t *data, int64_t begin, int
     return true;
 }
 
-/* A row of k fields with other than n: true if it is kept, as n of them. */
+/* Whether a row of k fields, where n are expected, becomes a row of n fields. */
 static bool mend(const csv_cutter *c, int64_t k)
 {
     int ragged = c->options->ragged;

@@ -1,11 +1,12 @@
 /* csv_write.c - tables as CSV.
  *
- * A piece is some rows as text, so that rows are made into text on all threads; a file is its header and pieces. A text
- * is quoted where it has to be: if it holds a delimiter, a quote or the end of a line, is empty, or reads like the text
- * for nulls. Numbers are exact, times ISO 8601, durations integers of their unit. Nested and binary columns are
- * refused, since nobody could read them back.
+ * A write chunk is some rows as text, so that all threads print rows; a file is its header and write chunks. The writer
+ * quotes a text that needs it: one that holds a delimiter, a quote or the end of a line, is empty, or reads like the
+ * text for nulls. Numbers are exact, times ISO 8601, durations integers of their unit. Nested and binary columns are an
+ * error, since no reader could restore them.
  *
- * A compressed file is its header and pieces, each compressed by itself: gzip, Zstandard and LZ4 read them as one.
+ * A compressed file is its header and write chunks, each compressed by itself: gzip, Zstandard and LZ4 read them as one
+ * stream.
  *
  * Tests: test_writers.c. */
 #include "base/number.h"
@@ -65,10 +66,10 @@ typedef struct csv_writer {
     const hr_codec *codec;
     hr_account *account;
     hr_schema *schema;
-    bool special[256]; /* bytes that have to be quoted */
+    bool special[256]; /* bytes that need quotes */
 } csv_writer;
 
-/* The text of one piece. */
+/* The text of one write chunk. */
 typedef struct text {
     const csv_writer *w;
     hr_growbuf g;
@@ -143,7 +144,7 @@ static int print_float(const hr_array *a, int64_t row, char *out)
     }
 }
 
-/* Of a fixed width but no decimal; -> bytes. */
+/* Prints a value of fixed width other than a decimal; -> bytes. */
 static int print_value(const hr_array *a, int64_t row, char *out)
 {
     const hr_type *type = a->type;
@@ -203,7 +204,7 @@ static hr_status add_value(text *t, const char *column, const hr_array *a, int64
 
 /* ----------------------------------------------------------------------------------------------------------- writer */
 
-/* What was made, compressed if it is to be; new. */
+/* The text, compressed if the options say so; new. */
 static hr_status finish_text(text *t, const hr_mem *mem, hr_buffer **out)
 {
     const csv_writer *w = t->w;

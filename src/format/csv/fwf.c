@@ -1,15 +1,15 @@
-/* fwf.c - text of fixed width: each line is a row, each column a range of characters, filled up with blanks.
+/* fwf.c - fixed-width text: each line is a row, each column a range of characters, padded with blanks.
  *
  *     Anna      1987-03-12   61.5      colspecs=0:10,10:20,20:   or   widths=10,13,4
  *     Bruno     1990-11-02  104
  *
- * The reader cuts each line by characters (code points, not bytes), strips what fills the fields, and puts the fields
- * of some thousand lines one after the other into a block of text: the rectangle of fields that the CSV reader makes of
- * its lines. So csv_infer.c finds the types and csv_column.c the values, and both formats read a value alike.
+ * The reader cuts each line by characters (code points, not bytes), strips the padding, and writes the fields of some
+ * thousand lines one after another into a block of text: the same rectangle of fields that the CSV reader makes. So
+ * csv_infer.c infers the types and csv_column.c reads the values, and both formats read a value in the same way.
  *
- * Fragments are those of text.c: equal ranges of bytes; a line belongs to the fragment that its first byte is in. A
- * compressed or recoded file is one fragment. Whether a line is a row depends on the line alone, never on the columns
- * that are projected: a row's number has to stay the same. */
+ * Fragments are equal ranges of bytes, as in text.c; a line belongs to the fragment that holds its first byte. A
+ * compressed or recoded file is one fragment. Whether a line is a row depends on the line alone, never on the projected
+ * columns: the number of a row must not change. */
 #include "format/csv/csv.h"
 #include "format/window.h"
 
@@ -20,10 +20,10 @@
 #define MAX_COLUMNS (1 << 16)
 #define TABLE_BYTES (1 << 20)
 #define TAIL_BYTES (4 << 10)      /* read beyond a fragment for its last line's end */
-#define MAX_BLOCK_BYTES (1 << 30) /* of fields: places in a block have 31 bits */
+#define MAX_BLOCK_BYTES (1 << 30) /* of fields: offsets in a block have 31 bits */
 
 typedef struct fwf_options {
-    csv_options csv; /* what columns of text have in common; the rest of it stays zero */
+    csv_options csv; /* the options that both formats have; the others stay zero */
     char *colspecs, *widths, *fill;
 } fwf_options;
 
@@ -81,20 +81,20 @@ typedef struct fwf_file {
     const fwf_options *options;
     const hr_codec *codec; /* NULL: not compressed */
     bool recode, streamed; /* not in UTF-8; compressed or recoded */
-    bool fills[256];       /* what is stripped */
+    bool fills[256];       /* bytes to strip */
     csv_values values;
     int n_columns; /* of the file */
     fwf_span *spans;
     csv_list names;
-    hr_type **types; /* NULL: nobody wants the column */
+    hr_type **types; /* NULL: not projected */
     int *columns;    /* of the schema: numbers in the file */
     int64_t begin;   /* of the first row, in the (decoded) file */
 } fwf_file;
 
-/* Some lines' fields, one after the other, each behind a byte that parts them. */
+/* The fields of some lines one after another, separated by a byte. */
 typedef struct fwf_block {
     hr_growbuf text, starts, ends; /* bytes, uint32_t, uint32_t: see csv_rows */
-    hr_growbuf lines;              /* int64_t: where each row's line begins in the file */
+    hr_growbuf lines;              /* int64_t: offset of each row's line in the file */
     int64_t n_rows;
     bool missing;
 } fwf_block;
@@ -148,7 +148,7 @@ static int64_t line_of(const fwf_file *f, int64_t at)
     return line;
 }
 
-/* The line at hand, without its end; *step: with it, 0 at the file's end. */
+/* The current line without its end; *step: its bytes with the end, 0 at the file's end. */
 static hr_status next_line(const fwf_file *f, hr_window *w, hr_view *line, int64_t *step, hr_error *err)
 {
     const uint8_t *newline = NULL;
@@ -187,12 +187,12 @@ static bool is_blank(const fwf_file *f, hr_view line)
 
 /* ----------------------------------------------------------------------------------------------------------- fields */
 
-/* A place in a line: characters and bytes before it. */
+/* A place in a line: the number of characters and bytes before it. */
 typedef struct place {
     int64_t characters, bytes;
 } place;
 
-/* Moves to a character, or to the line's end. Forward it only walks what lies between. */
+/* Moves to a character, or to the line's end. Forward, it walks only the characters between. */
 static void go_to(hr_view line, bool ascii, int64_t character, place *p)
 {
     if (ascii) {
@@ -208,7 +208,7 @@ static void go_to(hr_view line, bool ascii, int64_t character, place *p)
     }
 }
 
-/* The field without what fills it. false: the line ends before it begins. */
+/* The field without its padding. false: the line ends before the field begins. */
 static bool field_of(const fwf_file *f, hr_view line, bool ascii, int column, place *at, hr_view *out)
 {
     int64_t begin;
@@ -277,13 +277,13 @@ static hr_status add_row(const fwf_file *f, const int *columns, int n, hr_view l
         end = (uint32_t)b->text.buffer->n_bytes | mark;
         b->missing |= mark != 0;
         HR_TRY(hr__growbuf_add(&b->ends, &end, sizeof end, err));
-        HR_TRY(hr__growbuf_add(&b->text, "", 1, err)); /* parts it from the next one */
+        HR_TRY(hr__growbuf_add(&b->text, "", 1, err)); /* separates it from the next one */
     }
     b->n_rows++;
     return HR_OK;
 }
 
-/* The block as columns see it. Borrowed. */
+/* The block as the rectangle of csv_column.c. Borrowed. */
 static csv_rows rows_of(const fwf_block *b, int n_columns)
 {
     return (csv_rows){ .data = b->text.buffer ? b->text.buffer->data : NULL,
@@ -362,7 +362,7 @@ done:
     return st;
 }
 
-/* Rows into the block, until it has `most` bytes or none is left. */
+/* Adds rows to the block until it has `most` bytes or no row is left. */
 static hr_status fill_block(fwf_reader *r, int64_t most, fwf_block *b, hr_error *err)
 {
     const fwf_file *f = r->file;
@@ -405,7 +405,7 @@ done:
 
 static const hr_reader_class fwf_reader_class = { .next = fwf_next, .close = fwf_close_reader };
 
-/* To the first line that is the fragment's own. */
+/* Moves to the fragment's first line. */
 static hr_status start_reader(fwf_reader *r, hr_error *err)
 {
     const fwf_file *f = r->file;
@@ -421,7 +421,7 @@ static hr_status start_reader(fwf_reader *r, hr_error *err)
         r->window.end = r->end;
         return HR_OK;
     }
-    HR_TRY(open_window(f, begin - 1, r->mem.account, &r->window, err)); /* a line may have ended just there */
+    HR_TRY(open_window(f, begin - 1, r->mem.account, &r->window, err)); /* a line may end exactly there */
     r->window.end = r->end;
     HR_TRY(next_line(f, &r->window, &line, &step, err));
     return hr__window_skip(&r->window, step, &step, err);
@@ -455,7 +455,7 @@ done:
 
 /* ---------------------------------------------------------------------------------------------------------- columns */
 
-/* A whole number at *text, which moves behind it; -1: none. */
+/* The whole number at *text; moves *text after it. -1: none. */
 static int64_t take_number(const char **text)
 {
     char *end;
@@ -484,7 +484,7 @@ static bool take_colspec(const char *text, fwf_span *out)
     return !*text && out->end > out->begin;
 }
 
-/* Where columns stand. */
+/* Reads the places of columns. */
 static hr_status read_spans(fwf_file *f, hr_error *err)
 {
     const char *widths = f->options->widths, *colspecs = f->options->colspecs;

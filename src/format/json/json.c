@@ -1,12 +1,12 @@
 /* json.c - JSON: a row is an object, its keys are the columns; lines of them, an array of them, or one after another.
  *
- * A plain file of lines is cut into fragments of FRAGMENT_BYTES, a line belongs to the fragment that its first byte is
- * in (see text.c); everything else is one fragment. Types are guessed once, when the first file of a scan is opened
- * (json_schema.c); the others are read as the scan's schema says. Reading is two passes over blocks that stay in the
- * cache: where brackets and quotes are (json_index.c), then along them straight into columns (json_build.c).
+ * A plain file of lines is cut into fragments of hr__json_fragment_bytes; a line belongs to the fragment that holds its
+ * first byte (see text.c); every other file is one fragment. json_schema.c infers types once, when a scan opens its
+ * first file; the scan reads the other files with that schema. Reading is two passes over blocks that stay in the
+ * cache: the places of brackets and quotes (json_index.c), then along these places into columns (json_build.c).
  *
- * Where the same thing can go wrong later than the schema was made, nothing is lost silently: a value of another type
- * and a key that is no column are errors by default, and name file, line and column. */
+ * No value is lost silently if a later row does not fit the schema: a value of another type and a key that is not a
+ * column are errors by default, and the error names file, line and column. */
 #include "format/json/json.h"
 
 int64_t hr__json_fragment_bytes = 4 << 20;
@@ -54,7 +54,7 @@ typedef struct json_file {
     hr_scan_file base;
     hr_source *source;
     hr_json_file head;
-    hr_schema *all; /* every column; base.schema has those that are read */
+    hr_schema *all; /* every column; base.schema has the projected ones */
     hr_json_options options;
     hr_skipped *skipped;
 } json_file;
@@ -65,7 +65,7 @@ typedef struct json_reader {
     int fragment;
     hr_json_rows rows;
     hr_json_columns *columns;
-    int64_t row, row_begin, rows_end; /* of the fragment; rows before row_begin are passed over */
+    int64_t row, row_begin, rows_end; /* of the fragment; rows before row_begin are skipped */
     int64_t begin, end;               /* of the fragment in the file; end -1: not known */
     bool reserved;
 } json_reader;
@@ -82,7 +82,7 @@ static void json_close_reader(hr_reader *base)
     hr__free(r);
 }
 
-/* One row more in r->columns; *more false: the end. */
+/* Adds a row to r->columns; *more false: the end. */
 static hr_status add_row(json_reader *r, bool *more, hr_error *err)
 {
     bool skip = r->file->options.on_error == HR_JSON_BAD_SKIP, of_row = false;
@@ -103,7 +103,7 @@ static hr_status add_row(json_reader *r, bool *more, hr_error *err)
     }
 }
 
-/* After the first rows: room for those that are to come, so that columns do not grow step by step. */
+/* After the first rows: reserves room for the expected rows, so that columns do not grow step by step. */
 static hr_status reserve(json_reader *r, int64_t max_bytes, hr_error *err)
 {
     int64_t made = hr__json_columns_bytes(r->columns), consumed = r->rows.base + r->rows.row_begin - r->begin;
@@ -116,13 +116,13 @@ static hr_status reserve(json_reader *r, int64_t max_bytes, hr_error *err)
     return factor > 1 ? hr__json_columns_reserve(r->columns, factor, err) : HR_OK;
 }
 
-/* The columns that rows are built of: all where bad rows are left out, since that must not depend on the projection. */
+/* The columns to build: all columns if on_error is skip, since the skipped rows must not depend on the projection. */
 static hr_schema *built(const json_file *f)
 {
     return f->options.on_error == HR_JSON_BAD_SKIP ? f->all : f->base.schema;
 }
 
-/* Those of the file's schema, in front, out of the built ones; the others are let go. */
+/* Moves the projected columns to the front of the built ones and frees the others. */
 static void pick(const json_file *f, hr_array **arrays, hr_array **picked)
 {
     const hr_schema *schema = f->base.schema, *all = built(f);
@@ -170,7 +170,7 @@ static hr_status json_next(hr_reader *base, int64_t max_bytes, hr_table **out, h
         }
         if (hr__json_columns_rows(r->columns) >= most_rows)
             break;
-        if (block != r->rows.base) { /* a look at the sizes now and then */
+        if (block != r->rows.base) { /* checks the sizes once per block */
             if (block >= 0 && hr__json_columns_bytes(r->columns) >= max_bytes)
                 break;
             if (block >= 0 && !r->reserved)
@@ -248,7 +248,7 @@ static void json_close(hr_scan_file *base)
     hr__source_unref(f->source);
 }
 
-/* The columns of `all` that are wanted. */
+/* The projected columns of `all`. */
 static hr_status project(const char *path, hr_schema *all, const hr_projection *projection, hr_schema **out,
                          hr_error *err)
 {

@@ -1,12 +1,12 @@
 /* json_build.c - rows of JSON straight into columns.
  *
  * A column mirrors its type: it has a child for each child of the type. The parser walks along a row's tokens
- * (json_index.c), so it knows where a string ends before it looks at the string, and passes over by brackets what no
- * column wants. Keys come in the order of the row before in most files: each key remembers which one came behind it
- * (`follows`), and member() compares that one first; else it asks a hash table of the names.
+ * (json_index.c), so it knows where a string ends before it reads the string, and skips values without a column by
+ * their brackets. In most files the keys have the order of the row before: each key stores the key that came after it
+ * (`follows`), and member() compares that one first; then it looks the name up in a hash table.
  *
- * One row, the second of its table. The columns are id: int64, tags: list<string>, s: string; the file has x as well,
- * which nobody wants. The first row was {"id": 5, "tags": [], "s": "hey"}.
+ * One row, the second of its table. The columns are id: int64, tags: list<string>, s: string; the file also has x,
+ * which is not projected. The first row was {"id": 5, "tags": [], "s": "hey"}.
  *
  *     {"id": 7, "tags": ["a", "bc"], "x": {"y": 1}}
  *     01  4567  8                                      ...: tokens are places of brackets, commas, colons, both quotes
@@ -29,9 +29,9 @@
  *                     object   root.n 2
  *     after                    hr__json_rows_parsed: the row ended before token 27
  *
- * Were x wrong, say {"y": 1], id and tags would have two rows and s one. truncate_to(root, 1) takes all of them back to
- * one row, since every column knows where its row n begins. The first null makes a validity bitmap, all ones up to the
- * capacity, so that only nulls write to it; truncate_to writes the ones of rows that it takes back.
+ * If x is malformed, for example {"y": 1], id and tags have two rows and s has one. truncate_to(root, 1) resets all
+ * columns to one row, since every column knows where its row n begins. The first null makes a validity bitmap, all ones
+ * up to the capacity, so that only nulls write to it; truncate_to sets the bits of the rows that it removes to one.
  *
  * Tests: test_json.c. */
 #include "base/number.h"
@@ -69,17 +69,17 @@ typedef enum kind {
 typedef struct column column;
 
 typedef struct key {
-    uint64_t head; /* the name's first bytes, zeros behind */
+    uint64_t head; /* the name's first bytes, padded with zeros */
     int32_t length;
-    int32_t follows; /* the key that came behind this one the last time */
+    int32_t follows; /* the key that came after this one the last time */
     const char *name;
-    column *column; /* NULL: passed over */
-    int64_t seen;   /* the object in which it stood last */
+    column *column; /* NULL: not projected */
+    int64_t seen;   /* the number of the last object that had it */
 } key;
 
 struct column {
     kind kind;
-    uint8_t width;        /* bytes a value, of offsets: 4 or 8; 0: bits */
+    uint8_t width;        /* bytes of a value; of an offset: 4 or 8; 0: bits */
     bool has_values;      /* values, bits or offsets */
     const hr_type *type;  /* borrowed from the schema */
     const char *name;     /* borrowed; NULL: an item */
@@ -108,7 +108,7 @@ struct hr_json_columns {
     const uint32_t *at;
     bool has_backslash;
     int64_t token;
-    int64_t bad_at; /* >= 0: the row is wrong here */
+    int64_t bad_at; /* >= 0: the place of the error in the row */
     hr_status bad_status;
     const column *bad_column;
     char bad[320];
@@ -121,7 +121,7 @@ static const uint64_t head_masks[9] = {
 
 /* ----------------------------------------------------------------------------------------------------------- errors */
 
-/* The row is wrong at byte `at` of the block. The text is written here, the place where somebody wants it. */
+/* The row has an error at byte `at` of the block. bad() writes the text; hr__json_columns_error adds the place. */
 static hr_status HR_PRINTF(5, 6) bad(parser *p, int64_t at, const column *c, hr_status st, const char *fmt, ...)
 {
     va_list args;
@@ -296,7 +296,7 @@ static hr_status init_column(const hr_mem *mem, column *c, const hr_type *type, 
                          : c->kind == K_FIXED_BINARY ? 0
                                                      : hr__type_bytes(type));
     c->has_values = c->kind != K_NULL && c->kind != K_STRUCT && c->kind != K_FIXED_LIST && c->kind != K_FIXED_BINARY;
-    if (type->n_children == 0 && c->kind != K_STRUCT) /* an object without keys looks them up all the same */
+    if (type->n_children == 0 && c->kind != K_STRUCT) /* an empty object type looks its keys up, too */
         return HR_OK;
     c->children = hr__zalloc(mem->account, (size_t)type->n_children * sizeof *c->children);
     if (!c->children)
@@ -315,7 +315,7 @@ static hr_status init_column(const hr_mem *mem, column *c, const hr_type *type, 
     return HR_OK;
 }
 
-/* Bytes that any row takes in a column. */
+/* The least bytes of a row in a column. */
 static int64_t fixed_bytes(const column *c)
 {
     int64_t n = c->kind == K_FIXED_BINARY ? c->type->width : c->has_values ? HR_MAX(c->width, 1) : 0;
@@ -484,7 +484,7 @@ hr_status hr__json_columns_reserve(hr_json_columns *c, double factor, hr_error *
     return reserve(&c->mem, &c->root, factor, err);
 }
 
-/* Rows from n on are not there. */
+/* Removes the rows from n on. */
 static void truncate_to(column *c, int64_t n)
 {
     if (c->validity && n < c->cap)
@@ -633,7 +633,7 @@ static hr_status real(parser *p, column *c, int64_t at, hr_error *err)
     return put_double(p, c, v, err);
 }
 
-/* Where the string at p->token ends; passes over it. */
+/* The end of the string at p->token; moves after it. */
 static hr_status string_end(parser *p, const column *c, int64_t *end)
 {
     *end = p->at[p->token + 1];
@@ -643,7 +643,7 @@ static hr_status string_end(parser *p, const column *c, int64_t *end)
     return HR_OK;
 }
 
-/* Appends a string's text behind c's bytes; the offset is the caller's. */
+/* Appends a string's text to c's bytes; the caller writes the offset. */
 static hr_status add_text(parser *p, column *c, hr_error *err)
 {
     int64_t begin = p->at[p->token] + 1, end, n, wrong;
@@ -656,7 +656,7 @@ static hr_status add_text(parser *p, column *c, hr_error *err)
         if (n < 0)
             return bad(p, begin + wrong, c, HR_BAD_DATA, "an invalid escape in a string, or half a surrogate pair");
     } else if (n <= 16) {
-        /* room and slack are there: 16 bytes at once are quicker than few */
+        /* room and slack exist: copying 16 bytes is faster than copying few */
         memcpy(c->bytes->data + c->n_bytes, p->data + begin, 16);
     } else {
         memcpy(c->bytes->data + c->n_bytes, p->data + begin, (size_t)n);
@@ -685,7 +685,7 @@ static hr_status string(parser *p, column *c, int64_t at, hr_error *err)
     return HR_OK;
 }
 
-/* The string at p->token, without escapes: what dates, numbers and base64 are. */
+/* The string at p->token, which must have no escapes: dates, numbers and base64 have none. */
 static hr_status plain_text(parser *p, const column *c, int64_t at, const uint8_t **text, int64_t *n)
 {
     int64_t end;
@@ -777,7 +777,7 @@ static hr_status moment(parser *p, column *c, int64_t at, hr_error *err)
     if (c->kind == K_TIMESTAMP) {
         if (!hr__parse_timestamp(text, n, c->type->unit, &v, &zone))
             return wrong_text(p, c, at, n, "ISO 8601");
-        if (p->options.guessed && zone != (c->type->zone != NULL)) /* which instant it is hangs on that */
+        if (p->options.guessed && zone != (c->type->zone != NULL)) /* the instant depends on the zone */
             return wrong_text(p, c, at, n, zone ? "ISO 8601 without a zone" : "ISO 8601 with a zone");
     } else if (c->kind == K_TIME) {
         if (!hr__parse_time(text, n, c->type->unit, &v))
@@ -802,8 +802,8 @@ static void times_ten(uint32_t v[8], unsigned digit)
     }
 }
 
-/* A decimal, scaled, as a little-endian number of eight words; false: it has more digits than the type, or than its
- * scale. */
+/* A decimal, scaled, as a little-endian number of eight words; false: it has more digits than the type or its scale
+ * allows. */
 static bool parse_decimal(const uint8_t *p, const hr_json_number *n, const hr_type *t, uint32_t v[8])
 {
     const uint8_t *end = p + n->length;
@@ -873,10 +873,10 @@ static hr_status boolean(parser *p, column *c, int64_t at, hr_error *err)
 
 static hr_status value(parser *p, column *c, hr_error *err);
 
-/* Passes over the value at p->token, by its brackets. */
+/* Skips the value at p->token, by its brackets. */
 static hr_status skip_value(parser *p, const column *c)
 {
-    uint64_t kinds[MAX_SKIP_DEPTH / 64]; /* a bit for each open bracket: is it a brace? */
+    uint64_t kinds[MAX_SKIP_DEPTH / 64]; /* a bit for each open bracket: 1 for a brace */
     int64_t first = p->at[p->token], end, depth = 0;
 
     do {
@@ -909,7 +909,7 @@ static hr_status skip_value(parser *p, const column *c)
     return HR_OK;
 }
 
-/* Items up to the bracket; *n: how many. p->token is behind '['. */
+/* Items up to the bracket; *n: their number. p->token is after '['. */
 static hr_status items(parser *p, column *c, column *item, int64_t *n, hr_error *err)
 {
     *n = 0;
@@ -1020,7 +1020,7 @@ static inline bool is_key(const key *k, const uint8_t *text, int64_t n, uint64_t
     return k->length == n && k->head == head && (n <= 8 || memcmp(k->name + 8, text + 8, (size_t)n - 8) == 0);
 }
 
-/* -1: there is none. */
+/* -1: no key has this name. */
 static int32_t find_key(const column *c, const uint8_t *text, int64_t n, uint64_t head)
 {
     uint64_t at = key_hash(text, n);
@@ -1089,7 +1089,7 @@ static inline hr_status member(parser *p, column *c, int32_t *last, int *n_seen,
     return value(p, k->column, err);
 }
 
-/* Behind a member: ',' goes on, '}' ends. */
+/* After a member: ',' continues the object, '}' ends it. */
 static inline hr_status member_end(parser *p, const column *c, bool *more)
 {
     int64_t at = p->at[p->token];
@@ -1173,7 +1173,7 @@ static hr_status map(parser *p, column *c, int64_t at, hr_error *err)
     return HR_OK;
 }
 
-/* The value at p->token, into c. */
+/* Adds the value at p->token to c. */
 static hr_status value(parser *p, column *c, hr_error *err)
 {
     int64_t at = p->at[p->token];
@@ -1279,7 +1279,7 @@ static hr_status finish_column(const hr_mem *mem, column *c, hr_array **out, hr_
                                            : 0,
                        buffers, children, c->n_children, out, err);
     hr__free(children);
-    if (!has_bytes) /* of fixed binary: where base64 was decoded */
+    if (!has_bytes) /* fixed binary used it to decode base64 */
         hr__buffer_unref(c->bytes);
     c->validity = c->values = c->bytes = NULL; /* taken */
     c->n = c->cap = c->n_bytes = 0;

@@ -1,14 +1,14 @@
-/* json_index.c - where the structure of a JSON text stands, without looking at its values.
+/* json_index.c - finds the structure of a JSON text without reading its values.
  *
- * 64 bytes at a step become masks of a bit for each byte; what follows is arithmetic on masks (stage 1 of G. Langdale,
- * D. Lemire: Parsing Gigabytes of JSON per Second, 2019):
+ * Each step turns 64 bytes into masks with a bit for each byte; the rest is arithmetic on masks (stage 1 of G.
+ * Langdale, D. Lemire: Parsing Gigabytes of JSON per Second, 2019):
  *   escaped   bytes behind a run of backslashes of odd length: the carry of an addition finds the runs' ends
  *   strings   quotes that are not escaped; prefix XOR of them (a carry-less product by all ones) is "within a string"
  *   classes   brackets, comma and colon, and white space: one look-up by the low half of a byte each, compared with
  *             the byte
  *   values    the first byte of each run of other bytes outside of strings
- * Unlike there, closing quotes are places too, so that a string's length is known without looking at it, and newlines
- * can be. AVX2 with PCLMUL, NEON, and plain C; all three give the same.
+ * Unlike in that paper, closing quotes are places, too, so that a string's length is known without reading it, and
+ * newlines can be places. There are forms for AVX2 with PCLMUL, NEON, and plain C; all three give the same result.
  *
  * Tests: test_json.c. */
 #include "format/json/json.h"
@@ -21,13 +21,13 @@
 #include <arm_neon.h>
 #endif
 
-#define PIECE_BYTES (64 << 10) /* room for places is made for so many bytes at once */
+#define PIECE_BYTES (64 << 10) /* bytes for whose places room is reserved at once */
 
 typedef struct masks {
     uint64_t backslash, quote, operators, blank, newline, control, high;
 } masks;
 
-/* What one step hands to the next. */
+/* State that one step passes to the next. */
 typedef struct carry {
     uint64_t escaped;   /* bit 0: the first byte is escaped */
     uint64_t in_string; /* all ones or zero */
@@ -36,7 +36,7 @@ typedef struct carry {
     int64_t control; /* -1: none yet */
 } carry;
 
-/* Bytes behind backslashes that count. */
+/* Bytes after backslashes that are not escaped themselves. */
 static inline __attribute__((always_inline)) uint64_t escaped_bytes(uint64_t backslash, carry *c)
 {
     const uint64_t even = 0x5555555555555555u;
@@ -54,7 +54,7 @@ static inline __attribute__((always_inline)) uint64_t escaped_bytes(uint64_t bac
     return (even ^ sum << 1) & follows;
 }
 
-/* Places of one step, as a mask. `within` is prefix XOR of the quotes that count. */
+/* Places of one step, as a mask. `within` is the prefix XOR of the unescaped quotes. */
 static inline __attribute__((always_inline)) uint64_t step_places(const masks *m, uint64_t quote, uint64_t within,
                                                                   int64_t at, carry *c)
 {
@@ -77,7 +77,8 @@ static inline __attribute__((always_inline)) uint32_t *add_places(uint64_t place
 {
     int n = __builtin_popcountll(places);
 
-    for (int k = 0; k < n; k += 8, out += 8) { /* eight at once: fewer branches; what is too many is written over */
+    for (int k = 0; k < n;
+         k += 8, out += 8) { /* eight at once: fewer branches; the next write overwrites the surplus */
         for (int i = 0; i < 8; i++) {
             out[i] = at + (uint32_t)__builtin_ctzll(places | 1ull << 63);
             places &= places - 1;
@@ -100,7 +101,7 @@ enum { BACKSLASH = 1, QUOTE = 2, OPERATOR = 4, BLANK = 8, NEWLINE = 16 };
 static const uint8_t classes[256] = {
     ['\t'] = BLANK,   ['\n'] = BLANK | NEWLINE, ['\r'] = BLANK,    [' '] = BLANK,     ['\\'] = BACKSLASH,
     ['"'] = QUOTE,    ['{'] = OPERATOR,         ['}'] = OPERATOR,  ['['] = OPERATOR,  [']'] = OPERATOR,
-    [','] = OPERATOR, [':'] = OPERATOR,         [0x0C] = OPERATOR, [0x1A] = OPERATOR, /* as the look-ups have it */
+    [','] = OPERATOR, [':'] = OPERATOR,         [0x0C] = OPERATOR, [0x1A] = OPERATOR, /* the result of the look-ups */
 };
 
 static masks classify(const uint8_t *p)
@@ -230,7 +231,8 @@ static uint32_t *index_neon(const uint8_t *p, int64_t begin, int64_t end, uint64
 
 /* ------------------------------------------------------------------------------------------------------- the choice */
 
-/* data[0, end - begin) stands at `begin`; the length is a multiple of 64. -> behind the last place written. */
+/* data[0, end - begin) has the places from `begin` on; the length is a multiple of 64. -> the end of the places
+ * written. */
 typedef uint32_t *index_fn(const uint8_t *data, int64_t begin, int64_t end, uint64_t newlines, carry *c, uint32_t *out);
 
 static const struct {

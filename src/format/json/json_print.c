@@ -1,7 +1,7 @@
 /* json_print.c - rows as JSON lines, for programs: hr_table_print_json.
  *
- * What JSON cannot say: NaN and infinities are null, bytes are base64, times and decimals are strings, a map is a list
- * of {"key", "value"}. Whatever bytes a text holds, the result is valid UTF-8. (json_write.c writes files.)
+ * Values that JSON cannot express: NaN and infinities are null, bytes are base64, times and decimals are strings, a map
+ * is a list of {"key", "value"}. The result is valid UTF-8 for any bytes of a text. (json_write.c writes files.)
  *
  * Tests: test_json.c, test_cli.py. */
 #include "data/data.h"
@@ -91,7 +91,7 @@ static void json_list(const hr_array *values, int64_t begin, int64_t n, hr_text 
     hr__text_add(out, "]");
 }
 
-/* One list a dimension; `begin` moves on by the values used. */
+/* One list per dimension; `begin` moves forward by the values used. */
 static void json_tensor(const hr_type *type, int dim, const hr_array *values, int64_t *begin, hr_text *out)
 {
     int64_t n = type->shape[dim];

@@ -1,13 +1,13 @@
-/* json_rows.c - a file's bytes, block by block, and where in them each row begins.
+/* json_rows.c - a file's bytes, block by block, and the begin of each row in them.
  *
- * Three layouts. LINES: a newline never stands within a row; so a file can be cut anywhere, a line belongs to the
- * fragment that its first byte is in (as in text.c), and what is wrong with a line is over with it. ARRAY: one array,
- * whose elements are the rows. SEQUENCE: objects one after another, each over as many lines as it likes. The last two
- * are read from the beginning to the end, an element is looked at when all of it is in the block.
+ * Three layouts. LINES: a row has no newline inside; so a file can be cut anywhere, a line belongs to the fragment that
+ * holds its first byte (as in text.c), and an error in a line ends with the line. ARRAY: one array, whose elements are
+ * the rows. SEQUENCE: objects one after another, each over any number of lines. The reader reads the last two from the
+ * beginning to the end, and parses an element when the block holds all of it.
  *
- * A block is read behind what the last one left over, and indexed whole. Where its index shows a raw control character
- * in a string (most often: a string that is not closed, so that all behind it is turned inside out) or where bytes are
- * not UTF-8, LINES go on carefully: each line is indexed and checked by itself.
+ * The reader appends a block to the rest of the last one, and indexes it whole. If the index finds a raw control
+ * character in a string (most often: a string that is not closed, so that the inside and outside of all later strings
+ * are swapped) or bytes that are not UTF-8, LINES continues in careful mode: it indexes and checks each line by itself.
  *
  * Tests: test_json.c. */
 #include "format/json/json.h"
@@ -16,8 +16,8 @@
 #include <stdio.h>
 
 #define MAX_ROW_BYTES (1 << 30)
-#define TAIL_BYTES (1 << 10)   /* read beyond a fragment for its last line's end; then twice as much, and so on */
-#define LAYOUT_BYTES (1 << 20) /* a first row longer than that is taken for a line */
+#define TAIL_BYTES (1 << 10)   /* first read after a fragment for the end of its last line; each further read doubles */
+#define LAYOUT_BYTES (1 << 20) /* a longer first row counts as a line */
 
 int64_t hr__json_block_bytes = 256 << 10; /* with its index it stays in the second-level cache */
 
@@ -125,7 +125,7 @@ static hr_status fill(hr_json_rows *r, int64_t want, hr_error *err)
     return HR_OK;
 }
 
-/* Takes the first n bytes out of the block. */
+/* Removes the first n bytes of the block. */
 static void drop_bytes(hr_json_rows *r, int64_t n)
 {
     if (n > 0 && n < r->n)
@@ -136,12 +136,12 @@ static void drop_bytes(hr_json_rows *r, int64_t n)
     r->token = r->tokens.n = 0;
 }
 
-/* Where whole lines of ours end in the block, whose bytes from `from` on are new. Sets `last` behind the last of
- * ours. */
+/* Finds the end of the fragment's whole lines in the block, whose bytes from `from` on are new. Sets `last` if the
+ * block holds the fragment's last line. */
 static void find_lines(hr_json_rows *r, int64_t from)
 {
     uint8_t *p = r->buffer->data, *newline;
-    int64_t border = r->end - 1 - r->base; /* who holds this byte is our last line */
+    int64_t border = r->end - 1 - r->base; /* the line with this byte is the fragment's last one */
 
     if (r->in_line && (newline = memchr(p + from, '\n', (size_t)(r->n - from)))) {
         r->in_line = false;
@@ -150,7 +150,7 @@ static void find_lines(hr_json_rows *r, int64_t from)
         border = r->end - 1 - r->base;
         from = 0;
     } else if (r->in_line) {
-        r->last = r->ended || r->at >= r->end; /* nothing here is ours, and neither is what follows */
+        r->last = r->ended || r->at >= r->end; /* neither this nor any later line belongs to the fragment */
     }
     if (r->in_line || r->last) {
         r->n_usable = 0;
@@ -195,18 +195,18 @@ static hr_status next_lines(hr_json_rows *r, hr_error *err)
     return HR_OK;
 }
 
-/* What stands from n_usable on, and more. */
+/* Makes a block of the bytes from n_usable on, and further bytes. */
 static hr_status next_part(hr_json_rows *r, hr_error *err)
 {
     drop_bytes(r, r->n_usable);
     HR_TRY(fill(r, HR_MAX(hr__json_block_bytes, r->n), err));
-    r->buffer->data[r->n] = '\n'; /* what the index's spare places show: no value goes on there */
+    r->buffer->data[r->n] = '\n'; /* the spare places of the index point to it: no value continues there */
     return hr__json_index(&r->mem, r->buffer->data, 0, r->n, false, &r->tokens, err);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ lines */
 
-/* The next line by itself; its tokens are the block's. */
+/* Indexes the next line by itself, into the tokens of the block. */
 static hr_status next_line(hr_json_rows *r, bool *skippable, hr_error *err)
 {
     const uint8_t *p = r->buffer->data, *newline = memchr(p + r->line, '\n', (size_t)(r->n_usable - r->line));
@@ -246,7 +246,7 @@ static hr_status next_of_lines(hr_json_rows *r, bool *more, bool *skippable, hr_
 
 /* --------------------------------------------------------------------------------------------- arrays and sequences */
 
-/* The token behind the value that begins at `token`; -1 if it goes on behind the block. */
+/* The token after the value that begins at `token`; -1: the value continues after the block. */
 static int64_t value_end(const hr_json_rows *r, int64_t token)
 {
     const uint8_t *p = r->buffer->data;
@@ -264,7 +264,7 @@ static int64_t value_end(const hr_json_rows *r, int64_t token)
             if (++i < n && depth == 0)
                 return i + 1;
         } else if (depth == 0) {
-            return i + 1 < n ? i + 1 : -1; /* the number or word may go on */
+            return i + 1 < n ? i + 1 : -1; /* the number or word may continue */
         }
     }
     return -1;
@@ -306,7 +306,7 @@ static hr_status between(hr_json_rows *r, bool *element, hr_error *err)
     }
 }
 
-/* The value at r->token; *more false: it is not all there yet. */
+/* The value at r->token; *more false: the block does not hold all of it yet. */
 static hr_status whole_value(hr_json_rows *r, bool *more, hr_error *err)
 {
     int64_t end, end_at;
@@ -396,7 +396,7 @@ void hr__json_rows_skip(hr_json_rows *r)
 
 /* ----------------------------------------------------------------------------------------------------------- layout */
 
-/* What a line that begins with '{' says of the layout; *says false: nothing, it is an empty object. */
+/* The layout by a line that begins with '{'; *says false: unknown, the line is an empty object. */
 static hr_status layout_of(const uint8_t *p, int64_t newline, hr_account *account, int *out, bool *says, hr_error *err)
 {
     hr_mem mem = { account, NULL };
@@ -425,8 +425,8 @@ static int64_t skip_blanks(const hr_json_rows *r, int64_t at)
     return at;
 }
 
-/* The next line of the head that is not blank: from *begin to *newline; NULL: it begins with another byte than '{', or
- * is too long, or the last one without an end. */
+/* The next line of the head that is not blank: from *begin to *newline; NULL: the line does not begin with '{', is too
+ * long, or is the last one and has no end. */
 static hr_status line_of_head(hr_json_rows *r, int64_t *begin, const uint8_t **newline, hr_error *err)
 {
     for (*newline = NULL;;) {

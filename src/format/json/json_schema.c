@@ -1,12 +1,11 @@
-/* json_schema.c - types of a file that names none, guessed from its first rows.
+/* json_schema.c - infers the types of a file from its first rows.
  *
- * What each place of the rows holds is noted in a tree: a node for the row, each key, each array's items. Facts only
- * grow: null and T are T, integers and numbers with fractions are double, objects have all keys of all rows, in the
- * order in which they came. A string and a number in one place are an error that names both places: no type holds both
- * without loss.
+ * A tree of facts describes the rows: a node for the row, each key, each array's items. Facts only grow: null and T are
+ * T, integers and numbers with fractions are double, objects have all keys of all rows, in the order of their first
+ * appearance. A string and a number in one node are an error that names both places: no type holds both without loss.
  *
  * Strings that are all dates or times of whole seconds, all with a zone or all without, are timestamps, as in
- * pyarrow.json. Integers are int64, or uint64 where none is negative; what fits neither is an error, or double, or
+ * pyarrow.json. Integers are int64, or uint64 if none is negative; integers that fit neither are an error, double, or
  * text, by option.
  *
  * Tests: test_json.c. */
@@ -19,7 +18,7 @@
 #define MAX_TYPE_DEPTH (HR_MAX_DEPTH - 2)
 
 enum { F_BOOL, F_STRING, F_LIST, F_OBJECT, F_INT, F_NEGATIVE, F_UINT, F_BIG, F_REAL, N_FACTS };
-/* Strings: a time without a zone, one with a zone, anything else. */
+/* Strings: a time without a zone, a time with a zone, any other text. */
 enum { TEXT_NAIVE = 1, TEXT_ZONED = 2, TEXT_OTHER = 4 };
 #define NUMBERS (1u << F_INT | 1u << F_NEGATIVE | 1u << F_UINT | 1u << F_BIG | 1u << F_REAL)
 
@@ -32,12 +31,12 @@ struct guess {
     char *name; /* NULL: the row, or an item */
     int64_t name_bytes;
     unsigned facts;
-    unsigned texts;      /* strings that were seen: TEXT_NAIVE ... */
-    int64_t at[N_FACTS]; /* where each fact was seen first */
+    unsigned texts;      /* kinds of strings seen: TEXT_NAIVE ... */
+    int64_t at[N_FACTS]; /* where each fact first appeared */
     guess *item;
     guess **fields;
     int64_t n, cap;
-    int64_t next; /* the field that is expected now */
+    int64_t next; /* the next field by the order of the row before */
     int32_t *table;
     int64_t table_size;
 };
@@ -51,7 +50,7 @@ typedef struct guesser {
     int64_t token;
     hr_text key;
     int64_t n_fields;
-    bool of_row; /* the error is the row's fault */
+    bool of_row; /* the error concerns only this row */
 } guesser;
 
 /* ------------------------------------------------------------------------------------------------------------ nodes */
@@ -93,7 +92,7 @@ static uint64_t name_hash(const char *name, int64_t n)
     return hr__hash_end(&h).lo;
 }
 
-/* Twice the places, all fields anew. */
+/* Doubles the table and inserts all fields again. */
 static bool widen_table(hr_account *account, guess *g)
 {
     int64_t size = HR_MAX(g->table_size * 2, 16);
@@ -141,7 +140,7 @@ static guess *find_field(guess *g, const char *name, int64_t n)
     return NULL;
 }
 
-/* NULL without memory. */
+/* NULL: no memory. */
 static guess *add_field(guesser *p, guess *g, const char *name, int64_t n)
 {
     guess *field;
@@ -182,7 +181,7 @@ static hr_status bad(guesser *p, int64_t token, const char *expected, hr_error *
                           hr__json_what(p->data + at));
 }
 
-/* The error is about byte `at` of the block. */
+/* An error at byte `at` of the block. */
 static hr_status refuse(guesser *p, const guess *g, int64_t at, hr_status status, const char *what, hr_error *err)
 {
     hr_text path = { 0 };
@@ -255,7 +254,8 @@ static hr_status guess_number(guesser *p, guess *g, hr_error *err)
     return HR_OK;
 }
 
-/* A string, whose end is known. What is no time once is a text for good, and not looked at again. */
+/* A string, whose end is known. After one string that is not a time, the field is text, and later strings are not
+ * parsed. */
 static hr_status guess_string(guesser *p, guess *g, hr_error *err)
 {
     int64_t at = p->at[p->token], n = p->at[p->token + 1] - at - 1, v;
@@ -291,7 +291,7 @@ static hr_status guess_list(guesser *p, guess *g, int depth, hr_error *err)
     return HR_OK;
 }
 
-/* The key at p->token, into p->key where it has escapes; moves behind its colon. */
+/* The key at p->token, in p->key if it has escapes; moves after its colon. */
 static hr_status guess_key(guesser *p, const char **name, int64_t *n, hr_error *err)
 {
     int64_t begin = p->at[p->token] + 1, end, wrong;
@@ -364,7 +364,7 @@ static bool is_word(const uint8_t *p, const char *word, size_t n)
     return memcmp(p, word, n) == 0 && (hr__json_class[p[n]] & 1);
 }
 
-/* g NULL: the text is checked, nothing is noted. */
+/* g NULL: checks the text only. */
 static hr_status guess_value(guesser *p, guess *g, int depth, hr_error *err)
 {
     const uint8_t *text = p->data + p->at[p->token];
@@ -399,7 +399,7 @@ static hr_status guess_value(guesser *p, guess *g, int depth, hr_error *err)
 
 /* ------------------------------------------------------------------------------------------------------------ types */
 
-/* An integer that is neither int64 nor uint64 together with the others. */
+/* An integer that fits neither int64 nor uint64 together with the other integers. */
 static hr_status big_integer(guesser *p, const guess *g, hr_error *err)
 {
     int64_t at = g->facts & 1u << F_BIG ? g->at[F_BIG] : g->at[F_UINT], column = 0, line = 0;
@@ -509,7 +509,7 @@ static hr_status guess_row(guesser *p, hr_json_rows *r, guess *root, hr_error *e
     p->token = r->token;
     if (p->data[p->at[p->token]] != '{')
         return bad(p, p->token, "an object (a row)", err);
-    if (p->options->on_error == HR_JSON_BAD_SKIP) { /* a bad row must leave no columns behind */
+    if (p->options->on_error == HR_JSON_BAD_SKIP) { /* a bad row must add no columns */
         HR_TRY(guess_value(p, NULL, 0, err));
         p->token = r->token;
     }
@@ -521,7 +521,7 @@ static hr_status guess_row(guesser *p, hr_json_rows *r, guess *root, hr_error *e
 static hr_status guess_rows(guesser *p, hr_json_rows *r, guess *root, hr_error *err)
 {
     bool skip = p->options->on_error == HR_JSON_BAD_SKIP, more, skippable;
-    hr_error *row_err = skip ? NULL : err; /* unwanted texts are not made */
+    hr_error *row_err = skip ? NULL : err; /* no error text for skipped rows */
 
     for (;;) {
         hr_status st = hr__json_rows_next(r, &more, &skippable, err);

@@ -1,8 +1,8 @@
 /* json_value.c - single values of a JSON text: strings with escapes, numbers, words for messages.
  *
- * Strict (RFC 8259): no leading zeros, no "1." or ".5", only the escapes that it names; half a surrogate pair is
- * refused, since no UTF-8 can say it. A number with up to 19 digits and a small power of ten is computed here, exactly
- * (W. Clinger: How to Read Floating Point Numbers Accurately, 1990); base/number.h does the rest.
+ * Strict (RFC 8259): no leading zeros, no "1." or ".5", only the escapes of the RFC; half a surrogate pair is an error,
+ * since UTF-8 cannot express it. This file computes a number with up to 19 digits and a small power of ten exactly (W.
+ * Clinger: How to Read Floating Point Numbers Accurately, 1990); base/number.h does the rest.
  *
  * Tests: test_json.c. */
 #include "base/number.h"
@@ -59,7 +59,7 @@ static int put_utf8(int c, uint8_t *out)
     return 4;
 }
 
-/* What follows "\u". -> bytes of it that were used; 0: wrong. */
+/* The escape after "\u". -> bytes used; 0: malformed. */
 static int unicode_escape(const uint8_t *p, const uint8_t *end, int *c)
 {
     int low;

@@ -1,4 +1,4 @@
-/* json_value.h - the scan of a number, inline where rows become columns. */
+/* json_value.h - scans a number; inline for json_build.c. */
 #ifndef HR_JSON_VALUE_H
 #define HR_JSON_VALUE_H
 
@@ -15,7 +15,7 @@ static inline const uint8_t *hr__json_scan_digits(const uint8_t *p, uint64_t *u)
     return p;
 }
 
-/* Digits that count: without leading zeros, whether or not a point stands among them. */
+/* The number of significant digits: without leading zeros; a point among the digits does not count. */
 static inline int64_t hr__json_count_digits(const uint8_t *p, const uint8_t *end)
 {
     int64_t n = 0;

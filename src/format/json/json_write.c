@@ -1,13 +1,13 @@
 /* json_write.c - tables as lines of JSON.
  *
- * A tree of nodes mirrors the schema, each with its key as it stands in the text, so that a row is a walk over arrays
- * that appends bytes. Numbers are exact: integers and decimals with all their digits, floats as the shortest text that
- * is read back as the same. What JSON has no word for: times are ISO 8601 strings, binary is base64, durations are
- * integers of their unit, maps are objects if their keys are strings, else arrays of {"key", "value"}; NaN and
- * infinities by option.
+ * A tree of nodes mirrors the schema, each with its key as text, so that a walk over arrays appends the bytes of a row.
+ * Numbers are exact: integers and decimals with all their digits, floats as the shortest text that reads back as the
+ * same value. Values that JSON cannot express: times are ISO 8601 strings, binary is base64, durations are integers of
+ * their unit, maps are objects if their keys are strings, else arrays of {"key", "value"}; NaN and infinities by
+ * option.
  *
- * A compressed file is its pieces, each compressed by itself, one behind the other: gzip, Zstandard and LZ4 read them
- * as one.
+ * A compressed file is its write chunks one after another, each compressed by itself: gzip, Zstandard and LZ4 read them
+ * as one stream.
  *
  * Tests: test_json.c. */
 #include "base/number.h"
@@ -59,7 +59,7 @@ typedef struct json_writer {
     node root;
 } json_writer;
 
-/* The text of one piece. */
+/* The text of one write chunk. */
 typedef struct text {
     const json_writer *w;
     const char *column; /* for errors */
@@ -68,7 +68,7 @@ typedef struct text {
 
 /* ------------------------------------------------------------------------------------------------------------ bytes */
 
-/* Room for n bytes; where they go. NULL without memory. */
+/* Room for n bytes; -> their place. NULL: no memory. */
 static inline char *room(text *t, int64_t n, hr_error *err)
 {
     if ((!t->g.buffer || t->g.buffer->capacity - t->g.buffer->n_bytes < n) && hr__growbuf_reserve(&t->g, n, err))
@@ -229,7 +229,7 @@ static hr_status add_decimal(text *t, const hr_array *a, int64_t row, hr_error *
 
 static hr_status add_value(text *t, const node *n, const hr_array *a, int64_t row, hr_error *err);
 
-/* Values [begin, begin + count) as an array; of a tensor by its dimensions from `dim` on. */
+/* Values [begin, begin + count) as an array; for a tensor nested by its dimensions from `dim` on. */
 static hr_status add_items(text *t, const node *n, const hr_array *values, int64_t begin, int64_t count, int dim,
                            hr_error *err)
 {
@@ -401,7 +401,7 @@ static hr_status node_children(hr_account *account, node *n, const hr_field *fie
 
 /* ----------------------------------------------------------------------------------------------------------- writer */
 
-/* The piece's bytes, compressed. */
+/* The write chunk's bytes, compressed. */
 static hr_status pack(const json_writer *w, const hr_mem *mem, hr_encoded_chunk *out, hr_error *err)
 {
     int64_t cap = w->codec->max_packed_bytes(out->bytes->n_bytes), n = 0;
@@ -414,7 +414,7 @@ static hr_status pack(const json_writer *w, const hr_mem *mem, hr_encoded_chunk 
     hr__buffer_shrink(packed, n);
     hr__buffer_unref(out->bytes);
     out->bytes = packed;
-    packed = NULL; /* moved into the piece */
+    packed = NULL; /* moved into the write chunk */
 done:
     hr__buffer_unref(packed);
     return st;
@@ -463,7 +463,7 @@ hr_status hr__json_create(hr_schema *schema, const void *options, hr_account *ac
     w->codec = compressions[w->options.compression].codec;
     w->schema = hr__schema_ref(schema);
     w->base = (hr_writer){ .cls = &json_writer_class, .suffix = compressions[w->options.compression].suffix };
-    if (w->codec) { /* what is compressed together depends on the rows alone */
+    if (w->codec) { /* the rows alone decide what is compressed together */
         w->base.chunk_rows = 64 << 10;
         w->base.chunk_bytes = 8 << 20;
     }
