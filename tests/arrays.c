@@ -342,6 +342,17 @@ void append_value(hr_builder *b, const hr_array *a, int64_t i)
     }
 }
 
+void arena_give_back(hr_arena *a)
+{
+    int64_t limit = hr_memory_limit();
+    hr_buffer *b = NULL;
+
+    assert_int_equal(hr__buffer_new(&(hr_mem){ .arena = a }, 100, &b, NULL), HR_OK);
+    assert_int_equal(hr_set_memory_limit(1, NULL), HR_OK);
+    hr__buffer_unref(b);
+    assert_int_equal(hr_set_memory_limit(limit, NULL), HR_OK);
+}
+
 /* ------------------------------------------------------------------------------------------------------- as text */
 
 static char text_bytes[1 << 16];

@@ -25,6 +25,9 @@ const char *type_text(const hr_type *t);
 hr_array *array_of_ints(const int64_t *values, int64_t n);
 hr_array *array_of_strings(const char *const *values, int64_t n);
 
+/* The arena gives back its empty segments, as it does while memory is over the limit. */
+void arena_give_back(hr_arena *a);
+
 /* Same type, same rows; the message shows both. */
 #define assert_same_array(got, want) assert_same_array_at((got), (want), __FILE__, __LINE__)
 void assert_same_array_at(const hr_array *got, const hr_array *want, const char *file, int line);

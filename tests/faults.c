@@ -1,9 +1,11 @@
 /* faults.c - implements harness.h: faults, threads, random data, files. */
 #include "harness.h"
 
+#include <errno.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -167,6 +169,13 @@ uint64_t next_random(uint64_t *state)
 }
 
 int64_t random_below(uint64_t *state, int64_t n) { return (int64_t)(next_random(state) % (uint64_t)n); }
+
+int local_sockets(int fds[2])
+{
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    return socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0 ? -errno : 0;
+}
 
 void temp_dir_new(char path[64])
 {

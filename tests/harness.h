@@ -50,6 +50,9 @@ uint64_t next_random(uint64_t *state);
 /* Of [0, n). */
 int64_t random_below(uint64_t *state, int64_t n);
 
+/* The two ends of a new local socket, of the kind that hr__socket_accept gives. -> 0, -errno */
+int local_sockets(int fds[2]);
+
 /* A new empty folder, and its removal with all that is in it. */
 void temp_dir_new(char path[64]);
 void temp_dir_free(const char *path);

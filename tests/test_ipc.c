@@ -46,7 +46,7 @@ static hr_status write_table(const hr_table *t, const ipc_write_options *o, hr_e
         hr__encoded_chunk_clear(&piece);
     }
     HR_GO(w->cls->finish(w, file, sink, err));
-    st = hr__sink_commit(sink, err);
+    st = hr__sink_commit(sink, path, err);
     sink = NULL;
 done:
     hr__encoded_chunk_clear(&piece);

@@ -5,6 +5,7 @@ declared in one folder and lie in another. Runs under pytest, and as a script wh
 """
 
 import ast
+import collections
 import graphlib
 import os
 import re
@@ -257,6 +258,58 @@ def wrong_module():
                 yield f"python/src/{name} calls {function} of {to}"
 
 
+# Functions of src/ that only tests call: each shows what nothing else shows, or makes what only a test needs.
+# The comment of each prototype begins "For tests: ". Lint refuses any other function that only tests call.
+FOR_TESTS = {
+    "hr__arena_bytes",
+    "hr__fault_arm",
+    "hr__fault_disarm",
+    "hr__live_blocks",
+    "hr__origin_stretches",
+    "hr__poller_stop",
+    "hr__sorter_counts",
+    "hr__source_new_memory",
+}
+SHARED = r"(?:hr__|pyhr_)\w+"
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+SHARED_DEFINED = re.compile(
+    rf"^(?!static|extern|typedef|return)\w[^;={{}}()\n]*?\b({SHARED})\s*[(=\[]", re.MULTILINE
+)
+
+
+def c_code(*tops):
+    """File -> its text without comments."""
+    paths = [p for top in tops for p in sorted((ROOT / top).rglob("*")) if p.suffix in {".c", ".h"}]
+    return {p: COMMENT.sub(" ", p.read_text(encoding="utf-8")) for p in paths}
+
+
+def wrong_functions(for_tests=FOR_TESTS):
+    """What could be static, and what nobody but a test calls."""
+    code, users = c_code("src", "python/src"), c_code("tests", "fuzz", "examples", "bench")
+    by_file = {path: collections.Counter(re.findall(rf"\b{SHARED}", text)) for path, text in code.items()}
+    in_tests = {name for text in users.values() for name in re.findall(rf"\b{SHARED}", text)}
+    listed = {f"hr__format_{name}" for text in code.values() for name in re.findall(r"FORMAT\((\w+)\)", text)}
+    for path, text in code.items():
+        if path.suffix == ".h":
+            continue
+        where = path.relative_to(ROOT)
+        for name in sorted(set(SHARED_DEFINED.findall(text)) - listed):
+            # A header that names it more than once uses it; in its own file the first name is the definition.
+            least = {p: 1 if p.suffix == ".h" or p == path else 0 for p in by_file}
+            used = {p for p, names in by_file.items() if names[name] > least[p]}
+            if not used and name not in for_tests:
+                yield f"{where}: {name}: {'only tests use it' if name in in_tests else 'nothing uses it'}"
+            elif used and name in for_tests:
+                yield f"{where}: {name} has a caller: it leaves FOR_TESTS"
+            elif used == {path} and name not in in_tests:
+                yield f"{where}: {name}: only its own file uses it, so it is static"
+    headers = "".join(p.read_text(encoding="utf-8") for p in code if p.suffix == ".h")
+    for name in sorted(for_tests):
+        before = rf"/\* For tests: (?:(?!\*/).)*\*/\s[^;/]*\b{name}\("
+        if not re.search(rf"{before}|\b{name}\([^;]*;\s*/\* For tests: ", headers, re.DOTALL):
+            yield f"{name}: no prototype with a comment that begins 'For tests: '"
+
+
 def wrong_folders():
     for folder in {p.parent for p in sources()}:
         n = len([p for p in folder.iterdir() if p.suffix in {".c", ".h"}])
@@ -355,6 +408,11 @@ def test_words():
     assert list(wrong_words()) == []
 
 
+def test_functions():
+    assert list(wrong_functions()) == []
+    assert any("hr__fault_arm: only tests use it" in line for line in wrong_functions(for_tests=set()))
+
+
 def test_folders():
     assert list(wrong_folders()) == []
 
@@ -405,6 +463,7 @@ def main():
         *wrong_includes(),
         *wrong_names(),
         *wrong_folders(),
+        *wrong_functions(),
         *wrong_lines(),
         *wrong_words(),
         *wrong_imports(),

@@ -61,7 +61,7 @@ static pair pair_new(void)
     pair p = { 0 };
     int fds[2];
 
-    assert_int_equal(hr__socket_pair(fds), 0);
+    assert_int_equal(local_sockets(fds), 0);
     p.arena = arena_new("left");
     assert_ok(hr__link_new(fds[0], NULL, p.arena, &p.left, &err), &err);
     assert_ok(hr__link_new(fds[1], NULL, NULL, &p.right, &err), &err);
@@ -585,7 +585,7 @@ static void segments_that_were_given_back_are_forgotten(void **state)
         assert_ints(m.table, 300000, i);
         hr__message_clear(&m);
         settle(p.left);
-        hr__arena_trim(p.arena, 0);
+        arena_give_back(p.arena);
         assert_int_equal(hr__arena_bytes(p.arena), 0);
     }
     pair_free(&p);
@@ -646,7 +646,7 @@ static void contents_stay_when_the_sender_closes(void **state)
     hr__link_close(p.left);
     overwrite(p.arena);
     assert_ints(m.table, 5000, 11);
-    hr__arena_trim(p.arena, 0);
+    arena_give_back(p.arena);
     pair_free(&p);
     assert_ints(m.table, 5000, 11);
     hr__message_clear(&m);
@@ -854,7 +854,7 @@ static hr_link *link_to_child(const char *what, hr_arena *arena, pid_t *pid)
     hr_link *l = NULL;
     int fds[2];
 
-    assert_int_equal(hr__socket_pair(fds), 0);
+    assert_int_equal(local_sockets(fds), 0);
     *pid = start_child(what, fds[1], NULL);
     assert_ok(hr__link_new(fds[0], NULL, arena, &l, &err), &err);
     return l;
@@ -1131,7 +1131,7 @@ static hr_status replay(const recording *r)
     hr_status st;
     int fds[2];
 
-    assert_int_equal(hr__socket_pair(fds), 0);
+    assert_int_equal(local_sockets(fds), 0);
     assert_ok(hr__link_new(fds[0], NULL, NULL, &l, &err), &err);
     for (int i = 0; i < r->n; i++)
         (void)hr__socket_send(fds[1], r->packets[i], r->bytes[i], &r->fds[i], r->fds[i] >= 0);
@@ -1149,7 +1149,7 @@ static void record_table(hr_arena *a, const hr_table *t, const void *bytes, int6
     hr_link *l = NULL;
     int fds[2];
 
-    assert_int_equal(hr__socket_pair(fds), 0);
+    assert_int_equal(local_sockets(fds), 0);
     assert_ok(hr__link_new(fds[0], NULL, a, &l, NULL), NULL);
     assert_ok(hr__link_send(l, 3, 4, bytes, n_bytes, t, NULL), NULL);
     record(fds[1], r);

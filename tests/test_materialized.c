@@ -111,7 +111,7 @@ static void test_anywhere(void **state)
         assert_ok(keep_all(three, HR_LEN(three), memory[m], &k, &err), &err);
         assert_int_equal(hr__materialized_size(k).tables, 4);
         assert_int_equal(hr__materialized_size(k).disk_bytes == 0, m == 0);
-        assert_int_equal(hr__spill_live() == 0, m == 0);
+        assert_int_equal(hr_spill_used() == 0, m == 0);
         assert_ok(hr__materialized_scan(k, &s, &err), &err);
         hr__materialized_free(k); /* the scan holds it */
         assert_ok(hr__scan_count(s, &n, &err), &err);
@@ -152,7 +152,7 @@ static void test_anywhere(void **state)
         hr__scan_file_unref(f);
         hr__scan_file_unref(g);
         hr__scan_unref(s);
-        assert_int_equal(hr__spill_live(), 0);
+        assert_int_equal(hr_spill_used(), 0);
     }
     assert_no_leak(before);
 }
@@ -260,7 +260,7 @@ done:
     hr__scan_file_unref(f);
     hr__scan_unref(s);
     hr__materialized_free(k);
-    assert_int_equal(hr__spill_live(), 0);
+    assert_int_equal(hr_spill_used(), 0);
     return st;
 }
 

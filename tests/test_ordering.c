@@ -100,7 +100,7 @@ static hr_status pass(hr_plan *p, order_kind kind, int64_t n_rows, int n_threads
         HR_GO(hr__run_next(r, -1, &t, NULL, err));
         if (!t)
             break;
-        spilled = spilled || hr__spill_live() > 0;
+        spilled = spilled || hr_spill_used() > 0;
         bad = bad || t->schema->n != 1 || hr__origin_at(t->origin, 0).row != n;
         for (int64_t i = 0; i < t->n_rows; i++, n++) {
             int64_t id = hr__array_int(t->columns[0], i);
@@ -149,7 +149,7 @@ static void test_one_order(void **unused)
                 assert_int_equal(spilled, limits[l] > 0);
                 want = want ? want : digest;
                 assert_true(digest == want);
-                assert_int_equal(hr__spill_live(), 0);
+                assert_int_equal(hr_spill_used(), 0);
             }
         hr_plan_unref(p);
     }

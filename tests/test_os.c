@@ -528,7 +528,7 @@ static void socket_messages(void **state)
     char buf[64];
 
     (void)state;
-    assert_int_equal(hr__socket_pair(fds), 0);
+    assert_int_equal(local_sockets(fds), 0);
     assert_int_equal(hr__socket_recv(fds[1], buf, sizeof buf, got, 4, &n), -EAGAIN);
     assert_int_equal(hr__wait_readable(fds[1], 1), 0);
     assert_int_equal(hr__socket_send(fds[0], "one", 3, NULL, 0), 3);
@@ -575,7 +575,7 @@ static void unwanted_descriptors(void **state)
     char buf[8];
 
     (void)state;
-    assert_int_equal(hr__socket_pair(fds), 0);
+    assert_int_equal(local_sockets(fds), 0);
     for (int i = 0; i < 100; i++)
         many[i] = fds[0];
     assert_int_equal(hr__socket_send(fds[0], "x", 1, many, 100), 1);
@@ -595,7 +595,7 @@ static void full_socket(void **state)
     int64_t rc;
 
     (void)state;
-    assert_int_equal(hr__socket_pair(fds), 0);
+    assert_int_equal(local_sockets(fds), 0);
     while ((rc = hr__socket_send(fds[0], data, sizeof data, NULL, 0)) > 0)
         sent++;
     assert_int_equal(rc, -EAGAIN);
@@ -699,7 +699,7 @@ static hr_status use_sockets(hr_error *err)
     int64_t rc;
 
     snprintf(name, sizeof name, "headrace-fault-%d", (int)getpid());
-    TRY_OS(hr__socket_pair(fds));
+    TRY_OS(local_sockets(fds));
     TRY_OS(hr__socket_send(fds[0], "x", 1, NULL, 0));
     TRY_OS(hr__wait_readable(fds[1], 0));
     TRY_OS(hr__socket_recv(fds[1], buf, sizeof buf, NULL, 0, &n));

@@ -80,7 +80,7 @@ static void u64(hr_builder *b, int i)
 {
     hr_error err = HR_ERROR_INIT;
 
-    DO(hr__builder_uint(b, (1ull << 63) + (uint64_t)i, &err));
+    DO(hr__builder_bytes(b, &(uint64_t){ (1ull << 63) + (uint64_t)i }, 8, &err));
 }
 
 static void text(hr_builder *b, int i)

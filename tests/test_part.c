@@ -178,7 +178,7 @@ static void write_file(int with_lease)
         hr__sink_park(s, leases, &err) || write(ready[1], "y", 1) != 1)
         say(false);
     if (read(go[0], &byte, 1) == 1 && byte == 'c') {
-        if (hr__sink_commit(s, &err))
+        if (hr__sink_commit(s, path, &err))
             say(false);
         hr__leases_free(leases);
         say(true);

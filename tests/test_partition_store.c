@@ -62,15 +62,7 @@ static void test_random(void **unused)
             at += n;
             if (n)
                 want[part].tables[want[part].n++] = hr_table_ref(t);
-            if (random_below(&random, 4) == 0 && n) {
-                hr_spilled_table p;
-
-                assert_ok(hr__spill_file_write(spill, t, &p, &err), &err);
-                assert_ok(hr__partition_store_add_spilled(s, part, &p, &err), &err);
-                hr_table_unref(t);
-            } else {
-                assert_ok(hr__partition_store_add(s, part, t, &err), &err);
-            }
+            assert_ok(hr__partition_store_add(s, part, t, &err), &err);
             if (random_below(&random, 8) == 0) {
                 int64_t keep = random_below(&random, 200000);
 

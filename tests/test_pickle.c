@@ -42,8 +42,8 @@ static void integers(void **state)
     assert_pickled(a, 4, "\x8a\x08\0\0\0\x80\0\0\0\0");
     assert_pickled(a, 5, "\x8a\x08\0\x0e\xfa\xd5\xfe\xff\xff\xff");
     hr__array_unref(a);
-    assert_ok(hr__builder_uint(b, UINT64_MAX, NULL), NULL);
-    assert_ok(hr__builder_uint(b, 7, NULL), NULL);
+    assert_ok(hr__builder_bytes(b, &(uint64_t){ UINT64_MAX }, 8, NULL), NULL);
+    assert_ok(hr__builder_int(b, 7, NULL), NULL);
     a = pickled(finish(b));
     assert_pickled(a, 0, "\x8a\x09\xff\xff\xff\xff\xff\xff\xff\xff\0");
     assert_pickled(a, 1, "J\x07\0\0\0");

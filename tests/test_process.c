@@ -275,7 +275,7 @@ static hr_status add_worker(keeper *k, const char *word, hr_error *err)
     int fds[2];
     hr_status st;
 
-    if (hr__socket_pair(fds) < 0)
+    if (local_sockets(fds) < 0)
         return hr_error_set(err, HR_IO, "no socket");
     k->pids[k->n++] = start_process(fds[1]);
     hr__file_close(fds[1]);
@@ -679,7 +679,7 @@ static void test_dead_when_they_come(void **unused)
     assert_ok(hr__calls_new("map(f)", &k.calls, &err), &err);
     hr__calls_expect(k.calls, HR_LEN(ends) + 1, NULL);
     for (int i = 0; i < HR_LEN(ends); i++) {
-        assert_int_equal(hr__socket_pair(ends[i]), 0);
+        assert_int_equal(local_sockets(ends[i]), 0);
         shutdown(ends[i][1], SHUT_WR); /* says nothing more, but takes what is sent */
         assert_ok(hr__calls_add_worker(k.calls, ends[i][0], 1, "", 1, &err), &err);
     }
@@ -1268,7 +1268,7 @@ static void test_senseless_messages(void **unused)
         hr_op *op;
 
         assert_ok(hr__calls_new("map(f)", &calls, &err), &err);
-        assert_true(hr__socket_pair(fds) >= 0);
+        assert_true(local_sockets(fds) >= 0);
         assert_ok(hr__calls_add_worker(calls, fds[0], 4711, NULL, 0, &err), &err);
         assert_ok(hr__link_new(fds[1], NULL, NULL, &end, &err), &err);
         op = operator_of(calls, (hr_calls_options){ .batch_rows = -1 });
@@ -1300,7 +1300,7 @@ static void test_keeper_gone(void **unused)
     int fds[2];
 
     (void)unused;
-    assert_true(hr__socket_pair(fds) >= 0);
+    assert_true(local_sockets(fds) >= 0);
     assert_ok(hr__worker_open(fds[1], &w, &err), &err);
     assert_int_equal(hr__worker_init(w, 20, &init, &n, &err), HR_PENDING);
     assert_int_equal(hr__worker_next(w, 0, &todo, &err), HR_PENDING);
@@ -1387,7 +1387,7 @@ static void test_full_socket(void **unused)
     int fds[2];
 
     (void)unused;
-    assert_int_equal(hr__socket_pair(fds), 0);
+    assert_int_equal(local_sockets(fds), 0);
     assert_ok(hr__calls_new("map(f)", &k.calls, &err), &err);
     assert_ok(hr__worker_open(fds[1], &w, &err), &err);
     assert_ok(hr__calls_add_worker(k.calls, fds[0], 1, "", 1, &err), &err);

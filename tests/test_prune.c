@@ -39,7 +39,7 @@ static void add_value(uint64_t *random, hr_type *type, hr_builder *b)
     else if (type->id == HR_T_DECIMAL128)
         st = hr__builder_bytes(b, (uint8_t[16]){ (uint8_t)(50 * k) }, 16, &err);
     else if (type->id == HR_T_UINT64)
-        st = hr__builder_uint(b, k == 5 ? UINT64_MAX : (uint64_t)k, &err);
+        st = hr__builder_bytes(b, &(uint64_t){ k == 5 ? UINT64_MAX : (uint64_t)k }, 8, &err);
     else if (type->id == HR_T_BOOL)
         st = hr__builder_int(b, k & 1, &err);
     else

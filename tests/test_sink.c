@@ -104,7 +104,7 @@ static hr_status write_file(const char *path, bool replace, bool park, hr_error 
     HR_GO(hr__sink_finish(s, HR_SYNC_ALL, err));
     if (park)
         HR_GO(hr__sink_park(s, leases, err));
-    st = hr__sink_commit(s, err);
+    st = hr__sink_commit(s, path, err);
     s = NULL;
 done:
     hr__sink_drop(s);

@@ -164,7 +164,7 @@ static hr_status sort_it(void *context, hr_error *err)
     HR_GO(read_all(x, s, n_block_parts, &tables, &n, err));
     for (int i = 0; i < n; i++) {
         assert_int_equal(tables[i]->schema->n, x->in->schema->n - x->n_hidden);
-        assert_int_equal(hr__origin_stretches(tables[i]->origin), 1);
+        assert_int_equal(hr__origin_run(tables[i]->origin, 0).n, tables[i]->n_rows);
         assert_int_equal(hr__origin_at(tables[i]->origin, 0).row, at);
         for (int c = 0; c < tables[i]->schema->n; c++)
             for (int64_t k = 0; k < tables[i]->n_rows && at + k < wanted; k++)
@@ -177,8 +177,8 @@ done:
         hr_table_unref(tables[i]);
     test_free(tables);
     hr__sorter_free(s);
-    if (hr__spill_live())
-        fail_msg("%lld bytes are left on the disk", (long long)hr__spill_live());
+    if (hr_spill_used())
+        fail_msg("%lld bytes are left on the disk", (long long)hr_spill_used());
     return st;
 }
 

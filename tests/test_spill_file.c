@@ -99,7 +99,7 @@ static void test_types(void **unused)
     assert_true(hr__spill_file_counts(s).read_bytes == hr__spill_file_counts(s).written_bytes);
     assert_int_equal(files_in(folder), 0);
     hr__spill_file_unref(s);
-    assert_int_equal(hr__spill_live(), 0);
+    assert_int_equal(hr_spill_used(), 0);
     assert_no_leak(before);
 }
 
@@ -231,7 +231,7 @@ static void test_quota(void **unused)
     unsetenv("HEADRACE_SPILL_QUOTA");
     hr__spill_file_unref(s);
     hr__spill_file_unref(second);
-    assert_int_equal(hr__spill_live(), 0);
+    assert_int_equal(hr_spill_used(), 0);
     hr_error_clear(&err);
     hr_table_unref(t);
 }
@@ -326,7 +326,7 @@ static void test_threads(void **unused)
     run_threads(4, use_store, &x);
     hr__spill_file_unref(x.spill);
     hr_table_unref(x.table);
-    assert_int_equal(hr__spill_live(), 0);
+    assert_int_equal(hr_spill_used(), 0);
 }
 
 static hr_status there_and_back(void *context, hr_error *err)
@@ -344,8 +344,8 @@ static hr_status there_and_back(void *context, hr_error *err)
 done:
     hr_table_unref(out);
     hr__spill_file_unref(s);
-    if (hr__spill_live())
-        fail_msg("%lld bytes are still counted", (long long)hr__spill_live());
+    if (hr_spill_used())
+        fail_msg("%lld bytes are still counted", (long long)hr_spill_used());
     return st;
 }
 
@@ -375,6 +375,21 @@ static int drop_folder(void **unused)
     return 0;
 }
 
+/* How many times the process has read from a file; -1: the system does not say. */
+static int64_t n_reads(void)
+{
+    FILE *f = fopen("/proc/self/io", "r");
+    long long n = -1;
+    char line[100];
+
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "syscr: %lld", &n) == 1)
+            break;
+    if (f)
+        (void)fclose(f);
+    return n;
+}
+
 /* The size of the memory was looked up, in some ten files, for every parcel behind the first 16 MiB. */
 static void test_memory_is_looked_up_seldom(void **unused)
 {
@@ -385,13 +400,15 @@ static void test_memory_is_looked_up_seldom(void **unused)
     hr_spill_file *s = store();
     uint64_t random = 5;
     hr_table *t = random_table(&random, &type, 1, ROWS);
-    int64_t looks = hr__cgroup_looks();
+    int64_t reads = n_reads();
 
     (void)unused;
+    if (reads < 0)
+        skip();
     for (int i = 0; i < PARCELS; i++)
         assert_ok(hr__spill_file_write(s, t, &places[i], &err), &err);
     assert_true(hr__spill_file_counts(s).written_bytes > 32 << 20);
-    assert_true(hr__cgroup_looks() - looks < 10);
+    assert_in_range(n_reads() - reads, 0, PARCELS);
     hr_table_unref(t);
     hr__spill_file_unref(s);
 }

@@ -116,7 +116,7 @@ static hr_status one_file(void *context, hr_error *err)
     HR_GO(f->create(j->t->schema, options, NULL, &w, err));
     HR_GO(hr__sink_open(path, true, NULL, &sink, err));
     HR_GO(write_file(w, sink, j->t, err));
-    st = hr__sink_commit(sink, err);
+    st = hr__sink_commit(sink, path, err);
     sink = NULL;
 done:
     hr__sink_drop(sink);

@@ -83,7 +83,7 @@ static void guard_release(struct ArrowArray *array)
     hr__unlock(&d->lock);
 }
 
-int pyhr_drain_guard(pyhr_state *s, struct ArrowArray *array)
+static int drain_guard(pyhr_state *s, struct ArrowArray *array)
 {
     left *l = hr__alloc(NULL, sizeof *l);
 
@@ -219,7 +219,7 @@ int pyhr_take_schema(PyObject *capsule, struct ArrowSchema *out)
     return 0;
 }
 
-int pyhr_take_array(PyObject *capsule, struct ArrowArray *out)
+static int take_array(PyObject *capsule, struct ArrowArray *out)
 {
     struct ArrowArray *array = capsule_struct(capsule, "arrow_array");
 
@@ -232,7 +232,7 @@ int pyhr_take_array(PyObject *capsule, struct ArrowArray *out)
     return 0;
 }
 
-int pyhr_take_stream(PyObject *capsule, struct ArrowArrayStream *out)
+static int take_stream(PyObject *capsule, struct ArrowArrayStream *out)
 {
     struct ArrowArrayStream *stream = capsule_struct(capsule, "arrow_array_stream");
 
@@ -345,7 +345,7 @@ static PyObject *table_from_structs(pyhr_state *s, struct ArrowSchema *schema, s
     hr_table *t = NULL;
     hr_status st;
 
-    if (pyhr_drain_guard(s, array) < 0) {
+    if (drain_guard(s, array) < 0) {
         schema->release(schema);
         array->release(array);
         return NULL;
@@ -433,7 +433,7 @@ PyObject *pyhr_tables_from_arrow(pyhr_state *s, PyObject *from)
         struct ArrowArrayStream stream;
 
         got = PyObject_CallMethod(from, "__arrow_c_stream__", NULL);
-        if (got && pyhr_take_stream(got, &stream) == 0)
+        if (got && take_stream(got, &stream) == 0)
             made = tables_of_stream(s, &stream);
         Py_XDECREF(got);
         return made;
@@ -446,7 +446,7 @@ PyObject *pyhr_tables_from_arrow(pyhr_state *s, PyObject *from)
         got = PyObject_CallMethod(from, "__arrow_c_array__", NULL);
         if (got && PyTuple_Check(got) && PyTuple_Size(got) == 2 &&
             pyhr_take_schema(PyTuple_GetItem(got, 0), &schema) == 0) {
-            if (pyhr_take_array(PyTuple_GetItem(got, 1), &array) == 0)
+            if (take_array(PyTuple_GetItem(got, 1), &array) == 0)
                 t = table_from_structs(s, &schema, &array);
             else
                 schema.release(&schema);
@@ -472,7 +472,7 @@ static hr_array *array_of_structs(pyhr_state *s, struct ArrowSchema *schema, str
     hr_array *a = NULL;
     hr_status st;
 
-    if (pyhr_drain_guard(s, array) < 0) {
+    if (drain_guard(s, array) < 0) {
         array->release(array);
         return NULL;
     }
@@ -553,7 +553,7 @@ hr_array *pyhr_array_from_arrow(pyhr_state *s, PyObject *from)
         got = PyObject_CallMethod(from, "__arrow_c_array__", NULL);
         if (got && PyTuple_Check(got) && PyTuple_Size(got) == 2 &&
             pyhr_take_schema(PyTuple_GetItem(got, 0), &schema) == 0) {
-            if (pyhr_take_array(PyTuple_GetItem(got, 1), &array) == 0)
+            if (take_array(PyTuple_GetItem(got, 1), &array) == 0)
                 made = array_of_structs(s, &schema, &array);
             schema.release(&schema);
         }
@@ -561,7 +561,7 @@ hr_array *pyhr_array_from_arrow(pyhr_state *s, PyObject *from)
         struct ArrowArrayStream stream;
 
         got = PyObject_CallMethod(from, "__arrow_c_stream__", NULL);
-        if (got && pyhr_take_stream(got, &stream) == 0)
+        if (got && take_stream(got, &stream) == 0)
             made = array_of_stream(s, &stream);
     }
     Py_XDECREF(got);

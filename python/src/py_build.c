@@ -27,7 +27,7 @@ int pyhr_fail(pyhr_build *b, int64_t bad, const char *fmt, ...)
 }
 
 /* Writes the name of the object's type into `text`; returns `text`. */
-const char *pyhr_type_name(PyObject *o, char text[80])
+static const char *type_name(PyObject *o, char text[80])
 {
     PyObject *name = PyType_GetName(Py_TYPE(o));
     const char *utf8 = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
@@ -38,11 +38,11 @@ const char *pyhr_type_name(PyObject *o, char text[80])
     return text;
 }
 
-bool pyhr_is_named(PyObject *o, const char *name)
+static bool is_named(PyObject *o, const char *name)
 {
     char text[80];
 
-    return strcmp(pyhr_type_name(o, text), name) == 0;
+    return strcmp(type_name(o, text), name) == 0;
 }
 
 /* The same buffers with another type of the same layout. Takes `a`. */
@@ -408,7 +408,7 @@ static int key_found(pyhr_build *b, found_keys *f, int64_t row, PyObject *key)
     char text[80];
 
     if (!PyUnicode_Check(key))
-        return pyhr_fail(b, row, "a dict with a key of type %s, expected str", pyhr_type_name(key, text));
+        return pyhr_fail(b, row, "a dict with a key of type %s, expected str", type_name(key, text));
     if (PyDict_GetItemWithError(f->seen, key))
         return 0;
     return PyErr_Occurred() || PyDict_SetItem(f->seen, key, Py_None) < 0 || PyList_Append(f->list, key) < 0 ? -1 : 0;
@@ -471,6 +471,8 @@ static int values_of(PyObject **v, int64_t n, PyObject *key, PyObject **out)
     return 0;
 }
 
+static hr_array *build_pickles(pyhr_build *b, const char *name, PyObject *values);
+
 /* The values of `key` as pickles, after another conversion failed; looked up again, as it may have replaced items. */
 static hr_array *pickle_values(pyhr_build *b, PyObject **v, int64_t n, PyObject *key)
 {
@@ -484,7 +486,7 @@ static hr_array *pickle_values(pyhr_build *b, PyObject **v, int64_t n, PyObject 
         if ((!value && PyErr_Occurred()) || PyList_SetItem(list, (Py_ssize_t)i, Py_NewRef(value ? value : Py_None)) < 0)
             Py_CLEAR(list);
     }
-    made = list ? pyhr_build_pickles(b, name, list) : NULL;
+    made = list ? build_pickles(b, name, list) : NULL;
     Py_XDECREF(list);
     return made;
 }
@@ -641,7 +643,7 @@ static int kind_of(pyhr_build *b, PyObject **o, int64_t row, hr_type_id *number_
         *number_id = x.id;
         return K_NUMBER;
     }
-    if (PyObject_CheckBuffer(*o) && !pyhr_is_named(*o, "datetime64") && !pyhr_is_named(*o, "timedelta64")) {
+    if (PyObject_CheckBuffer(*o) && !is_named(*o, "datetime64") && !is_named(*o, "timedelta64")) {
         Py_buffer view;
 
         if (PyObject_GetBuffer(*o, &view, PyBUF_FORMAT | PyBUF_STRIDES) == 0) {
@@ -654,7 +656,7 @@ static int kind_of(pyhr_build *b, PyObject **o, int64_t row, hr_type_id *number_
         PyErr_Clear();
     }
     if (again) {
-        pyhr_fail(b, row, "no column type for a value of type %s", pyhr_type_name(*o, text));
+        pyhr_fail(b, row, "no column type for a value of type %s", type_name(*o, text));
         return 0;
     }
     fn = pyhr_convert(b->s, "item");
@@ -664,7 +666,7 @@ static int kind_of(pyhr_build *b, PyObject **o, int64_t row, hr_type_id *number_
         return 0;
     if (made == Py_NotImplemented) {
         Py_DECREF(made);
-        pyhr_fail(b, row, "no column type for a value of type %s", pyhr_type_name(*o, text));
+        pyhr_fail(b, row, "no column type for a value of type %s", type_name(*o, text));
         return 0;
     }
     if (made == *o) { /* a date, a time, a decimal */
@@ -681,10 +683,9 @@ static int disagree(pyhr_build *b, PyObject **v, int64_t row, int64_t first)
     char one[80], two[80];
 
     if (b->depth)
-        return pyhr_fail(b, row, "%s among values of type %s", pyhr_type_name(v[row], one),
-                         pyhr_type_name(v[first], two));
-    return pyhr_fail(b, row, "%s, but row %lld has %s", pyhr_type_name(v[row], one), (long long)first,
-                     pyhr_type_name(v[first], two));
+        return pyhr_fail(b, row, "%s among values of type %s", type_name(v[row], one), type_name(v[first], two));
+    return pyhr_fail(b, row, "%s, but row %lld has %s", type_name(v[row], one), (long long)first,
+                     type_name(v[first], two));
 }
 
 static int scan(pyhr_build *b, PyObject **v, int64_t n, seen *out)
@@ -848,8 +849,7 @@ static hr_array *build_plain(pyhr_build *b, PyObject *values)
     if (got == Py_NotImplemented) {
         char text[80];
 
-        pyhr_fail(b, -1, "expected an array or a list with a value for each row, found %s",
-                  pyhr_type_name(values, text));
+        pyhr_fail(b, -1, "expected an array or a list with a value for each row, found %s", type_name(values, text));
         Py_DECREF(got);
         return NULL;
     }
@@ -885,7 +885,7 @@ static hr_array *build_plain(pyhr_build *b, PyObject *values)
  * turns sets into lists. */
 static bool is_objects(PyObject *values)
 {
-    PyObject *type = pyhr_is_named(values, "Series") ? PyObject_GetAttrString(values, "dtype") : NULL;
+    PyObject *type = is_named(values, "Series") ? PyObject_GetAttrString(values, "dtype") : NULL;
     PyObject *text = type ? PyObject_Str(type) : NULL;
     bool is = text && PyUnicode_CompareWithASCIIString(text, "object") == 0;
 
@@ -905,7 +905,7 @@ hr_array *pyhr_build_values(pyhr_build *b, PyObject *values)
     if (made)
         return hr__array_ref(made);
     if (PyMemoryView_Check(values) ||
-        (PyObject_CheckBuffer(values) && (pyhr_is_named(values, "ndarray") || pyhr_is_named(values, "array")))) {
+        (PyObject_CheckBuffer(values) && (is_named(values, "ndarray") || is_named(values, "array")))) {
         Py_buffer view;
 
         if (PyObject_GetBuffer(values, &view, PyBUF_FORMAT | PyBUF_STRIDES) == 0) {
@@ -1002,7 +1002,7 @@ static void raise_why(pyhr_build *b, const char *name)
 /* A column of pickles, after build_values failed with b->why or an exception. convert.pickled(values, name, why)
  * returns the pickle of each value as bytes (None for None), or NotImplemented if there are no pickles. NULL: an
  * exception. */
-hr_array *pyhr_build_pickles(pyhr_build *b, const char *name, PyObject *values)
+static hr_array *build_pickles(pyhr_build *b, const char *name, PyObject *values)
 {
     PyObject *fn, *list = NULL, *kind = NULL, *reason = NULL, *trace = NULL;
     hr_array *made = NULL;
@@ -1032,7 +1032,7 @@ static hr_array *build_or_pickle(pyhr_build *b, const char *name, PyObject *valu
 {
     hr_array *made = pyhr_build_values(b, values);
 
-    return made ? made : pyhr_build_pickles(b, name, values);
+    return made ? made : build_pickles(b, name, values);
 }
 
 hr_array *pyhr_build_column(pyhr_state *s, const hr_mem *mem, const char *name, PyObject *values)
@@ -1086,7 +1086,7 @@ hr_table *pyhr_build_table(pyhr_state *s, const hr_mem *mem, PyObject *columns)
         char text[80];
 
         return pyhr_raise_text(s, HR_TYPE, "expected a dict of column name to values, found %s",
-                               pyhr_type_name(columns, text));
+                               type_name(columns, text));
     }
     pyhr_drain_run(s);
     keys = PyList_New(0);
@@ -1104,7 +1104,7 @@ hr_table *pyhr_build_table(pyhr_state *s, const hr_mem *mem, PyObject *columns)
 
         if (!name) {
             if (!PyErr_Occurred())
-                pyhr_raise_text(s, HR_TYPE, "expected a str as a column's name, found %s", pyhr_type_name(key, text));
+                pyhr_raise_text(s, HR_TYPE, "expected a str as a column's name, found %s", type_name(key, text));
             goto done;
         }
         b.bad = -1;
@@ -1150,7 +1150,7 @@ hr_table *pyhr_build_rows(pyhr_state *s, const hr_mem *mem, PyObject *rows)
             char text[80];
 
             pyhr_raise_text(s, HR_TYPE, "row %lld: expected a dict of column name to value, found %s", (long long)i,
-                            pyhr_type_name(v[i], text));
+                            type_name(v[i], text));
             goto done;
         }
     }

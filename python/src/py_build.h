@@ -18,12 +18,8 @@ typedef struct pyhr_build {
 /* --- py_build.c */
 
 int pyhr_fail(pyhr_build *b, int64_t bad, const char *fmt, ...) HR_PRINTF(3, 4); /* returns -1 */
-const char *pyhr_type_name(PyObject *o, char text[80]); /* writes the type's name into text; returns text */
-bool pyhr_is_named(PyObject *o, const char *name);
 /* A column of n Python objects; may replace items by equal ones. */
 hr_array *pyhr_build_items(pyhr_build *b, PyObject **v, int64_t n);
-/* The values of column `name` as pickles, after another conversion failed. */
-hr_array *pyhr_build_pickles(pyhr_build *b, const char *name, PyObject *values);
 /* A column from an array, a list, or a similar object. */
 hr_array *pyhr_build_values(pyhr_build *b, PyObject *values);
 /* A column from the result of convert.NAME(list of the items). */

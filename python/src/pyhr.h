@@ -74,8 +74,6 @@ void pyhr_drain_free(pyhr_drain *d);
 void pyhr_drain_run(pyhr_state *s);
 /* Moves the struct out of a capsule, after a check of the capsule's name; its destructor then does nothing. */
 int pyhr_take_schema(PyObject *capsule, struct ArrowSchema *out);
-int pyhr_take_array(PyObject *capsule, struct ArrowArray *out);
-int pyhr_take_stream(PyObject *capsule, struct ArrowArrayStream *out);
 PyObject *pyhr_schema_capsule(struct ArrowSchema *takes);
 PyObject *pyhr_array_capsule(struct ArrowArray *takes);
 PyObject *pyhr_stream_capsule(struct ArrowArrayStream *takes);

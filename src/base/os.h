@@ -13,10 +13,11 @@
 
 /* --- faults: tests make the nth call fail (see tests/faults.c). One relaxed load when off. */
 enum { HR_FAULT_MEMORY = 1, HR_FAULT_IO = 2 };
-bool hr__fault(int kind);                     /* true: fail now */
-void hr__fault_arm(int kinds, int64_t after); /* fail the call number `after` (0: the next) of these kinds, once */
-bool hr__fault_hit(void);                     /* true: the armed call was reached and failed */
-bool hr__fault_disarm(void);                  /* the same, and off */
+bool hr__fault(int kind); /* true: fail now */
+bool hr__fault_hit(void); /* true: the armed call was reached and failed */
+/* For tests: call number `after` (0: the next) of these kinds fails, once. */
+void hr__fault_arm(int kinds, int64_t after);
+bool hr__fault_disarm(void); /* For tests: as hr__fault_hit, and no call fails any more. */
 
 /* --- clock */
 int64_t hr__clock_ns(void); /* monotonic */
@@ -63,7 +64,6 @@ int64_t hr__memory_page(void);
 /* The limits of the process's cgroups; INT64_MAX (bytes) and 0 (CPUs): no limit. `root`: "" for this machine, or a
  * folder that tests use instead. Reads v1 and v2, all levels from our own group up to the mount. */
 void hr__cgroup_limits(const char *root, int64_t *memory_bytes, double *cpus);
-int64_t hr__cgroup_looks(void); /* how often hr__cgroup_limits ran: it reads some ten files */
 
 /* --- files: -errno on failure */
 typedef struct hr_stat {
@@ -115,7 +115,6 @@ int hr__memfd_check(int fd, int64_t *n_bytes);           /* 0 if fd is a memfd s
 void hr__memfd_punch(int fd, int64_t offset, int64_t n); /* gives pages back; cannot fail */
 
 /* --- local sockets, SOCK_SEQPACKET, CLOEXEC, non-blocking. All -> fd or 0, -errno on failure; -EAGAIN: would block. */
-int hr__socket_pair(int fds[2]);
 int hr__socket_listen(const char *abstract_name);            /* Linux abstract name, without the leading NUL */
 int hr__socket_accept(int fd, int *peer_uid, int *peer_pid); /* SO_PEERCRED */
 int hr__socket_connect(const char *abstract_name);

@@ -419,15 +419,10 @@ static void limits_of_hierarchy(const char *root, const char *controller, int64_
     }
 }
 
-static _Atomic int64_t cgroup_looks;
-
-int64_t hr__cgroup_looks(void) { return atomic_load_explicit(&cgroup_looks, memory_order_relaxed); }
-
 void hr__cgroup_limits(const char *root, int64_t *memory_bytes, double *cpus)
 {
     double least = 1e9;
 
-    atomic_fetch_add_explicit(&cgroup_looks, 1, memory_order_relaxed);
     *memory_bytes = INT64_MAX;
     limits_of_hierarchy(root, "", memory_bytes, &least);
     limits_of_hierarchy(root, "memory", memory_bytes, &least);
@@ -1018,13 +1013,6 @@ void hr__memfd_punch(int fd, int64_t offset, int64_t n)
 enum { MAX_FDS = 253 /* SCM_MAX_FD: the kernel passes no more in one message */, SOCKET_BACKLOG = 128 };
 
 static const int socket_kind = SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK;
-
-int hr__socket_pair(int fds[2])
-{
-    if (hr__fault(HR_FAULT_IO))
-        return -EIO;
-    return socketpair(AF_UNIX, socket_kind, 0, fds) < 0 ? -errno : 0;
-}
 
 /* The address of an abstract name; its length, or -ENAMETOOLONG. */
 static int socket_address(const char *name, struct sockaddr_un *out)

@@ -241,21 +241,6 @@ hr_status hr__builder_int(hr_builder *b, int64_t v, hr_error *err)
     return add_integer(b, (uint64_t)v, err);
 }
 
-hr_status hr__builder_uint(hr_builder *b, uint64_t v, hr_error *err)
-{
-    int64_t least = 0;
-    uint64_t most = 0;
-    char number[24];
-
-    if (!integer_range(b->type, &least, &most))
-        return wrong_type(b, "an integer", err);
-    if (v > most) {
-        snprintf(number, sizeof number, "%llu", (unsigned long long)v);
-        return out_of_range(b, number, err);
-    }
-    return add_integer(b, v, err);
-}
-
 hr_status hr__builder_double(hr_builder *b, double v, hr_error *err)
 {
     float single = (float)v;

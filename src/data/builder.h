@@ -11,7 +11,6 @@ void hr__builder_free(hr_builder *b);
 hr_status hr__builder_null(hr_builder *b, hr_error *err) HR_MUST_USE;
 hr_status hr__builder_int(hr_builder *b, int64_t v,
                           hr_error *err) HR_MUST_USE; /* any integer, date, time, bool; HR_TYPE if out of range */
-hr_status hr__builder_uint(hr_builder *b, uint64_t v, hr_error *err) HR_MUST_USE;
 hr_status hr__builder_double(hr_builder *b, double v, hr_error *err) HR_MUST_USE; /* any float type */
 hr_status hr__builder_bytes(hr_builder *b, const void *data, int64_t n,
                             hr_error *err) HR_MUST_USE; /* string, binary, fixed binary, any fixed width as its bytes */

@@ -28,7 +28,8 @@ hr_status hr__origin_new(const hr_run_coords *runs, int64_t n_runs, hr_origin **
 hr_origin *hr__origin_ref(hr_origin *o);
 void hr__origin_unref(hr_origin *o);
 int64_t hr__origin_rows(const hr_origin *o);
-int64_t hr__origin_stretches(const hr_origin *o); /* the number of stored stretches, with and without picks */
+/* For tests: the number of stored stretches, with and without picks. */
+int64_t hr__origin_stretches(const hr_origin *o);
 /* The consecutive rows from `row` on, up to the end of its stretch. */
 hr_run_coords hr__origin_run(const hr_origin *o, int64_t row);
 /* The number of rows from `row` on in the same block: same instance, file, fragment and source row / block_rows. */

@@ -44,7 +44,7 @@ struct hr_source {
 
 /* Opens a path or a URL. HR_NOT_FOUND, HR_IO and HR_UNSUPPORTED name it. A folder is HR_INVALID. */
 hr_status hr__source_open(const char *url, hr_account *account, hr_source **out, hr_error *err) HR_MUST_USE;
-/* Borrows the bytes until the last reference is released. */
+/* For tests: a file of these bytes. Borrows the bytes until the last reference is released. */
 hr_status hr__source_new_memory(const char *name, const void *data, int64_t n_bytes, hr_account *account,
                                 hr_source **out, hr_error *err) HR_MUST_USE;
 hr_source *hr__source_ref(hr_source *s);
@@ -97,17 +97,16 @@ hr_status hr__sink_write(hr_sink *s, const void *data, int64_t n,
 hr_status hr__sink_write_at(hr_sink *s, int64_t at, const void *data, int64_t n, hr_error *err) HR_MUST_USE;
 int64_t hr__sink_bytes(const hr_sink *s); /* bytes so far: the offset of the next one */
 const char *hr__sink_name(const hr_sink *s);
-hr_status hr__sink_commit(hr_sink *takes,
-                          hr_error *err) HR_MUST_USE; /* takes it, even on failure, which leaves no file */
-void hr__sink_drop(hr_sink *takes);                   /* leaves no file; NULL is fine */
+void hr__sink_drop(hr_sink *takes); /* leaves no file; NULL is fine */
 /* For writers of many files that name all of them at the end. finish: ends the writing and frees the memory; the
  * descriptor stays. park: also closes the descriptor; the file has a hidden name until commit, with a lease if leases
  * is not NULL. */
 typedef struct hr_leases hr_leases;
 hr_status hr__sink_finish(hr_sink *s, hr_sync sync, hr_error *err) HR_MUST_USE;
 hr_status hr__sink_park(hr_sink *s, hr_leases *leases, hr_error *err) HR_MUST_USE;
-/* Commits under this name, in the same folder. Takes s, borrows path. */
-hr_status hr__sink_commit_as(hr_sink *takes, const char *path, hr_error *err) HR_MUST_USE;
+/* Gives the file this name, in the folder of its own. Takes the sink, even on failure, which leaves no file. Borrows
+ * path. */
+hr_status hr__sink_commit(hr_sink *takes, const char *path, hr_error *err) HR_MUST_USE;
 /* Makes a folder and those above it. *made (new; NULL: the folder existed): the first one that was missing. */
 hr_status hr__folder_make(const char *path, hr_account *account, char **made, hr_error *err) HR_MUST_USE;
 /* Removes `path` and the folders above it up to `made`, while they are empty. made NULL: removes nothing. */

@@ -21,7 +21,7 @@ void hr__poller_tick_remove(void (*fn)(void *context), void *context);
 /* For hr__link_set_backlog: flushes the link's queue at each tick until it is empty. */
 bool hr__poller_flush(hr_link *l);
 
-/* Ends the thread and forgets everything; the next add starts it again. For tests; not from a callback. */
+/* For tests: ends the thread and forgets everything; the next add starts it again. Not from a callback. */
 void hr__poller_stop(void);
 
 #endif

@@ -361,7 +361,7 @@ static hr_status settle(hr_sink *s, const char *path, hr_error *err)
     return HR_OK;
 }
 
-hr_status hr__sink_commit_as(hr_sink *takes, const char *path, hr_error *err)
+hr_status hr__sink_commit(hr_sink *takes, const char *path, hr_error *err)
 {
     hr_status st = HR_OK;
     char *folder = folder_of(path, NULL);
@@ -385,20 +385,5 @@ done:
     if (named && !takes->replace)
         (void)hr__file_remove(path); /* removes the file that the system could not store; the replaced file is lost */
     hr__sink_drop(takes);
-    return st;
-}
-
-hr_status hr__sink_commit(hr_sink *takes, hr_error *err)
-{
-    hr_status st;
-    char *path = hr__strdup(takes->account, takes->path);
-
-    if (!path) {
-        st = hr__error_memory(err, takes->path, (int64_t)strlen(takes->path));
-        hr__sink_drop(takes);
-        return st;
-    }
-    st = hr__sink_commit_as(takes, path, err);
-    hr__free(path);
     return st;
 }

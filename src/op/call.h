@@ -157,9 +157,10 @@ void hr__groups_free(hr_groups *g);
 hr_status hr__groups_add(hr_groups *g, const hr_table *t, hr_error *err) HR_MUST_USE; /* HR_INVALID: no such column */
 /* *out NULL: no complete ones. `last`: the end, what is left is complete. At most `most` groups, 0: all up to the cut.
  * *batches is new (hr__free): n groups; ordinals count up. */
-extern const hr_op_class hr__whole_groups; /* whole_groups.c: no table of it ends in the middle of a group */
-hr_status hr__op_whole_groups(const char *const *keys, int n_keys, hr_op **out, hr_error *err) HR_MUST_USE;
 hr_status hr__groups_next(hr_groups *g, bool last, int64_t most, hr_table **out, hr_batch_place **batches, int64_t *n,
                           hr_error *err) HR_MUST_USE;
+
+/* whole_groups.c: no table of this operator ends in the middle of a group. Copies the names. */
+hr_status hr__op_whole_groups(const char *const *keys, int n_keys, hr_op **out, hr_error *err) HR_MUST_USE;
 
 #endif

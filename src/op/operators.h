@@ -143,13 +143,6 @@ hr_status hr__op_write(hr_schema *schema, const hr_format *format, const char *p
 hr_status hr__write_exists(const char *path, bool *out, hr_error *err) HR_MUST_USE;
 hr_status hr__write_schema(hr_schema **out, hr_error *err) HR_MUST_USE; /* of the rows that a write gives */
 
-extern const hr_op_class hr__project, hr__limit, hr__rebatch, hr__map, hr__filter, hr__gather, hr__blocks, hr__apply,
-    hr__write_cut, hr__write_encode, hr__write_add;
-extern const hr_op_class hr__filter_expr, hr__with_columns, hr__local_shuffle, hr__local_gather;
-extern const hr_op_class hr__group, hr__join, hr__arrange;
-extern const hr_op_class hr__number_rows, hr__slice, hr__zip, hr__mix, hr__sample, hr__block_order;
-extern const hr_op_class hr__sort, hr__random_shuffle, hr__shuffle_blocks, hr__hash_partition, hr__repartition;
-
 /* States of stream operators are words "key=number": false if it is not there. ("ordinal" is a rebatch's next
  * batch.) */
 bool hr__state_int(const char *state, const char *key, int64_t *out);

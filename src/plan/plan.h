@@ -30,7 +30,6 @@ typedef enum hr_rule {
     HR_RULE_IMAGES,
     HR_N_RULES
 } hr_rule;
-extern const char *const hr__rule_names[HR_N_RULES];
 typedef enum hr_plan_kind { HR_PLAN_SCAN, HR_PLAN_OP, HR_PLAN_UNION } hr_plan_kind;
 struct hr_plan {
     atomic_int refs;

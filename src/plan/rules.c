@@ -24,11 +24,6 @@
 
 #include <stdlib.h>
 
-const char *const hr__rule_names[HR_N_RULES] = {
-    "columns", "narrow",   "uncalled",    "rows",   "skip",     "first_rows",
-    "filter",  "partners", "first_input", "blocks", "permuted", "images",
-};
-
 static void fire(hr_plan *p, hr_rule rule) { p->rules |= 1u << rule; }
 
 typedef struct wanted {

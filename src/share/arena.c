@@ -405,29 +405,12 @@ void hr__arena_unref(hr_arena *a)
 int64_t hr__arena_bytes(const hr_arena *a) { return a->n_bytes; }
 int64_t hr__arena_used(const hr_arena *a) { return a->n_used; }
 
-/* -> the bytes given back. */
-static int64_t give_back_all(hr_segment *s)
+static void give_back_all(hr_segment *s)
 {
-    int64_t n = 0;
-
     for (hr_segment *next; s; s = next) {
         next = s->next;
-        n += s->n_bytes;
         segment_give_back(s, true);
     }
-    return n;
-}
-
-int64_t hr__arena_trim(hr_arena *a, int64_t keep_bytes)
-{
-    hr_segment *out;
-
-    if (!is_ours(a))
-        return 0;
-    hr__lock(&a->lock);
-    out = trim_locked(a, keep_bytes);
-    hr__unlock(&a->lock);
-    return give_back_all(out);
 }
 
 /* ---------------------------------------------------------------------------------------------------------- growing */

@@ -10,11 +10,8 @@
 hr_status hr__arena_new(hr_account *account, const char *name, hr_arena **out, hr_error *err) HR_MUST_USE;
 hr_arena *hr__arena_ref(hr_arena *a);
 void hr__arena_unref(hr_arena *a);
-int64_t hr__arena_bytes(const hr_arena *a); /* of all segments: at most this is charged */
+int64_t hr__arena_bytes(const hr_arena *a); /* For tests: bytes of all segments; at most this is charged. */
 int64_t hr__arena_used(const hr_arena *a);  /* in live blocks */
-/* Gives back empty segments as long as keep_bytes stay. Returns the bytes given back. An arena does so by itself, down
- * to what was used in the last seconds; whoever knows that it will be idle may do more. */
-int64_t hr__arena_trim(hr_arena *a, int64_t keep_bytes);
 /* Contents undefined, slack zero: what hr__buffer_new makes where hr_mem.arena says so. */
 hr_status hr__arena_buffer(hr_arena *a, int64_t n_bytes, hr_buffer **out, hr_error *err) HR_MUST_USE;
 

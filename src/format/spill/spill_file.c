@@ -64,8 +64,6 @@ struct hr_spill_file {
 
 static _Atomic int64_t live_bytes; /* of all stores */
 
-int64_t hr__spill_live(void) { return atomic_load_explicit(&live_bytes, memory_order_relaxed); }
-
 /* --------------------------------------------------------------------------------------------------------- settings */
 
 static struct {
@@ -166,7 +164,7 @@ int64_t hr_spill_quota(void)
     return read_quota(&n, NULL) ? -1 : n;
 }
 
-int64_t hr_spill_used(void) { return hr__spill_live(); }
+int64_t hr_spill_used(void) { return atomic_load_explicit(&live_bytes, memory_order_relaxed); }
 
 /* ---------------------------------------------------------------------------------------------------------- a store */
 

@@ -45,6 +45,5 @@ typedef struct hr_spill_counts {
     int64_t live_bytes;                /* on disk now */
 } hr_spill_counts;
 hr_spill_counts hr__spill_file_counts(const hr_spill_file *s);
-int64_t hr__spill_live(void); /* of all stores of the process */
 
 #endif

@@ -809,7 +809,7 @@ static void apply_free(hr_op *op)
     hr__free(a);
 }
 
-const hr_op_class hr__apply = {
+static const hr_op_class apply_class = {
     .name = "apply",
     .doc = "a function over tables, in other processes or Python threads",
     .kind = HR_OP_MAP,
@@ -865,7 +865,7 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
         st = hr__error_memory(err, name, sizeof *a);
         goto done;
     }
-    hr__op_init(&a->base, &hr__apply);
+    hr__op_init(&a->base, &apply_class);
     a->calls = hr__calls_ref(calls);
     if (!(a->name = hr__strdup(NULL, name)) || (o->qualified && !(a->qualified = hr__strdup(NULL, o->qualified)))) {
         st = hr__error_memory(err, name, sizeof *a);

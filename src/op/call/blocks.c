@@ -60,7 +60,7 @@ static void blocks_describe(const hr_op *op, hr_text *out)
 static void blocks_fingerprint(const hr_op *op, hr_hash *h) { hr__hash_int(h, ((const blocks_op *)op)->n_rows); }
 static void blocks_free(hr_op *op) { hr__free(op); }
 
-const hr_op_class hr__blocks = {
+static const hr_op_class blocks_class = {
     .name = "blocks",
     .doc = "the same rows in tables that do not depend on the reader",
     .kind = HR_OP_MAP,
@@ -84,7 +84,7 @@ hr_status hr__op_blocks(int64_t n_rows, hr_op **out, hr_error *err)
         return hr_error_set(err, HR_INVALID, "blocks: of %" PRId64 " rows", n_rows);
     if (!(b = hr__alloc(NULL, sizeof *b)))
         return hr__error_memory(err, "blocks", sizeof *b);
-    hr__op_init(&b->base, &hr__blocks);
+    hr__op_init(&b->base, &blocks_class);
     b->n_rows = n_rows;
     *out = &b->base;
     return HR_OK;

@@ -53,7 +53,7 @@ static void filter_free(hr_op *op)
     hr__free(f);
 }
 
-const hr_op_class hr__filter = {
+static const hr_op_class filter_class = {
     .name = "filter",
     .doc = "the rows that a function keeps",
     .kind = HR_OP_MAP,
@@ -78,7 +78,7 @@ hr_status hr__op_filter(const hr_filter_function *fn, hr_op **out, hr_error *err
         st = hr__error_memory(err, "filter", sizeof *f);
         goto done;
     }
-    hr__op_init(&f->base, &hr__filter);
+    hr__op_init(&f->base, &filter_class);
     f->fn = *fn;
     f->fn.name = f->name;
     *out = &f->base;

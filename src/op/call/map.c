@@ -221,7 +221,7 @@ static void map_free(hr_op *op)
     hr__free(m);
 }
 
-const hr_op_class hr__map = {
+static const hr_op_class map_class = {
     .name = "map",
     .doc = "a function over tables, on pool threads",
     .kind = HR_OP_MAP,
@@ -248,7 +248,7 @@ static hr_status map_new(const hr_map_function *fn, const hr_map_options *o, map
         hr__free(m);
         return hr__error_memory(err, "map", sizeof *m);
     }
-    hr__op_init(&m->base, &hr__map);
+    hr__op_init(&m->base, &map_class);
     m->base.one_to_one = o->one_to_one;
     m->as_is = o->batch_rows > 0;
     m->base.block_rows = m->as_is ? 0 : BLOCK_ROWS;

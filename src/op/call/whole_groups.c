@@ -101,7 +101,7 @@ static void whole_free(hr_op *op)
     hr__free(w);
 }
 
-const hr_op_class hr__whole_groups = {
+static const hr_op_class whole_groups_class = {
     .name = "whole_groups",
     .doc = "the same rows, as tables of whole groups",
     .kind = HR_OP_STREAM,
@@ -124,7 +124,7 @@ hr_status hr__op_whole_groups(const char *const *keys, int n_keys, hr_op **out, 
         return hr_error_set(err, HR_INVALID, "groups: no columns to group by");
     if (!(w = hr__zalloc(NULL, sizeof *w)))
         return hr__error_memory(err, "groups", sizeof *w);
-    hr__op_init(&w->base, &hr__whole_groups);
+    hr__op_init(&w->base, &whole_groups_class);
     if (!(w->keys = hr__zalloc(NULL, (size_t)n_keys * sizeof *w->keys)))
         goto no_memory;
     for (; w->n_keys < n_keys; w->n_keys++)

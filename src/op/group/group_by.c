@@ -624,21 +624,22 @@ static void group_free(hr_op *op)
     hr__free(o);
 }
 
-const hr_op_class hr__group = { .name = "group",
-                                .doc = "one row for all rows with the same keys, with aggregates of their values",
-                                .kind = HR_OP_BLOCK,
-                                .schema = group_schema,
-                                .needs = group_needs,
-                                .front = group_front,
-                                .start = group_start,
-                                .stop = group_stop,
-                                .push = group_push,
-                                .finish = group_finish,
-                                .block_parts = group_block_parts,
-                                .read = group_read,
-                                .describe = group_describe,
-                                .fingerprint = group_fingerprint,
-                                .free = group_free };
+static const hr_op_class group_class = { .name = "group",
+                                         .doc =
+                                             "one row for all rows with the same keys, with aggregates of their values",
+                                         .kind = HR_OP_BLOCK,
+                                         .schema = group_schema,
+                                         .needs = group_needs,
+                                         .front = group_front,
+                                         .start = group_start,
+                                         .stop = group_stop,
+                                         .push = group_push,
+                                         .finish = group_finish,
+                                         .block_parts = group_block_parts,
+                                         .read = group_read,
+                                         .describe = group_describe,
+                                         .fingerprint = group_fingerprint,
+                                         .free = group_free };
 
 void hr__aggregates_drop(const hr_aggregate *aggs, int begin, int n)
 {
@@ -656,7 +657,7 @@ hr_status hr__op_group(const hr_schema *schema, const char *const *keys, int n_k
     *out = NULL;
     if (!o)
         HR_GO(hr__error_memory(err, "group", sizeof *o));
-    hr__op_init(&o->base, &hr__group);
+    hr__op_init(&o->base, &group_class);
     o->base.block_rows = CHUNK_ROWS;
     o->keys = hr__zalloc(NULL, ((size_t)n_keys + 1) * sizeof *o->keys);
     o->aggs = hr__zalloc(NULL, ((size_t)n_aggs + 1) * sizeof *o->aggs);

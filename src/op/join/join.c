@@ -268,25 +268,25 @@ static void join_free(hr_op *op)
     hr__free(o);
 }
 
-const hr_op_class hr__join = { .name = "join",
-                               .doc = "rows of two inputs that have equal keys, side by side",
-                               .kind = HR_OP_BLOCK,
-                               .inputs = HR_INPUTS_IN_TURN,
-                               .schema_of = join_schema,
-                               .needs = join_needs,
-                               .first_input = join_first_input,
-                               .partner_keys = join_partner_keys,
-                               .partner_filter = join_partner_filter,
-                               .front = join_front,
-                               .start = join_start,
-                               .stop = join_stop,
-                               .push = join_push,
-                               .ended = join_ended,
-                               .block_parts = join_block_parts,
-                               .read = join_read,
-                               .describe = join_describe,
-                               .fingerprint = join_fingerprint,
-                               .free = join_free };
+static const hr_op_class join_class = { .name = "join",
+                                        .doc = "rows of two inputs that have equal keys, side by side",
+                                        .kind = HR_OP_BLOCK,
+                                        .inputs = HR_INPUTS_IN_TURN,
+                                        .schema_of = join_schema,
+                                        .needs = join_needs,
+                                        .first_input = join_first_input,
+                                        .partner_keys = join_partner_keys,
+                                        .partner_filter = join_partner_filter,
+                                        .front = join_front,
+                                        .start = join_start,
+                                        .stop = join_stop,
+                                        .push = join_push,
+                                        .ended = join_ended,
+                                        .block_parts = join_block_parts,
+                                        .read = join_read,
+                                        .describe = join_describe,
+                                        .fingerprint = join_fingerprint,
+                                        .free = join_free };
 
 static hr_status copy_names(char ***to, const char *const *from, int n, hr_error *err)
 {
@@ -307,7 +307,7 @@ hr_status hr__op_join(hr_schema *left, hr_schema *right, const hr_join_options *
     *out = NULL;
     if (!o)
         return hr__error_memory(err, "join", sizeof *o);
-    hr__op_init(&o->base, &hr__join);
+    hr__op_init(&o->base, &join_class);
     if (options->n_keys < 1 || options->n_keys > HR_MAX_KEYS)
         HR_FAIL(HR_INVALID, "join: %d keys, expected 1 to %d", options->n_keys, HR_MAX_KEYS);
     if ((int)options->kind < 0 || options->kind > HR_JOIN_ANTI)

@@ -96,19 +96,6 @@ static hr_status partition(const hr_join_op *o, hr_join_run *j, int input, const
     return input == HR_JOIN_INPUT_RIGHT ? partition_right(o, j, t, run, err) : partition_left(o, j, t, run, err);
 }
 
-hr_status hr__join_begin_partitions(const hr_join_op *o, hr_join_run *j, int input, hr_op_run *run, hr_error *err)
-{
-    j->mode = &hr__join_mode_partitioned;
-    HR_TRY(hr__spill_file_new(NULL, "join", run->account, &j->partitioned.spill, err));
-    for (int64_t i = 0; i < j->held.n; i++) {
-        HR_TRY(partition(o, j, input, j->held.tables[i], run, err));
-        hr_table_unref(j->held.tables[i]);
-        j->held.tables[i] = NULL;
-    }
-    hr__join_forget_held(j);
-    return HR_OK;
-}
-
 static hr_status partitioned_take(const hr_join_op *o, hr_join_run *j, hr_task *task, int input, const hr_table *in,
                                   hr_error *err)
 {
@@ -172,5 +159,18 @@ static hr_status partitioned_read(hr_join_run *j, hr_op_run *run, int64_t block_
     return hr__join_partition_read(&j->partitioned.parts, (int)block_part, run->account, mem, out, estimate, err);
 }
 
-const hr_join_mode hr__join_mode_partitioned = { partitioned_take, partitioned_ended, partitioned_block_parts,
-                                                 partitioned_read };
+static const hr_join_mode partitioned_mode = { partitioned_take, partitioned_ended, partitioned_block_parts,
+                                               partitioned_read };
+
+hr_status hr__join_begin_partitions(const hr_join_op *o, hr_join_run *j, int input, hr_op_run *run, hr_error *err)
+{
+    j->mode = &partitioned_mode;
+    HR_TRY(hr__spill_file_new(NULL, "join", run->account, &j->partitioned.spill, err));
+    for (int64_t i = 0; i < j->held.n; i++) {
+        HR_TRY(partition(o, j, input, j->held.tables[i], run, err));
+        hr_table_unref(j->held.tables[i]);
+        j->held.tables[i] = NULL;
+    }
+    hr__join_forget_held(j);
+    return HR_OK;
+}

@@ -35,7 +35,7 @@ typedef struct hr_join_mode {
     hr_status (*read)(hr_join_run *j, hr_op_run *run, int64_t block_part, const hr_mem *mem, hr_reader **out,
                       int64_t *estimate, hr_error *err);
 } hr_join_mode;
-extern const hr_join_mode hr__join_mode_right, hr__join_mode_left, hr__join_mode_partitioned;
+extern const hr_join_mode hr__join_mode_right, hr__join_mode_left;
 
 /* The tables of the side that comes first (mode left: then those of the other one), as long as they fit. */
 typedef struct hr_join_held {

@@ -362,18 +362,18 @@ static hr_status arrange_read(const hr_op *op, hr_op_run *run, int64_t block_par
 
 static void arrange_free(hr_op *op) { hr__free(op); }
 
-const hr_op_class hr__arrange = { .name = "arrange",
-                                  .doc = "rows in the order of their places, where they have such",
-                                  .kind = HR_OP_BLOCK,
-                                  .same_rows = true,
-                                  .schema = hr__kept_schema,
-                                  .needs = hr__same_needs,
-                                  .start = arrange_start,
-                                  .stop = arrange_stop,
-                                  .push = arrange_push,
-                                  .block_parts = arrange_block_parts,
-                                  .read = arrange_read,
-                                  .free = arrange_free };
+static const hr_op_class arrange_class = { .name = "arrange",
+                                           .doc = "rows in the order of their places, where they have such",
+                                           .kind = HR_OP_BLOCK,
+                                           .same_rows = true,
+                                           .schema = hr__kept_schema,
+                                           .needs = hr__same_needs,
+                                           .start = arrange_start,
+                                           .stop = arrange_stop,
+                                           .push = arrange_push,
+                                           .block_parts = arrange_block_parts,
+                                           .read = arrange_read,
+                                           .free = arrange_free };
 
 hr_status hr__op_arrange(hr_op **out, hr_error *err)
 {
@@ -382,7 +382,7 @@ hr_status hr__op_arrange(hr_op **out, hr_error *err)
     *out = NULL;
     if (!op)
         return hr__error_memory(err, "arrange", sizeof *op);
-    hr__op_init(op, &hr__arrange);
+    hr__op_init(op, &arrange_class);
     *out = op;
     return HR_OK;
 }

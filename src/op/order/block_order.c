@@ -45,7 +45,7 @@ static void order_fingerprint(const hr_op *op, hr_hash *h)
 
 static void order_free(hr_op *op) { hr__free(op); }
 
-const hr_op_class hr__block_order = {
+static const hr_op_class block_order_class = {
     .name = "randomize_block_order",
     .doc = "blocks of the source in a random order",
     .kind = HR_OP_MAP,
@@ -67,7 +67,7 @@ hr_status hr__op_block_order(const hr_shuffle_seed *seed, hr_op **out, hr_error 
     *out = NULL;
     if (!(o = hr__zalloc(NULL, sizeof *o)))
         return hr__error_memory(err, "randomize_block_order", sizeof *o);
-    hr__op_init(&o->base, &hr__block_order);
+    hr__op_init(&o->base, &block_order_class);
     o->base.idle = true;
     o->base.blocks = HR_BLOCKS_ALL;
     o->seed = o->base.blocks_seed = *seed;

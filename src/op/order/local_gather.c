@@ -75,7 +75,7 @@ done:
     return st;
 }
 
-const hr_op_class hr__local_gather = {
+static const hr_op_class local_gather_class = {
     .name = "local_gather",
     .doc = "rows in a random order within windows: the rows themselves",
     .kind = HR_OP_MAP,
@@ -88,4 +88,4 @@ const hr_op_class hr__local_gather = {
     .free = hr__op_plain_free,
 };
 
-hr_status hr__op_local_gather(hr_op **out, hr_error *err) { return hr__op_plain(&hr__local_gather, out, err); }
+hr_status hr__op_local_gather(hr_op **out, hr_error *err) { return hr__op_plain(&local_gather_class, out, err); }

@@ -576,7 +576,7 @@ static void shuffle_fingerprint(const hr_op *op, hr_hash *h)
 
 static void shuffle_free(hr_op *op) { hr__free(op); }
 
-const hr_op_class hr__local_shuffle = {
+static const hr_op_class local_shuffle_class = {
     .name = "local_shuffle",
     .doc = "rows in a random order within windows: which",
     .kind = HR_OP_STREAM,
@@ -603,7 +603,7 @@ hr_status hr__op_local_shuffle(int64_t window_rows, const uint64_t *seed, hr_op 
                             window_rows, MAX_WINDOW_ROWS);
     if (!(o = hr__zalloc(NULL, sizeof *o)))
         return hr__error_memory(err, "local_shuffle", sizeof *o);
-    hr__op_init(&o->base, &hr__local_shuffle);
+    hr__op_init(&o->base, &local_shuffle_class);
     o->window_rows = window_rows;
     o->has_seed = seed != NULL;
     o->seed = seed ? *seed : 0;

@@ -299,7 +299,7 @@ static hr_status repartition_permuted(const hr_op *op, const hr_shuffle_seed *se
     return HR_OK;
 }
 
-const hr_op_class hr__repartition = {
+static const hr_op_class repartition_class = {
     .name = "repartition",
     .doc = "the same rows in so many tables",
     .kind = HR_OP_BLOCK,
@@ -327,7 +327,7 @@ hr_status hr__op_repartition(int64_t n_blocks, hr_op **out, hr_error *err)
         return hr_error_set(err, HR_INVALID, "repartition: %lld blocks", (long long)n_blocks);
     if (!(r = hr__zalloc(NULL, sizeof *r)))
         return hr__error_memory(err, "repartition", sizeof *r);
-    hr__op_init(&r->base, &hr__repartition);
+    hr__op_init(&r->base, &repartition_class);
     r->n_blocks = n_blocks;
     *out = &r->base;
     return HR_OK;

@@ -523,7 +523,7 @@ static hr_status sort_first_rows(const hr_op *op, int64_t n_rows, hr_op **out, h
     .start = sort_start, .stop = sort_stop, .push = sort_push, .block_parts = sort_block_parts, .read = sort_read,     \
     .free = sort_free
 
-const hr_op_class hr__sort = {
+static const hr_op_class sort_class = {
     .name = "sort",
     .doc = "all rows, ordered by columns",
     .filter_upstream = true,
@@ -533,7 +533,7 @@ const hr_op_class hr__sort = {
     REORDERS,
 };
 
-const hr_op_class hr__random_shuffle = {
+static const hr_op_class random_shuffle_class = {
     .name = "random_shuffle",
     .doc = "all rows, in random order",
     .first_rows = sort_first_rows,
@@ -542,7 +542,7 @@ const hr_op_class hr__random_shuffle = {
     REORDERS,
 };
 
-const hr_op_class hr__shuffle_blocks = {
+static const hr_op_class shuffle_blocks_class = {
     .name = "shuffle_blocks",
     .doc = "all rows, blocks of neighbours in random order",
     .first_rows = sort_first_rows,
@@ -551,7 +551,7 @@ const hr_op_class hr__shuffle_blocks = {
     REORDERS,
 };
 
-const hr_op_class hr__hash_partition = {
+static const hr_op_class hash_partition_class = {
     .name = "repartition_by_keys",
     .doc = "rows with equal keys into the same of so many tables",
     .filter_upstream = true,
@@ -600,7 +600,7 @@ hr_status hr__op_sort(const hr_sort_column *keys, int n, int n_hidden, hr_op **o
     *out = NULL;
     if (n < 1)
         return hr_error_set(err, HR_INVALID, "sort: at least one key is needed");
-    HR_TRY(sort_new(&hr__sort, keys, n, &s, err));
+    HR_TRY(sort_new(&sort_class, keys, n, &s, err));
     s->n_hidden = n_hidden;
     *out = &s->base;
     return HR_OK;
@@ -617,7 +617,7 @@ hr_status hr__op_hash_partition(const hr_sort_column *keys, int n, int64_t n_par
     if (n_parts < 1 || n_parts > MOST_PARTS)
         return hr_error_set(err, HR_INVALID, "repartition: %lld blocks by keys: 1 to %d are possible",
                             (long long)n_parts, MOST_PARTS);
-    HR_TRY(sort_new(&hr__hash_partition, keys, n, &s, err));
+    HR_TRY(sort_new(&hash_partition_class, keys, n, &s, err));
     s->n_parts = n_parts;
     s->sorted = sorted;
     *out = &s->base;
@@ -641,10 +641,10 @@ static hr_status shuffle_new(const hr_op_class *cls, const hr_shuffle_seed *seed
 
 hr_status hr__op_random_shuffle(const hr_shuffle_seed *seed, hr_op **out, hr_error *err)
 {
-    return shuffle_new(&hr__random_shuffle, seed, 0, out, err);
+    return shuffle_new(&random_shuffle_class, seed, 0, out, err);
 }
 
 hr_status hr__op_shuffle_blocks(const hr_shuffle_seed *seed, int64_t block_rows, hr_op **out, hr_error *err)
 {
-    return shuffle_new(&hr__shuffle_blocks, seed, block_rows, out, err);
+    return shuffle_new(&shuffle_blocks_class, seed, block_rows, out, err);
 }

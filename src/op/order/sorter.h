@@ -65,6 +65,7 @@ typedef struct hr_sorter_counts {
     int64_t n_rows, n_runs, n_spilled_runs, n_passes;
     hr_spill_counts spill;
 } hr_sorter_counts;
-hr_sorter_counts hr__sorter_counts(const hr_sorter *s); /* after the end */
+/* For tests: what the sorter did, after the end. */
+hr_sorter_counts hr__sorter_counts(const hr_sorter *s);
 
 #endif

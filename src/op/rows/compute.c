@@ -403,7 +403,7 @@ static void compute_free(hr_op *op)
     hr__free(c);
 }
 
-const hr_op_class hr__filter_expr = {
+static const hr_op_class filter_expr_class = {
     .name = "filter_expr",
     .doc = "the rows for which an expression is true",
     .kind = HR_OP_MAP,
@@ -421,7 +421,7 @@ const hr_op_class hr__filter_expr = {
     .free = compute_free,
 };
 
-const hr_op_class hr__with_columns = {
+static const hr_op_class with_columns_class = {
     .name = "with_columns",
     .doc = "all columns, and some that are computed from them",
     .kind = HR_OP_MAP,
@@ -473,7 +473,7 @@ done:
 
 hr_status hr__op_filter_expr(hr_expr *e, hr_op **out, hr_error *err)
 {
-    return compute_new(&hr__filter_expr, NULL, &e, 1, out, err);
+    return compute_new(&filter_expr_class, NULL, &e, 1, out, err);
 }
 
 hr_status hr__op_filter_giving(hr_expr *e, const char *const *names, int n, hr_op **out, hr_error *err)
@@ -503,5 +503,5 @@ hr_status hr__op_with_columns(const char *const *names, hr_expr *const *exprs, i
         for (int j = 0; j < i; j++)
             if (!strcmp(names[i], names[j]))
                 return hr_error_set(err, HR_INVALID, "with_columns: '%s' is given twice", names[i]);
-    return compute_new(&hr__with_columns, names, exprs, n, out, err);
+    return compute_new(&with_columns_class, names, exprs, n, out, err);
 }

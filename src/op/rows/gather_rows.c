@@ -26,7 +26,7 @@ done:
     return st;
 }
 
-const hr_op_class hr__gather = {
+static const hr_op_class gather_class = {
     .name = "gather",
     .doc = "tables in contiguous memory of their own",
     .kind = HR_OP_MAP,
@@ -37,4 +37,4 @@ const hr_op_class hr__gather = {
     .free = hr__op_plain_free,
 };
 
-hr_status hr__op_gather(hr_op **out, hr_error *err) { return hr__op_plain(&hr__gather, out, err); }
+hr_status hr__op_gather(hr_op **out, hr_error *err) { return hr__op_plain(&gather_class, out, err); }

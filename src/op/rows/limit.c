@@ -81,7 +81,8 @@ static void limit_describe(const hr_op *op, hr_text *out)
 }
 
 static void limit_fingerprint(const hr_op *op, hr_hash *h) { hr__hash_int(h, ((const limit_op *)op)->n_rows); }
-const hr_op_class hr__limit = {
+
+static const hr_op_class limit_class = {
     .name = "limit",
     .doc = "the first n rows",
     .kind = HR_OP_STREAM,
@@ -106,7 +107,7 @@ hr_status hr__op_limit(int64_t n_rows, hr_op **out, hr_error *err)
         return hr_error_set(err, HR_INVALID, "limit: %" PRId64 " rows", n_rows);
     if (!(l = hr__alloc(NULL, sizeof *l)))
         return hr__error_memory(err, "limit", sizeof *l);
-    hr__op_init(&l->base, &hr__limit);
+    hr__op_init(&l->base, &limit_class);
     l->n_rows = n_rows;
     l->base.cuts = true;
     l->base.cut_end = n_rows;

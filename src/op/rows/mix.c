@@ -289,7 +289,7 @@ static void mix_free(hr_op *op)
     hr__free(op);
 }
 
-const hr_op_class hr__mix = {
+static const hr_op_class mix_class = {
     .name = "mix",
     .doc = "rows of several inputs in proportion of weights",
     .kind = HR_OP_STREAM,
@@ -319,7 +319,7 @@ hr_status hr__op_mix(const double *weights, int n, bool drop, hr_op **out, hr_er
         hr__free(o);
         return hr__error_memory(err, "mix", n * (int64_t)sizeof *o->weights);
     }
-    hr__op_init(&o->base, &hr__mix);
+    hr__op_init(&o->base, &mix_class);
     o->n = n;
     o->drop = drop;
     for (int i = 0; i < n; i++)

@@ -116,7 +116,7 @@ static void number_free(hr_op *op)
     hr__free(op);
 }
 
-const hr_op_class hr__number_rows = {
+static const hr_op_class number_rows_class = {
     .name = "number_rows",
     .doc = "all columns, and one that counts the rows from 0",
     .kind = HR_OP_STREAM,
@@ -139,7 +139,7 @@ hr_status hr__op_number_rows(const char *name, hr_op **out, hr_error *err)
         hr__free(o);
         return hr__error_memory(err, "number_rows", (int64_t)strlen(name));
     }
-    hr__op_init(&o->base, &hr__number_rows);
+    hr__op_init(&o->base, &number_rows_class);
     *out = &o->base;
     return HR_OK;
 }

@@ -224,7 +224,7 @@ static bool project_looks_at(const hr_op *op, const char *column)
     return times > 1;
 }
 
-const hr_op_class hr__project = {
+static const hr_op_class project_class = {
     .name = "project",
     .doc = "some columns, in a new order, under new names",
     .kind = HR_OP_MAP,
@@ -272,7 +272,7 @@ hr_status hr__op_project(const char *const *names, const char *const *new_names,
                                     as[i]);
     if (!(p = hr__zalloc(NULL, sizeof *p)))
         return hr__error_memory(err, "project", sizeof *p);
-    hr__op_init(&p->base, &hr__project);
+    hr__op_init(&p->base, &project_class);
     p->n = n;
     HR_GO(names_copy(names, n, &p->names, err));
     p->new_names = p->names;

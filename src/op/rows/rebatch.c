@@ -324,7 +324,8 @@ static void rebatch_fingerprint(const hr_op *op, hr_hash *h)
 static void rebatch_free(hr_op *op) { hr__free(op); }
 
 /* Not one_to_one, though no row changes: whether a limit stands above or below decides where batches begin. */
-const hr_op_class hr__rebatch = {
+
+static const hr_op_class rebatch_class = {
     .name = "rebatch",
     .doc = "the same rows in tables of exactly n rows",
     .kind = HR_OP_STREAM,
@@ -357,7 +358,7 @@ hr_status hr__op_rebatch(int64_t n_rows, bool drop_last, hr_op **out, hr_error *
         return hr_error_set(err, HR_INVALID, "rebatch: batches of %" PRId64 " rows", n_rows);
     if (!(r = hr__zalloc(NULL, sizeof *r)))
         return hr__error_memory(err, "rebatch", sizeof *r);
-    hr__op_init(&r->base, &hr__rebatch);
+    hr__op_init(&r->base, &rebatch_class);
     r->n_rows = r->base.table_rows = n_rows;
     r->drop_last = r->base.drops_rest = drop_last;
     *out = &r->base;

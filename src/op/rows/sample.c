@@ -133,7 +133,7 @@ static void sample_free(hr_op *op)
     hr__free(op);
 }
 
-const hr_op_class hr__sample = {
+static const hr_op_class sample_class = {
     .name = "sample",
     .doc = "rows by chance",
     .kind = HR_OP_MAP,
@@ -156,7 +156,7 @@ hr_status hr__op_sample(const hr_sample_options *s, int depth, hr_op **out, hr_e
         return hr_error_set(err, HR_INVALID, "sample: from %g to %g; expected a range between 0 and 1", s->from, s->to);
     if (!(o = hr__zalloc(NULL, sizeof *o)))
         return hr__error_memory(err, "sample", sizeof *o);
-    hr__op_init(&o->base, &hr__sample);
+    hr__op_init(&o->base, &sample_class);
     o->from = s->from;
     o->to = s->to;
     o->has_seed = s->seed != NULL;

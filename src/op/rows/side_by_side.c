@@ -344,7 +344,7 @@ static void zip_free(hr_op *op)
     hr__free(op);
 }
 
-const hr_op_class hr__zip = {
+static const hr_op_class zip_class = {
     .name = "zip",
     .doc = "the columns of several inputs side by side",
     .kind = HR_OP_STREAM,
@@ -369,7 +369,7 @@ hr_status hr__op_zip(hr_schema *const *schemas, int n, hr_op **out, hr_error *er
     *out = NULL;
     if (!(o = hr__zalloc(NULL, sizeof *o)))
         return hr__error_memory(err, "zip", sizeof *o);
-    hr__op_init(&o->base, &hr__zip);
+    hr__op_init(&o->base, &zip_class);
     o->n = n;
     for (int i = 0; i < n; i++)
         known = known && schemas[i];

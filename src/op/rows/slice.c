@@ -93,7 +93,7 @@ static void slice_fingerprint(const hr_op *op, hr_hash *h)
     hr__hash_int(h, ((const slice_op *)op)->end);
 }
 
-const hr_op_class hr__slice = {
+static const hr_op_class slice_class = {
     .name = "slice",
     .doc = "rows from one number to another",
     .kind = HR_OP_STREAM,
@@ -116,7 +116,7 @@ hr_status hr__op_slice(int64_t begin, int64_t end, hr_op **out, hr_error *err)
         return hr_error_set(err, HR_INVALID, "slice: rows %" PRId64 " to %" PRId64, begin, end);
     if (!(o = hr__zalloc(NULL, sizeof *o)))
         return hr__error_memory(err, "slice", sizeof *o);
-    hr__op_init(&o->base, &hr__slice);
+    hr__op_init(&o->base, &slice_class);
     o->begin = begin;
     o->end = end;
     o->base.cuts = true;

@@ -342,7 +342,7 @@ done:
     return st;
 }
 
-const hr_op_class hr__union_columns = {
+static const hr_op_class union_columns_class = {
     .name = "columns",
     .doc = "tables of several inputs under one schema",
     .kind = HR_OP_MAP,
@@ -370,7 +370,7 @@ hr_status hr__op_union_columns(hr_schema *in, hr_schema *known, bool settled, hr
     *out = NULL;
     if (!u)
         return hr__error_memory(err, "union", sizeof *u);
-    hr__op_init(&u->base, &hr__union_columns);
+    hr__op_init(&u->base, &union_columns_class);
     u->in = in ? hr__schema_ref(in) : NULL;
     u->known = hr__schema_ref(known);
     u->settled = settled;

@@ -97,17 +97,6 @@ hr_status hr__partition_store_add(hr_partition_store *s, int part_number, hr_tab
     return HR_OK;
 }
 
-hr_status hr__partition_store_add_spilled(hr_partition_store *s, int part_number, const hr_spilled_table *place,
-                                          hr_error *err)
-{
-    part *p = &s->parts[part_number];
-
-    HR_TRY(add_item(s, p, (item){ .place = *place }, err));
-    p->size.rows += place->n_rows;
-    p->size.disk_bytes += place->memory_bytes;
-    return HR_OK;
-}
-
 int64_t hr__partition_store_held(const hr_partition_store *s) { return s->held; }
 
 hr_partition_store_size hr__partition_store_size(const hr_partition_store *s, int part_number)

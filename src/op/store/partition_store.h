@@ -24,10 +24,6 @@ hr_status hr__partition_store_new(int n_parts, hr_schema *schema, hr_spill_file 
 void hr__partition_store_free(hr_partition_store *s); /* what is still on disk is forgotten. NULL is fine */
 /* At the end of a partition. Takes t, even on failure. Tables of no rows are dropped. */
 hr_status hr__partition_store_add(hr_partition_store *s, int part, hr_table *takes, hr_error *err) HR_MUST_USE;
-/* A table that somebody has written to the store's spill already: another thread may have. Taken: forgotten with the
- * store. */
-hr_status hr__partition_store_add_spilled(hr_partition_store *s, int part, const hr_spilled_table *place,
-                                          hr_error *err) HR_MUST_USE;
 /* Partitioning: rows ordered by the partition that n_parts (a power of two, at most HR_MAX_PARTS) values of hashes[row]
  * >> shift say, those of one in their order; begins[0 .. n_parts] are where they begin. *out is new, and of no
  * origin. */

@@ -45,6 +45,9 @@ hr_status hr__write_chunk_table(hr_write_chunk *takes, hr_table **out, hr_error 
 hr_status hr__write_chunk_of(const hr_table *t, hr_write_chunk **out, hr_error *err) HR_MUST_USE; /* borrowed */
 void hr__write_chunk_free(hr_write_chunk *c);                                                     /* NULL is fine */
 
+/* The three operators of the job, in the order in which rows pass them. */
+extern const hr_op_class hr__write_cut, hr__write_encode, hr__write_add;
+
 /* An operator of the job. */
 typedef struct hr_write_op {
     hr_op base;

@@ -402,7 +402,7 @@ static hr_status commit(const hr_write_job *job, add_state *s, hr_error *err)
         hr_sink *sink = s->done[i].sink;
 
         s->done[i].sink = NULL;
-        HR_GO(hr__sink_commit_as(sink, s->done[i].path, err));
+        HR_GO(hr__sink_commit(sink, s->done[i].path, err));
     }
     s->committed = true;
     hr__leases_free(s->leases);
