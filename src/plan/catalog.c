@@ -1,6 +1,6 @@
-/* catalog.c - what there is to name: formats, functions and aggregates with their options, for headrace.h.
+/* catalog.c - lists formats, functions and aggregates with their options, for headrace.h.
  *
- * The answers come from the tables that the engine itself parses by, so they cannot differ from what it does.
+ * The lists come from the tables with which the engine parses options, so they cannot differ from what it does.
  *
  * Tests: test_public_api.c. */
 #include "plan/plan.h"
@@ -62,7 +62,7 @@ hr_status hr_format_options(const char *format, hr_direction direction, char **o
     return options_text(direction == HR_READ ? f->options : f->write_options, out, err);
 }
 
-/* The function of that number; NULL: there are fewer, *n is their number. */
+/* Function number i; NULL: there are fewer, *n is their number. */
 static const hr_expr_function *function_at(int i, int *n)
 {
     *n = 0;
@@ -113,7 +113,7 @@ hr_status hr_function_options(const char *function, char **out, hr_error *err)
 
 /* ----------------------------------------------------------------------------------------------------------- files */
 
-/* The scan of a plan that hr_plan_read made; NULL: it is another plan. */
+/* The scan of a plan that hr_plan_read made; NULL: another kind of plan. */
 static hr_scan *scan_of(const hr_plan *p)
 {
     while (p->kind == HR_PLAN_OP && p->n_inputs == 1)

@@ -1,15 +1,16 @@
-/* image_rule.c - steps on images move into the reader that decodes them.
+/* image_rule.c - moves steps on images into the reader that decodes the images.
  *
- * Where a column is computed by image functions of a scan's images, and nobody else looks at those, the reader can do
- * both at once: it then decodes only what the steps keep (image/image_chain.h). What is random stays the same, being a
- * function of the run's seed and epoch and of the row's coordinate. The expression keeps its place; in it the scan's
- * column stands for what the functions were.
+ * If image functions compute a column from the images of a scan, and nothing else reads these images, the reader can
+ * decode and compute at once: it decodes only the pixels that the steps keep (image/image_chain.h). Random steps give
+ * the same result, because it depends only on the run's seed and epoch and on the row's coordinate. The expression
+ * keeps its place; the scan's column replaces the functions in it.
  *
- * The way down from the expression to the scan leads through operators that let the column through unseen. One that
- * drops rows may not have protected the steps from an image that they refuse, so those must not be able to. */
+ * Every operator upstream of the expression, up to the scan, must pass the column on without reading it. An operator
+ * that drops rows may have dropped an image that a step refuses, so past one the rule moves only steps that cannot
+ * refuse an image. */
 #include "plan/plan.h"
 
-/* The first and largest part of e that is image functions of a column; NULL: none. */
+/* The first and largest subexpression of e that is image functions of a column; NULL: none. */
 static hr_expr *steps_in(hr_expr *e, hr_image_chain *steps, const char **column)
 {
     hr_expr *found = NULL;
@@ -21,7 +22,7 @@ static hr_expr *steps_in(hr_expr *e, hr_image_chain *steps, const char **column)
     return found;
 }
 
-/* An image can have a number of channels that normalize has no values for. */
+/* Whether a step can refuse an image: normalize, if it has no values for the image's number of channels. */
 static bool may_refuse(const hr_image_chain *c)
 {
     const hr_image_step *last = &c->steps[c->n - 1];
@@ -29,7 +30,7 @@ static bool may_refuse(const hr_image_chain *c)
     return last->kind == HR_STEP_NORMALIZE && HR_MAX(last->n_mean, last->n_std) > 1;
 }
 
-/* What the column is called upstream of the operator; NULL: the operator looks at it, or makes it. */
+/* The name of the column upstream of the operator; NULL: the operator reads it, or makes it. */
 static const char *upstream(const hr_op *op, const char *column, const hr_image_chain *steps)
 {
     const char *name = op->cls->images_upstream ? hr__op_column_upstream(op, column) : NULL;
@@ -50,7 +51,7 @@ static const char *way_to_scan(const hr_plan *p, const char *column, const hr_im
     return images && !strcmp(images, column) ? images : NULL;
 }
 
-/* A node's columns, and which of them are wanted. */
+/* A node's columns, and which of them are used downstream. */
 typedef struct computed {
     const char *const *names, *const *wanted;
     hr_expr *const *exprs;
@@ -62,7 +63,7 @@ static bool is_wanted(const computed *c, const char *name)
     return c->n_wanted < 0 || hr__has_name(c->wanted, c->n_wanted, name);
 }
 
-/* Nobody sees the column but one place in one of the expressions. */
+/* Whether one place in one of the expressions is the only use of the column. */
 static bool is_seen_once(const computed *c, const char *column)
 {
     int64_t n = 0;
@@ -73,13 +74,13 @@ static bool is_seen_once(const computed *c, const char *column)
     return n == 1 && (hr__has_name(c->names, c->n, column) || !is_wanted(c, column));
 }
 
-/* The node's expressions without the i-th, or with what is left of it. */
+/* The node's expressions without the i-th, or with the rest of it. */
 static hr_status what_is_left(const computed *c, int i, const hr_expr *part, const char *column, hr_op **out,
                               hr_error *err)
 {
     const char **names = hr__alloc(NULL, ((size_t)c->n + 1) * sizeof *names);
     hr_expr **exprs = hr__alloc(NULL, ((size_t)c->n + 1) * sizeof *exprs), *name = NULL, *rest = NULL;
-    bool gone = c->exprs[i] == part && !strcmp(c->names[i], column); /* the column goes through as it is */
+    bool gone = c->exprs[i] == part && !strcmp(c->names[i], column); /* the column passes through unchanged */
     hr_status st = HR_OK;
     int n = 0;
 

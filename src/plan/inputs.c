@@ -1,16 +1,16 @@
-/* inputs.c - what a plan reads and which code it runs, as a position keeps it, so that other rows are found out.
+/* inputs.c - the inputs and the code of a plan, as a position stores them, so that a changed input is found.
  *
- * A position has to hold for a set of any number of files in about a kilobyte, to be made without reading them all, and
- * to know them again on another mount, or after `touch`.
+ * A position describes any number of files in about a kilobyte, is made without reading them all, and recognizes them
+ * on another mount, or after `touch`.
  *
- * 1. Files are named below the folder that all files of their scan share: where that folder lies does not count.
+ * 1. File names are relative to the folder that all files of their scan share: the place of that folder does not count.
  * 2. The files of all scans of the plan are one list, cut into at most HR_INPUT_GROUPS groups of neighbours. Of each
  *    group a position has a hash of the files' sizes and times, and one of their contents (some blocks of each file:
  *    format/scan/scan.c).
- * 3. When it is loaded, a group whose times are the same is the same. Otherwise its contents decide. Of up to
- *    VERIFIED_FILES files the contents are compared in any case, since that takes no time.
- * 4. Tables in memory are compared by all of their values. Functions are compared by hashes of their code that whoever
- *    made them gave (hr__calls_set_code): what differs there is told, and only an error if it is asked for. */
+ * 3. On load, a group with equal sizes and times is unchanged. Otherwise its contents decide. With up to VERIFIED_FILES
+ *    files the check compares contents in any case, since that is fast.
+ * 4. The check compares tables in memory by all their values, and functions by hashes of their code, which their
+ *    maker gave (hr__calls_set_code): a difference of code is reported, and is an error only in strict mode. */
 #include "plan/plan.h"
 
 #include <inttypes.h>
@@ -19,7 +19,7 @@
 #define VERIFIED_FILES 512
 #define HASHES_AT_ONCE 512 /* of a group, mostly all */
 
-/* The scans of a plan, inputs first, as often as they stand in it. */
+/* The scans of a plan, inputs first; a scan that occurs twice is listed twice. */
 typedef struct scan_list {
     hr_scan **items; /* borrowed */
     int64_t n, cap;
@@ -42,7 +42,7 @@ static hr_status add_scans(const hr_plan *p, scan_list *l, hr_error *err)
 static int n_groups(int64_t n_files) { return (int)HR_MIN(n_files, HR_INPUT_GROUPS); }
 static int64_t group_begin(int64_t n_files, int group) { return n_files * group / HR_MAX(n_groups(n_files), 1); }
 
-/* File `file` of the list as one of a scan's. */
+/* The scan of file `file` of the list; *own: its number in that scan. */
 static hr_scan *scan_of(const scan_list *l, int64_t file, int *own)
 {
     int64_t i = 0;
@@ -167,7 +167,7 @@ static void print_group(const scan_list *l, int group, hr_text *t)
         hr__text_add(t, "one of %" PRId64 " files, %s to %s,", end - begin, file_name(l, begin), file_name(l, end - 1));
 }
 
-/* Of a group whose times differ, or that is compared in any case. */
+/* Checks the contents of a group whose times differ, or that is always compared. */
 static hr_status check_group(const scan_list *l, int group, const hr_inputs *saved, const hr_inputs *now, bool moved,
                              hr_error *err)
 {
@@ -233,8 +233,8 @@ done:
 
 /* ------------------------------------------------------------------------------------------------------------- code */
 
-/* Function number i of the plan, inputs first: adds to `out` (HR_CODE_DIGITS digits each; the last one stands for all
- * beyond). */
+/* Adds the codes of the plan's functions to `out`, inputs first (HR_CODE_DIGITS digits each; the last one covers all
+ * further functions). */
 static void add_code(const hr_plan *p, char *out, int *n)
 {
     char code[HR_CODE_DIGITS + 1];

@@ -1,8 +1,8 @@
-/* plan.c - what to do, as data: an immutable tree of scans, operators and unions.
+/* plan.c - plans: immutable trees of scans, operators and unions.
  *
- * A node is checked when it is made, as far as its input's schema is known without running a function; what lies below
- * a function without a declared schema is checked when the first table comes out. Building a plan does no I/O but for
- * the first file's footer, and that only when a check needs it. */
+ * The constructor of a node checks it, if the schema of its input is known without running a function; downstream of a
+ * function without a declared schema the first table is the check. Building a plan does no I/O except for the first
+ * file's footer, and that only when a check needs it. */
 #include "plan/plan.h"
 
 #include <inttypes.h>
@@ -53,8 +53,7 @@ void hr_plan_unref(hr_plan *p)
     hr__free(p);
 }
 
-/* A node like `p` over other inputs (taken references are the caller's to give up). Shares scan, operator and
- * schema. */
+/* A node like `p` over other inputs (the caller frees its references on failure). Shares scan, operator and schema. */
 hr_status hr__plan_like(hr_plan *p, hr_plan *const *inputs, hr_plan **out, hr_error *err)
 {
     HR_TRY(plan_new(p->kind, p->n_inputs, out, err));
@@ -99,7 +98,7 @@ hr_status hr_plan_read(const char *const *urls, int n_urls, const char *format, 
     HR_TRY(HR_STRUCT_READ(hr_read_options, options, &o));
     st = hr__scan_new_files(urls, n_urls, format, &o, &s, err);
     st = take_scan(st, s, out, err);
-    if (!st && o.columns) { /* naming a column that is not there fails here, not in the run */
+    if (!st && o.columns) { /* the name of a missing column fails here, not in the run */
         hr_plan *all = *out;
 
         st = hr_plan_project(all, o.columns, NULL, o.n_columns, out, err);
@@ -178,14 +177,14 @@ hr_status hr__plan_op(hr_plan *in, hr_op *op, hr_plan **out, hr_error *err)
     return hr__plan_op_n(&in, 1, op, out, err);
 }
 
-/* A node whose operator's constructor just ran with status `st`. */
+/* A node for operator `op`, whose constructor returned `st`. */
 static hr_status add_op(hr_plan *in, hr_status st, hr_op *op, hr_plan **out, hr_error *err)
 {
     *out = NULL;
     return st ? st : hr__plan_op(in, op, out, err);
 }
 
-/* The same, checked against the input's schema where that is known. */
+/* The same, checked against the input's schema if that is known. */
 static hr_status add_checked_op(hr_plan *in, hr_status st, hr_op *op, hr_plan **out, hr_error *err)
 {
     hr_schema *schema = NULL;
@@ -245,7 +244,7 @@ static hr_status sort_by(hr_plan *in, const char *const *columns, int n, hr_plan
     return st;
 }
 
-/* The caller's aggregates as ours, in two blocks that are new. */
+/* Converts the caller's aggregates, into two new blocks. */
 static hr_status read_aggregates(const hr_aggregate *aggs, int n, hr_aggregate **out, hr_aggregate_function **owns,
                                  hr_error *err)
 {
@@ -455,7 +454,7 @@ static hr_status suffix_format(const char *path, const hr_format **out, hr_error
     return HR_OK;
 }
 
-/* No rows: what a write gives that was not to touch files that are there. */
+/* A plan without rows: the result of a write with mode "ignore" into a folder with files. */
 static hr_status nothing_written(hr_plan **out, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -526,7 +525,7 @@ done:
     return st;
 }
 
-/* The schemas of the inputs, where they are known, must be equal. */
+/* Checks that the known schemas of the inputs are equal. */
 static hr_status check_same_schemas(const char *what, hr_plan *const *ins, int n, hr_error *err)
 {
     hr_schema *first = NULL, *s = NULL;
@@ -552,7 +551,7 @@ done:
     return st;
 }
 
-/* Of `n` plans what is known of their schemas; n references, NULL where nothing is. */
+/* The known schemas of `n` plans; n references, NULL if not known. */
 static hr_status known_schemas(hr_plan *const *ins, int n, hr_schema ***out, hr_error *err)
 {
     hr_schema **all = hr__zalloc(NULL, (size_t)n * sizeof(hr_schema *));
@@ -572,7 +571,7 @@ static void schemas_free(hr_schema **all, int n)
     hr__free(all);
 }
 
-/* What all known schemas are made of; one of no columns, if none is known. */
+/* One schema for all known schemas; without columns if none is known. */
 static hr_status unify_schemas(hr_schema *const *all, int n, hr_schema **out, hr_error *err)
 {
     hr_status st = hr__schema_new(NULL, 0, out, err);
@@ -596,7 +595,7 @@ static hr_status unify_schemas(hr_schema *const *all, int n, hr_schema **out, hr
     return st;
 }
 
-/* An input of a union as it is, or behind what makes its columns those of all. */
+/* An input of a union, with an operator that converts its columns to the union's if they differ. */
 static hr_status like_all(hr_plan *in, hr_schema *schema, hr_schema *all, hr_plan **out, hr_error *err)
 {
     hr_op *op = NULL;
@@ -690,7 +689,7 @@ hr_status hr_plan_mix(hr_plan *const *ins, int n, const double *weights, hr_mix_
 
 /* --- schemas */
 
-/* The image column as it is when the reader's steps are done. *out is new. */
+/* The schema with the image column after the reader's steps. *out is new. */
 static hr_status schema_of_images(const hr_plan *p, hr_schema *all, hr_schema **out, hr_error *err)
 {
     const char *name = hr__scan_image_column(p->scan);
@@ -713,7 +712,7 @@ done:
     return st;
 }
 
-/* Columns of a scan that rules narrowed or changed. */
+/* The schema of a scan that rules narrowed or changed. */
 static hr_status scan_schema(hr_plan *p, hr_schema **out, hr_error *err)
 {
     hr_schema *all = NULL;
@@ -749,7 +748,7 @@ done:
     return st;
 }
 
-/* Of an operator with several inputs; unknown if that of one is. */
+/* The schema of an operator with several inputs; unknown if one input's schema is. */
 static hr_status schema_of_inputs(hr_plan *p, hr_schema **out, hr_error *err)
 {
     hr_schema **ins = hr__zalloc(NULL, (size_t)p->n_inputs * sizeof(hr_schema *));

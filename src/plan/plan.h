@@ -1,20 +1,19 @@
-/* plan.h - what to do, as data: an immutable tree of scans, operators and unions; the rules that rewrite it; what it
- * reads. */
+/* plan.h - plans: immutable trees of scans, operators and unions; the rules that rewrite them; their inputs. */
 #ifndef HR_PLAN_H
 #define HR_PLAN_H
 
 #include "op/operators.h"
 
 /* --- plan.c */
-/* Of a scan: rows are wanted only if their value of this column is key `key` of a row that operator `op`, above, has by
- * then. */
+/* Semi-join hint of a scan: a row can be dropped unless its value of this column is key `key` of a row that operator
+ * `op`, downstream, already has. */
 typedef struct hr_partner {
     const hr_op *op; /* the plan's */
     int key;
     char *column;
 } hr_partner;
 #define HR_MAX_PARTNERS 8
-/* What rules.c does to plans; see there. */
+/* The rules of rules.c; see there. */
 typedef enum hr_rule {
     HR_RULE_COLUMNS,
     HR_RULE_NARROW,
@@ -35,52 +34,52 @@ struct hr_plan {
     atomic_int refs;
     hr_plan_kind kind;
     hr_scan *scan;         /* SCAN */
-    hr_projection columns; /* SCAN, set by rules: what is read (n < 0: all); names owned */
-    int64_t limit_rows;    /* SCAN, set by rules: at most so many rows are needed from it (< 0: all) */
-    bool random_blocks; /* SCAN, set by rules: its files, and the fragments of each, in a random order, by block_seed */
+    hr_projection columns; /* SCAN, set by rules: the columns to read (n < 0: all); names owned */
+    int64_t limit_rows;    /* SCAN, set by rules: the maximum of rows needed (< 0: all) */
+    bool random_blocks;    /* SCAN, set by rules: a random order of files and of their fragments, by block_seed */
     hr_shuffle_seed block_seed;
     int64_t
-        /* SCAN, set by rules: so many at its beginning are not needed, as far as it can tell without reading */
+        /* SCAN, set by rules: rows at the beginning to skip, where their number is known without reading */
         skip_rows;
-    hr_expr *filter; /* SCAN, set by rules: rows for which it is not true are not needed (NULL: all are) */
-    hr_expr
-        *images; /* SCAN, set by rules: what its image column is to be made of, image functions of it (NULL: nothing) */
-    hr_partner partners[HR_MAX_PARTNERS]; /* SCAN, set by rules: for such rows alone */
+    hr_expr *filter; /* SCAN, set by rules: rows for which it is not true can be dropped (NULL: all rows are needed) */
+    hr_expr *images; /* SCAN, set by rules: image functions that its readers apply to its image column (NULL: none) */
+    hr_partner partners[HR_MAX_PARTNERS]; /* SCAN, set by rules: semi-join hints */
     int n_partners;
-    unsigned rules;  /* set by rules: 1 << hr_rule of those that fired here */
+    unsigned rules;  /* set by rules: bits 1 << hr_rule of the rules that fired here */
     hr_op *op;       /* OP */
-    int first_input; /* of several that come in turn, set by rules: the one to begin with */
+    int first_input; /* set by rules: the input to begin with, of several that are read in turn */
     hr_plan **inputs;
     int n_inputs;
     hr_mutex lock;     /* guards schema */
     hr_schema *schema; /* NULL: not known yet */
-    bool schema_late;  /* known only when a table came out */
+    bool schema_late;  /* known only after the first table */
 };
 hr_status hr__plan_scan(hr_scan *scan, hr_plan **out, hr_error *err) HR_MUST_USE; /* shares */
 /* hr_plan_range in blocks (hr__scan_new_range). */
 hr_status hr__plan_range(int64_t n, int64_t n_blocks, const char *name, hr_plan **out, hr_error *err) HR_MUST_USE;
-/* Checks the operator against the input's schema where that is known without running a function. Shares in; takes op,
- * even on failure. */
+/* Checks the operator against the input's schema if that is known without running a function. Shares in; takes op, even
+ * on failure. */
 hr_status hr__plan_op(hr_plan *in, hr_op *op, hr_plan **out, hr_error *err) HR_MUST_USE;
-/* The same for an operator of several inputs. */
+/* The same for an operator with several inputs. */
 hr_status hr__plan_op_n(hr_plan *const *ins, int n, hr_op *op, hr_plan **out, hr_error *err) HR_MUST_USE;
 /* A node like `p` (scan or operator shared) over other inputs (shared); without p's rules. */
 hr_status hr__plan_like(hr_plan *p, hr_plan *const *inputs, hr_plan **out, hr_error *err) HR_MUST_USE;
-/* The schema if it is known without running functions; opens the first file if need be. *out NULL: late. */
+/* The schema if it is known without running functions; opens the first file if necessary. *out NULL: only a run can
+ * know it. */
 hr_status hr__plan_schema_early(hr_plan *p, hr_schema **out, hr_error *err) HR_MUST_USE;
-hr_schema *hr__plan_known_schema(hr_plan *p);         /* new; NULL: not known, or nobody asked yet */
+hr_schema *hr__plan_known_schema(hr_plan *p);         /* new; NULL: not known yet */
 void hr__plan_learn_schema(hr_plan *p, hr_schema *s); /* a run saw the first table of `p` */
-/* image_rule.c: of a node that computes columns, of whose output `columns` are wanted (n < 0: all): image functions on
- * a scan's images that nobody else sees are the reader's. *images: those, of the scan's column; *op: what is left to
- * compute. NULL: nothing is to be done; else both are new. */
+/* image_rule.c: for a node that computes columns, of whose output `columns` are used (n < 0: all): moves image
+ * functions on a scan's images, which nothing else reads, to the reader. *images: these functions, of the scan's
+ * column; *op: the rest of the computation. NULL: the rule does not apply; else both are new. */
 hr_status hr__image_rule(const hr_plan *p, const char *const *columns, int n, hr_expr **images, hr_op **op,
                          hr_error *err) HR_MUST_USE;
-/* rules.c: whether one of n names is that. */
+/* rules.c: whether `name` is one of n names. */
 bool hr__has_name(const char *const *names, int n, const char *name);
-/* rules.c: projection, filter, limit and steps on images into the scan. *out is new. */
+/* rules.c: applies all rules. *out is new. */
 hr_status hr__plan_rewrite(hr_plan *p, hr_plan **out, hr_error *err) HR_MUST_USE;
-unsigned hr__plan_rules(const hr_plan *p); /* rules.c; of a rewritten one: 1 << hr_rule of those that fired */
-/* plan.c: nodes and arguments, without what is read, as 32 hex digits. */
+unsigned hr__plan_rules(const hr_plan *p); /* rules.c; of a rewritten plan: bits 1 << hr_rule of the rules that fired */
+/* plan.c: a hash of nodes and arguments, without inputs, as 32 hex digits. */
 void hr__plan_digest(const hr_plan *p, char out[33]);
 
 /* --- inputs.c: what a plan reads, as a position keeps it */
@@ -90,19 +89,19 @@ void hr__plan_digest(const hr_plan *p, char out[33]);
 typedef struct hr_inputs {
     int64_t n;             /* files */
     uint64_t names, sizes; /* of all files */
-    uint64_t memory;       /* of tables in memory; 0: there are none */
+    uint64_t memory;       /* hash of tables in memory; 0: there are none */
     struct {
         uint64_t times, contents; /* times: with sizes. contents 0: not known */
-    } groups[HR_INPUT_GROUPS];    /* the first min(n, HR_INPUT_GROUPS), of about as many files each */
+    } groups[HR_INPUT_GROUPS];    /* the first min(n, HR_INPUT_GROUPS), each of about equally many files */
 } hr_inputs;
-/* contents: also hashes of what stands in files and tables, which are read for that unless they were before. */
+/* contents: also hashes the contents of files and tables; reads them for that unless their hashes are known. */
 hr_status hr__inputs_of(hr_plan *p, bool contents, hr_inputs *out, hr_error *err) HR_MUST_USE;
-/* HR_MISMATCH says what differs. moved: neither names nor times of files count, and contents only as far as they are
+/* HR_MISMATCH names the difference. moved: neither names nor times of files count, and contents only if both are
  * known. */
 hr_status hr__inputs_check(hr_plan *p, const hr_inputs *saved, bool moved, hr_error *err) HR_MUST_USE;
-/* What is known of the code of the plan's functions, HR_CODE_DIGITS characters each; '-': nothing. */
+/* Hashes of the code of the plan's functions, HR_CODE_DIGITS characters each; '-': not known. */
 void hr__plan_code(const hr_plan *p, char out[HR_MAX_CODES * HR_CODE_DIGITS + 1]);
-/* *differs: names of functions whose code is another one, ", " between; new (hr__free), NULL: none is. */
+/* *differs: names of functions whose code differs, separated by ", "; new (hr__free), NULL: none. */
 hr_status hr__plan_code_check(const hr_plan *p, const char *saved, char **differs, hr_error *err) HR_MUST_USE;
 
 #endif

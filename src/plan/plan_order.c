@@ -1,8 +1,7 @@
 /* plan_order.c - nodes that put all rows in another order or into other tables: sort, random_shuffle, block order,
  * repartition.
  *
- * A sort key is a column, or an expression: that becomes a hidden column behind the others, which the sort drops
- * again.
+ * A sort key is a column, or an expression, which becomes a hidden column after the others; the sort drops it again.
  *
  * Tests: test_ordering.c, test_structs.c. */
 #include "plan/plan.h"
@@ -10,9 +9,9 @@
 
 #include <stdio.h>
 
-#define BLOCK_ROWS 256 /* of blocks in random order where the source's cannot be */
+#define BLOCK_ROWS 256 /* of blocks in random order if the source's blocks have a fixed order */
 
-/* Takes op, even on failure; checked against the input's schema where that is known. */
+/* Takes op, even on failure; checks it against the input's schema if that is known. */
 static hr_status add_checked(hr_plan *in, hr_op *op, hr_plan **out, hr_error *err)
 {
     hr_schema *schema = NULL;
@@ -67,7 +66,7 @@ static hr_status hidden_new(hidden *h, int n, hr_error *err)
     return hr__error_memory(err, "sort", n * (int64_t)sizeof *h->names);
 }
 
-/* What the operator goes by, and the columns that have to be made for it. */
+/* The sort keys, and the hidden columns to compute for them. */
 static hr_status resolve_keys(const hr_sort_key *keys, int n, const hr_schema *schema, hr_sort_column *out, hidden *h,
                               hr_error *err)
 {
@@ -130,7 +129,8 @@ done:
     return st;
 }
 
-/* Whether an operator between p and its scans, or repartitions, keeps the order that its rows have. */
+/* Whether p or an operator upstream fixes the order of the rows (in_order, or a stream or block operator that is not
+ * `permuted`). */
 static bool keeps_order(const hr_plan *p)
 {
     if (p->op && p->op->in_order)

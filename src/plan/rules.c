@@ -1,25 +1,27 @@
-/* rules.c - the rules that rewrite a plan: they change what it costs, never what it gives.
+/* rules.c - the rules that rewrite a plan: they change its cost, never its rows.
  *
- * One walk from the top carries down what is wanted of the input: which columns, how many rows at most, and for which
- * rows at all. Each operator says by its traits (op/op.h) what of that it passes on to its input; this file never asks
- * which operator it is. Operators stay where they are: a limit above a shortened scan still counts and a filter above a
- * reader that skips still filters. So a rule that is too timid costs time, not rows.
+ * One walk from the last operator upstream to the scans carries a `wanted`: the columns, the maximum of rows, and the
+ * filter that downstream operators need. Each operator declares by its traits (op/op.h) which of this holds for its
+ * input; this file knows no operator by name. Operators stay in the plan: a limit downstream of a shortened scan still
+ * counts, and a filter downstream of a reader that skips rows still filters. So a rule that fires too rarely costs
+ * time, not rows.
  *
- * The rules (hr_rule in plan.h), each counted in the `rules` of the node that it changed:
- *   columns      a scan reads only the columns that somebody wants
- *   narrow       an operator gives only the columns that somebody wants (hr_op_class.narrow)
- *   uncalled     a function whose one column nobody wants goes out of the plan (hr_op.made)
+ * The rules (hr_rule in plan.h), each recorded in the `rules` of the node that it changed:
+ *   columns      a scan reads only the columns that an operator or the consumer uses
+ *   narrow       an operator gives only the columns that are used downstream (hr_op_class.narrow)
+ *   uncalled     the plan drops a function whose one column is not used (hr_op.made)
  *   rows         a scan stops at the last row that a limit lets through (hr_op.cuts)
- *   skip         a scan leaves out the first rows, which a slice drops
- *   first_rows   a sort gives only the rows that a limit above it lets through (hr_op_class.first_rows)
+ *   skip         a scan skips the first rows, which a slice drops
+ *   first_rows   a sort gives only the rows that a limit downstream lets through (hr_op_class.first_rows)
  *   filter       a scan gets the terms of filters that hold for its own columns; terms over computed columns stay
  *   partners     a scan of a join's later input gets the keys of the earlier one (hr_op_class.partner_keys)
  *   first_input  a join begins with the input that has fewer rows (hr_op_class.first_input)
- *   blocks       a scan reads its blocks in the random order that an operator above wants (hr_op.blocks)
- *   permuted     repartition() gives its blocks in such an order (hr_op_class.permuted)
- *   images       a reader of images does the image functions above it (image_rule.c)
- * A new rule needs a line here and in hr_rule, and a case in tests/test_rules.c: a plan on which it fires, and one near
- * it on which it must not. HEADRACE_RULES=strict makes a rewritten plan with other columns than the plan an error. */
+ *   blocks       a scan reads its blocks in the random order that an operator downstream wants (hr_op.blocks)
+ *   permuted     repartition() gives its blocks in a random order (hr_op_class.permuted)
+ *   images       a reader of images applies the image functions downstream (image_rule.c)
+ * A new rule needs a line here and in hr_rule, and two cases in tests/test_rules.c: a plan on which it fires, and a
+ * similar plan on which it must not. HEADRACE_RULES=strict makes it an error if the rewritten plan has other columns
+ * than the plan. */
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -30,26 +32,25 @@ typedef struct wanted {
     int n_columns; /* < 0: all */
     const char *const *columns;
     int64_t rows;    /* < 0: all */
-    int64_t skip;    /* rows at the beginning, of those, that are not needed */
-    bool any_blocks; /* the scan's blocks are to come in a random order, by block_seed */
-    bool only_files; /* but not those of tables in memory */
+    int64_t skip;    /* of these rows, those at the beginning that are not needed */
+    bool any_blocks; /* the scan reads its blocks in a random order, by block_seed */
+    bool only_files; /* but keeps the order of tables in memory */
     hr_shuffle_seed block_seed;
-    hr_expr *filter; /* NULL: all rows; else at most those for which it is true */
+    hr_expr *filter; /* NULL: all rows; else only rows for which it is true */
     struct {
         const hr_op *op;
         int key;
         hr_expr *column;
-    } partners[HR_MAX_PARTNERS]; /* rows are wanted for their partners alone: see hr_partner */
+    } partners[HR_MAX_PARTNERS]; /* semi-join hints: see hr_partner */
     int n_partners;
-    hr_expr
-        *images; /* NULL: as they are; else image functions on the scan's, which only the operator that had them sees */
+    hr_expr *images; /* NULL: none; image functions on the scan's images, which only one operator reads */
 } wanted;
 
-/* What one step makes of it; owns what it had to make anew. */
+/* The result of one step of the walk; owns what the step made. */
 typedef struct step {
     wanted upstream;
-    hr_op *op;       /* in place of the plan's; NULL: that one */
-    hr_expr *images; /* upstream.images, if they begin here */
+    hr_op *op;       /* replaces the plan's operator; NULL: no change */
+    hr_expr *images; /* upstream.images, if the functions come from this node */
     unsigned fired;  /* rules, as in hr_plan.rules */
 } step;
 
@@ -85,7 +86,7 @@ bool hr__has_name(const char *const *names, int n, const char *name)
     return false;
 }
 
-/* The operator gives only the columns that are wanted of it. */
+/* Narrows the operator to its used columns. */
 static hr_status narrow(step *s, const hr_op *op, const wanted *w, hr_error *err)
 {
     hr_op *some = NULL;
@@ -103,9 +104,9 @@ static hr_status narrow(step *s, const hr_op *op, const wanted *w, hr_error *err
 
 /* -------------------------------------------------------------------------------------------------------- filters */
 
-/* Terms of a filter on their way upstream past an operator. */
+/* Terms of a filter that move upstream past an operator. */
 typedef struct terms {
-    hr_expr *all; /* what was let through so far, owned */
+    hr_expr *all; /* the terms that passed so far; owned */
     const hr_op *op;
 } terms;
 
@@ -136,7 +137,7 @@ done:
     return st;
 }
 
-/* The partners of w's rows are those of the input's, by the columns that go through. */
+/* Carries w's partners over to the input, by the columns that pass through. */
 static hr_status partners_of_input(step *s, const hr_op *op, const wanted *w, hr_error *err)
 {
     s->upstream.n_partners = 0;
@@ -152,7 +153,7 @@ static hr_status partners_of_input(step *s, const hr_op *op, const wanted *w, hr
     return HR_OK;
 }
 
-/* What of w's filter, and the operator's own, holds upstream of the operator. */
+/* The terms of w's filter, and of the operator's own, that hold upstream of the operator. */
 static hr_status filter_of_input(step *s, const hr_op *op, const wanted *w, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -185,8 +186,7 @@ static void step_clear(step *s)
     hr__op_unref(s->op);
 }
 
-/* Blocks come in a random order upstream of the operator that says so, as far as operators do not look at rows before
- * their own. */
+/* Carries a random order of blocks upstream, past operators that do not depend on earlier rows. */
 static void order_of_blocks(const hr_op *op, wanted *w)
 {
     if (op->cls->kind != HR_OP_MAP || op->in_order)
@@ -198,7 +198,8 @@ static void order_of_blocks(const hr_op *op, wanted *w)
     w->block_seed = op->blocks_seed;
 }
 
-/* The operator that gives only the first of its rows, or its blocks in another order, if nobody wants more or minds. */
+/* Replaces the operator by one that gives only its first rows, or its blocks in another order, if downstream operators
+ * allow that. */
 static hr_status other_order(step *s, const hr_op *op, const wanted *w, hr_error *err)
 {
     if (w->any_blocks && !w->only_files && op->cls->permuted) {
@@ -211,7 +212,7 @@ static hr_status other_order(step *s, const hr_op *op, const wanted *w, hr_error
     return op->cls->first_rows(op, w->rows, &s->op, err);
 }
 
-/* How many rows of its input an operator's rows need, and how many before them it drops. */
+/* How many rows of its input an operator needs, and how many rows before them it drops. */
 static void rows_of_input(const hr_op *op, const wanted *w, wanted *upstream)
 {
     upstream->skip = op->cuts ? op->cut_begin : op->one_to_one && !op->in_order ? w->skip : 0;
@@ -226,9 +227,9 @@ static void rows_of_input(const hr_op *op, const wanted *w, wanted *upstream)
 static hr_status step_upstream(const hr_plan *p, const wanted *w, step *s, hr_error *err)
 {
     s->upstream = *w;
-    s->upstream.filter = NULL; /* those are not ours */
+    s->upstream.filter = NULL; /* filter_of_input translates the filter */
     s->upstream.n_partners = 0;
-    s->upstream.n_columns = -1; /* of one without `needs`: it sees every column. Else see rewrite_input */
+    s->upstream.n_columns = -1; /* an operator without `needs` reads every column; for others see rewrite_input */
     rows_of_input(p->op, w, &s->upstream);
     order_of_blocks(p->op, &s->upstream);
     HR_TRY(filter_of_input(s, p->op, w, err));
@@ -241,7 +242,7 @@ static hr_status step_upstream(const hr_plan *p, const wanted *w, step *s, hr_er
     return narrow(s, s->op ? s->op : p->op, w, err);
 }
 
-/* The keys of an operator's partners, as columns of the input: behind those of `w`, which stay the caller's. */
+/* Adds the keys of an operator's partners, as columns of the input, to w's partners, which stay the caller's. */
 static hr_status add_partners(const hr_op *op, int input, wanted *w, hr_error *err)
 {
     const char *const *keys = NULL;
@@ -255,10 +256,10 @@ static hr_status add_partners(const hr_op *op, int input, wanted *w, hr_error *e
     return HR_OK;
 }
 
-#define FILTER_KEEPS 4 /* one row of so many: nobody knows */
+#define FILTER_KEEPS 4 /* a filter keeps about 1 of 4 rows: a guess */
 
-/* About how many rows p gives; -1: nobody knows. Functions are taken to give a row for a row, joins those of their left
- * side. */
+/* Estimates the number of rows of p; -1: unknown. Assumes that a function gives a row for each row, and a join the rows
+ * of its left side. */
 static int64_t guess_rows(const hr_plan *p)
 {
     int64_t sum = 0;
@@ -292,7 +293,7 @@ static int first_input(const hr_plan *p)
     return p->op->cls->first_input(p->op, rows);
 }
 
-/* Input i of `p`, of which operator `op` (the plan's, or the step's in place of it) needs what it says. */
+/* Rewrites input i of `p`, whose operator `op` (the plan's, or the step's replacement) declares its needs. */
 static hr_status rewrite_input(const hr_plan *p, const hr_op *op, int i, int first, const wanted *w,
                                const wanted *upstream, hr_plan **out, hr_error *err)
 {
@@ -423,7 +424,7 @@ static bool is_strict(void)
     return text && !strcmp(text, "strict");
 }
 
-/* Where the plan's columns are known (nothing is opened for that), the rewritten one's are the same. */
+/* Checks that the rewritten plan has the plan's columns, if these are known without opening a file. */
 static hr_status check_columns(hr_plan *p, hr_plan *rewritten, hr_error *err)
 {
     hr_schema *want = hr__plan_known_schema(p), *found = NULL;
