@@ -1,8 +1,8 @@
-/* build.c - a plan as stages.
+/* build.c - cuts a plan into stages.
  *
- * Map operators join the stage before them; a stream or block operator closes its stage; a union, or an operator of
- * several inputs, opens one with several. The next stage takes the block parts of an operator. Operators and
- * sources are numbered in post-order, which is canonical: seeds and positions use these numbers.
+ * A map operator joins the stage before it; a stream or block operator closes its stage; a union, or an operator with
+ * several inputs, opens a stage with several inputs. The next stage takes the block parts of a block operator.
+ * Operators and sources have numbers in post-order, which is canonical: seeds and positions use these numbers.
  *
  * Tests: test_stages.c, test_combine.c. */
 #include "exec/run.h"
@@ -104,7 +104,7 @@ static hr_status add_map(hr_run *r, hr_stage *s, hr_op *op, hr_error *err)
 
     HR_TRY(new_op(r, op, &o, err));
     if (op->idle)
-        return HR_OK; /* it has a number, and nothing to do */
+        return HR_OK; /* it has a number, but does nothing */
     if (!hr__grow(r->account, (void **)&s->ops, &cap, s->n_ops + 1, sizeof(hr_op_state *)))
         return hr__error_memory(err, "run", 64);
     s->ops[s->n_ops++] = o;
@@ -115,7 +115,8 @@ static hr_status add_map(hr_run *r, hr_stage *s, hr_op *op, hr_error *err)
     return HR_OK;
 }
 
-/* The run keeps the reference to the operator that was added last, which is not the plan's; or drops it if none was. */
+/* The run takes the reference to the operator that was added last, which is not the plan's; frees it if none was
+ * added. */
 static void own_last(hr_run *r, hr_op *op)
 {
     if (r->n_ops && r->ops[r->n_ops - 1]->run.op == op)
@@ -124,7 +125,7 @@ static void own_last(hr_run *r, hr_op *op)
         hr__op_unref(op);
 }
 
-/* A map operator that is not the plan's. Takes op, even on failure. */
+/* Adds a map operator that is not in the plan. Takes op, even on failure. */
 static hr_status add_our_map(hr_run *r, hr_stage *s, hr_op *op, hr_error *err)
 {
     hr_status st = add_map(r, s, op, err);
@@ -146,7 +147,7 @@ static hr_status open_stage(hr_run *r, hr_stage **s, hr_error *err)
     return HR_OK;
 }
 
-/* Adds the `front` of operator p->op, a map that prepares its input, to the end of stage *s or of a new one behind it.
+/* Adds the `front` of operator p->op, a map that prepares its input, to the end of stage *s or of a new stage after it.
  * */
 static hr_status add_front(hr_run *r, const hr_plan *p, int input, hr_stage **s, hr_op_state **out, hr_error *err)
 {
@@ -176,7 +177,7 @@ static hr_status set_stream(hr_run *r, hr_stage *s, hr_op *op, hr_error *err)
     return HR_OK;
 }
 
-/* Tables of rows that an operator made have any size: a rebatch behind it cuts them for a function that counts blocks.
+/* Tables of rows that an operator made have any size: a rebatch after it cuts them for a function that counts blocks.
  * */
 static hr_status cut_made_rows(hr_run *r, hr_stage **s, int64_t blocks, hr_error *err)
 {
@@ -192,8 +193,8 @@ static hr_status cut_made_rows(hr_run *r, hr_stage **s, int64_t blocks, hr_error
     return st;
 }
 
-/* Tells the scans from stage `first` on that this operator narrows them. An operator may stand at several places of a
- * plan: scans of the other places have their own, or are not built yet. */
+/* Sets this operator as the partner that narrows the scans from stage `first` on. An operator may occur at several
+ * places of a plan: scans of the other places have their own, or are not built yet. */
 static void tell_scans(hr_run *r, int first, const hr_op_run *run)
 {
     for (int i = first; i < r->n_stages; i++) {
@@ -205,7 +206,7 @@ static void tell_scans(hr_run *r, int first, const hr_op_run *run)
     }
 }
 
-/* A block operator, or one of several inputs: it makes new rows. */
+/* A block operator, or an operator with several inputs: it makes new rows. */
 static hr_status build_maker(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out, hr_error *err)
 {
     int n = p->n_inputs, n_before = r->n_stages;
@@ -285,8 +286,8 @@ static hr_status build(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out, hr
     return build_op(r, p, blocks, out, err);
 }
 
-/* Tickets in the air: enough to keep all threads busy while the head is finished; more where tickets wait for other
- * processes. */
+/* The most tickets in the window: enough to keep all threads busy while the oldest one finishes; more if tickets wait
+ * for other processes. */
 static int window_cap(const hr_run *r, const hr_stage *s, int n_threads)
 {
     bool waits = false;
@@ -304,8 +305,8 @@ static bool takes_few_rows(const hr_run *r)
     return false;
 }
 
-/* Stage `s` must see whole blocks of the source, however a reader cuts: cuts them where tables are read, unless an
- * operator on the way makes new ones. */
+/* Stage `s` must see whole blocks of the source, however a reader cuts: cuts tables at the reader, unless an operator
+ * between makes new ones. */
 static hr_status cut_into_blocks(hr_run *r, hr_stage *s, int64_t rows, hr_error *err)
 {
     hr_op *op = NULL;
@@ -326,7 +327,7 @@ static hr_status cut_into_blocks(hr_run *r, hr_stage *s, int64_t rows, hr_error 
     return HR_OK;
 }
 
-/* A function over batches of the source, behind a limit or a union, where a ticket is a table as some reader cut it. */
+/* A function over batches of the source, after a limit or a union, where a ticket is a table that a reader cut. */
 static hr_status protect_blocks(hr_run *r, hr_error *err)
 {
     for (int k = 0; k < r->n_stages; k++) {
@@ -342,7 +343,7 @@ static hr_status protect_blocks(hr_run *r, hr_error *err)
     return HR_OK;
 }
 
-/* The bytes of the arena count when tickets are admitted. */
+/* Makes admission of tickets count the bytes of the arena. */
 static hr_status use_arena(hr_run *r, hr_arena *arena, hr_error *err)
 {
     for (int64_t i = 0; i < r->n_arenas; i++)
@@ -354,8 +355,9 @@ static hr_status use_arena(hr_run *r, hr_arena *arena, hr_error *err)
     return HR_OK;
 }
 
-/* What reaches operator `i` of stage `s` (n_ops: its end) is to be written to `arena`, where another process can read
- * it: by the last operator before it that makes new columns, and by those between, which copy where they must. */
+/* Makes the input of operator `i` of stage `s` (n_ops: the output of the stage) lie in `arena`, where another process
+ * can read it: the last operator before it that makes new columns writes there, and the operators between copy there if
+ * they must copy. */
 static void write_to(hr_run *r, hr_stage *s, int i, hr_arena *arena)
 {
     while (--i >= 0) {
@@ -392,7 +394,7 @@ static hr_status place_outputs(hr_run *r, hr_stage *last, hr_error *err)
                 write_to(r, r->stages[k], i, arena);
             }
         }
-    if (r->options.arena && last->n_ops && !last->gate.stream) { /* the gather that the feed put there */
+    if (r->options.arena && last->n_ops && !last->gate.stream) { /* the gather that the feed added */
         hr_op_state *o = last->ops[last->n_ops - 1];
 
         o->run.to_process = true;
@@ -402,7 +404,7 @@ static hr_status place_outputs(hr_run *r, hr_stage *last, hr_error *err)
     return HR_OK;
 }
 
-/* A block operator behind it reads all that it gives, and no limit stands before that operator. */
+/* A block operator reads all its output, and no limit lies between. */
 static bool is_read_whole(const hr_stage *s)
 {
     for (; s; s = s->next) {

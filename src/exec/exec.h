@@ -1,6 +1,6 @@
 /* exec.h - runs a plan: the scheduler, markers, counters.
  *
- * A plan is an immutable tree. A run cuts it into *stages*: a leaf reads a scan, each stage does its map operators on
+ * A plan is an immutable tree. A run cuts it into *stages*: a leaf reads a scan; each stage runs its map operators on
  * many tickets at once and then, serially and in canonical order, the stream operator at its end, whose tables are the
  * next stage's tickets. See sched.c. */
 #ifndef HR_EXEC_H
@@ -9,7 +9,7 @@
 #include "plan/plan.h"
 
 /* --- late.c */
-/* The schema; runs the plan for its first table where functions declare none. */
+/* The schema; runs the plan for its first table if a function declares no schema. */
 hr_status hr__plan_schema(hr_plan *p, hr_schema **out, hr_error *err) HR_MUST_USE;
 
 /* --- marker.c: positions */
@@ -23,12 +23,12 @@ struct hr_marker {
 };
 hr_status hr__marker_new(hr_coord at, hr_marker **out, hr_error *err) HR_MUST_USE;
 hr_status hr__marker_copy(const hr_marker *m, hr_marker **out, hr_error *err) HR_MUST_USE;
-/* Adds the state of operator `op_index`: n bytes of text; NULL: it saw the marker and has no state. Borrows. */
+/* Adds the state of operator `op_index`: n bytes of text; NULL: it passed the marker and has no state. Borrows. */
 hr_status hr__marker_add(hr_marker *m, int op_index, const char *text, int64_t n, hr_error *err) HR_MUST_USE;
 /* Adds the state, or replaces the one that the operator added before. */
 hr_status hr__marker_set(hr_marker *m, int op_index, const char *text, hr_error *err) HR_MUST_USE;
 const char *hr__marker_state(const hr_marker *m,
-                             int op_index); /* borrowed; NULL: the operator did not see the marker */
+                             int op_index); /* borrowed; NULL: the operator did not pass the marker */
 /* {"v":2,"epoch":0,"plan":"<32 hex>","at":[instance,file,fragment,row],"ops":{"2":"..."},"discard":1024,"extra":{...},
  * "code":"...","files":3,"names":"<16 hex>","sizes":"...","memory":"...","groups":"...","sum":"<16 hex, of all
  * before>"} */
@@ -36,24 +36,24 @@ typedef struct hr_position {
     int64_t epoch;
     uint64_t seed;
     char plan[33]; /* nodes and arguments: hr__plan_digest */
-    bool whole;    /* has inputs and code; without them it is for this process alone: see hr__position_make_whole */
+    bool whole;    /* has inputs and code; without them only this process can use it: see hr__position_make_whole */
     hr_inputs inputs;
     char code[HR_MAX_CODES * HR_CODE_DIGITS + 1];
     hr_marker *marker;    /* NULL: from the start */
-    bool other_code;      /* set by a comparison: some functions of the plan are not those of `code` */
-    int64_t discard_rows; /* of the run's output, after the marker */
+    bool other_code;      /* set by a comparison: some functions of the plan differ from `code` */
+    int64_t discard_rows; /* rows of the run's output after the marker */
     bool at_end;          /* the epoch was finished */
     char extra[512];      /* the feed's own, a JSON object or empty (split: step) */
 } hr_position;
 hr_status hr__position_print(const hr_position *p, char **out, hr_error *err) HR_MUST_USE;
-/* HR_INVALID: the text is no position, was changed or cut, or is of another version. */
+/* HR_INVALID: the text is not a position, was changed or cut, or has another version. */
 hr_status hr__position_parse(const char *text, hr_position *out, hr_error *err) HR_MUST_USE;
-/* Adds what the plan reads (hr__inputs_of, with contents) and runs. */
+/* Adds the plan's inputs (hr__inputs_of, with contents) and its code. */
 void hr__position_make_whole(const hr_plan *plan, const hr_inputs *inputs, hr_position *p);
 /* The integer member `name` of p->extra; false: it has none, or no integer. */
 bool hr__position_extra(const hr_position *p, const char *name, int64_t *out);
 uint64_t hr__position_sum(const char *text,
-                          int64_t n); /* the checksum at the end of a position's text, of the n bytes before it */
+                          int64_t n); /* the checksum at the end of a position's text, over the n bytes before it */
 void hr__position_clear(hr_position *p);
 
 /* --- run.c, sched.c: one run of a plan */
@@ -61,14 +61,14 @@ typedef struct hr_run hr_run;
 typedef struct hr_run_options {
     int64_t epoch;
     uint64_t seed;
-    bool any_order;        /* drain whatever is complete: no canonical order, no positions */
+    bool any_order;        /* drains tickets as they complete: no canonical order, no positions */
     int num_threads;       /* 0: all */
     int64_t memory_limit;  /* 0: the process's */
-    int prefetch;          /* tables wanted in the output queue */
+    int prefetch;          /* tables to hold in the output queue */
     bool careful;          /* begins with one ticket at a time: the consumer may take few rows */
     const hr_marker *from; /* borrowed; NULL: the start */
     bool other_code;       /* `from` was saved with other functions, or other code of functions */
-    hr_arena *arena; /* another process reads what comes out: hr__op_gather, the last operator, writes here; or NULL */
+    hr_arena *arena; /* another process reads the output: hr__op_gather, the last operator, writes here; or NULL */
     const char *trace_path;
     /* A table, the end, an error or an inline call waits. Called without locks; NULL: none. */
     void (*ready)(void *context);
@@ -76,19 +76,19 @@ typedef struct hr_run_options {
 } hr_run_options;
 /* Starts a run of the rewritten p. */
 hr_status hr__run_start(hr_plan *p, const hr_run_options *options, hr_run **out, hr_error *err) HR_MUST_USE;
-/* *out NULL with HR_OK: the end. HR_PENDING: nothing within timeout_ms (< 0: no limit; 0: do not wait), or an inline
+/* *out NULL with HR_OK: the end. HR_PENDING: no table within timeout_ms (< 0: no limit; 0: does not wait), or an inline
  * call waits for the consumer's thread. *marker (may be NULL; new) is the newest marker that lies before *out. */
 hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **marker, hr_error *err) HR_MUST_USE;
 hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err) HR_MUST_USE; /* JSON */
-void hr__run_cancel(hr_run *r); /* wakes everybody; hr__run_next gives HR_CANCELLED */
+void hr__run_cancel(hr_run *r); /* wakes all threads; hr__run_next returns HR_CANCELLED */
 void hr__run_close(hr_run *r);  /* cancels; waits until running tasks ended and every
                                 * suspended ticket was resumed (hr_op_class.cancel). NULL is fine */
 
 /* Counters that tests and stats read. */
 typedef struct hr_run_counts {
     int64_t files_opened, fragments_read, rows_read, tables_out, rows_out, tickets;
-    int64_t fragments_skipped, rows_skipped, pages_skipped, bloom_hits; /* what a filter in the reader left out */
-    int64_t bad_rows;                                                   /* the reader left them out: on_error="skip" */
+    int64_t fragments_skipped, rows_skipped, pages_skipped, bloom_hits; /* skipped by the filter in the reader */
+    int64_t bad_rows;                                                   /* skipped by the reader: on_error="skip" */
 } hr_run_counts;
 void hr__run_counts(hr_run *r, hr_run_counts *out);
 

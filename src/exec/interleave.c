@@ -1,20 +1,19 @@
 /* interleave.c - the files that a leaf has open, and the order of their blocks.
  *
- * One file is open at a time, and its fragments come as they are numbered. For a random order of blocks,
- * HR_FILES_AT_ONCE files are opened together, in the (random) order of files, and the fragments of all are permuted
- * as one list: so a window of a local shuffle sees rows of many files at once, also where each file holds rows of one
- * kind.
+ * One file is open at a time, and its fragments come in the order of their numbers. For a random order of blocks, a
+ * leaf opens HR_FILES_AT_ONCE files together, in the (random) order of files, and permutes their fragments as one list:
+ * so a window of a local shuffle sees rows of many files at once, even if each file holds rows of one kind.
  *
- * Which files go together depends on their places in the order alone: those from a multiple of HR_FILES_AT_ONCE up to
- * the next. So a position can return to any place. A file of a single row stands alone; small_files.c reads
- * many of them at once.
+ * The place in the order alone decides which files are open together: the files from a multiple of HR_FILES_AT_ONCE up
+ * to the next. So a position can return to any place. A file of a single row is open alone; small_files.c reads many of
+ * them at once.
  *
  * Tests: test_combine.c, test_run.c. */
 #include "exec/run.h"
 
 enum { OF_FILES = 3, OF_FRAGMENTS }; /* a local shuffle uses 1 and 2 */
 
-/* A random order of n things; `what` and `which` tell it from other random orders. NULL: no memory. */
+/* A random order of n items; `what` and `which` distinguish it from other random orders. NULL: no memory. */
 static int32_t *random_order(const hr_stage *s, int n, uint64_t what, uint64_t which)
 {
     int32_t *order = hr__alloc(s->run->account, ((size_t)n + 1) * sizeof *order);
@@ -65,7 +64,7 @@ static bool stands_alone(const hr_stage *s, int place)
     return !s->order.random_blocks || hr__scan_row_bytes(s->scan, hr__stage_file(s, place)) >= 0;
 }
 
-/* Place of the first file of those that are open together with that at `place`. */
+/* Place of the first of the files that are open together with the file at `place`. */
 static int first_with(const hr_stage *s, int place)
 {
     if (!stands_alone(s, place))

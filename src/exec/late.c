@@ -1,9 +1,9 @@
-/* late.c - the schema of a plan whose functions declare none: it runs until its first table is there.
+/* late.c - the schema of a plan whose functions declare none: runs the plan until its first table.
  *
  * Tests: test_plan.c. */
 #include "exec/exec.h"
 
-/* The schema of the first table that comes out; of none, an error that says so. */
+/* The schema of the first table; an error if there is none. */
 static hr_status late(hr_plan *p, hr_schema **out, hr_error *err)
 {
     hr_run_options options = { .prefetch = 1 };

@@ -1,11 +1,10 @@
-/* marker.c - where a run can be taken up again, and its text form.
+/* marker.c - markers and positions: where a run can resume, and the text form.
  *
- * A marker says "just before this row of this source" and, for each stream operator below, what it remembered when the
- * marker came by (see op.h). A position adds what the consumer took after it, and what the plan reads and runs
- * (inputs.c). The text is JSON of at most 4 kB, what the columns of functions are (16 KiB each at most), and what
- * instances of users' classes keep (1 MiB each at most); it is parsed by a small strict reader of our own, since it
- * comes from users' checkpoints. It ends with a checksum: a number that is another one would skip rows without a
- * word.
+ * A marker says "just before this row of this source" and holds, for each stream operator downstream, its state when
+ * the marker passed (see op.h). A position adds the rows that the consumer took after it, and the plan's inputs and
+ * code (inputs.c). The text is JSON of at most 4 kB, plus the columns of functions (16 KiB each at most) and the states
+ * of instances of users' classes (1 MiB each at most); a small strict parser reads it, since it comes from users'
+ * checkpoints. It ends with a checksum: a changed number would skip rows silently.
  *
  * Tests: test_inputs.c, test_feed.c. */
 #include "exec/exec.h"
@@ -211,7 +210,7 @@ static bool read_int(cursor *c, uint64_t max, uint64_t *out)
     return c->p > begin;
 }
 
-/* A string into buf, with the escapes that hr__text_add_json writes for ASCII. */
+/* Reads a string into buf, with the escapes that hr__text_add_json writes for ASCII. */
 static bool read_string(cursor *c, char *buf, size_t cap)
 {
     size_t n = 0;
@@ -255,7 +254,7 @@ static bool read_at(cursor *c, hr_coord *at)
     return eat(c, ']');
 }
 
-/* "2":"left=5"; `text` has room for all that is left. */
+/* "2":"left=5"; `text` has room for the rest of the text. */
 static bool read_state(cursor *c, hr_marker *m, char *text, size_t cap, hr_status *st, hr_error *err)
 {
     char key[16];
@@ -289,7 +288,7 @@ static bool read_states(cursor *c, hr_marker *m, hr_status *st, hr_error *err)
     return good;
 }
 
-/* Any value: up to the ',', '}' or ']' that does not belong to it. */
+/* Skips any value, up to the ',', '}' or ']' after it. */
 static bool skip_value(cursor *c)
 {
     const char *begin;
@@ -313,7 +312,7 @@ static bool skip_value(cursor *c)
     return c->p <= c->end && c->p > begin && depth == 0 && !quoted;
 }
 
-/* Copies a JSON object as it stands. */
+/* Copies a JSON object unchanged. */
 static bool read_object(cursor *c, char *buf, size_t cap)
 {
     const char *begin;
@@ -352,7 +351,7 @@ bool hr__position_extra(const hr_position *p, const char *name, int64_t *out)
     return false;
 }
 
-/* 16 hex digits as they are printed. */
+/* 16 hex digits, as printed. */
 static bool read_hex(const char *p, uint64_t *out)
 {
     *out = 0;
@@ -434,7 +433,7 @@ static bool read_member(cursor *c, const char *key, hr_position *p, hr_status *s
     return !strcmp(key, "ops") && read_states(c, p->marker, st, err);
 }
 
-/* *n: bytes before the checksum, which fits them. */
+/* Checks the checksum. *n: the bytes before it. */
 static hr_status check_text(const char *text, size_t *n, hr_error *err)
 {
     size_t all = strlen(text);

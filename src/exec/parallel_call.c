@@ -1,16 +1,15 @@
-/* parallel_call.c - one call in shares, which all threads do that have nothing else to do.
+/* parallel_call.c - one call in shares, which all idle threads run.
  *
- * hr__task_share: an operator's call that no other work of the run can go on without (the table of a join's right
- * side). It waits in the run's list; pool threads that come by the run do its shares before anything else. Guarded by
- * run->lock.
+ * hr__task_share: an operator's call on which all other work of the run depends (the table of a join's right side). It
+ * waits in the run's list; pool threads that look at the run do its shares before any other work. Guarded by run->lock.
  *
- * each(), lent to scans: work on many files outside of any run (the footers of all files, for a schema). The call is a
- * client of the pool of its own. A call whose shares wait for disks more than they compute has threads of its own
- * instead: the pool has one thread a CPU.
+ * each(), which scans call by hr__scan_lend: work on many files outside a run (the footers of all files, for a schema).
+ * The call is its own client of the pool. A call whose shares wait for disks more than they compute starts its own
+ * threads instead: the pool has one thread per CPU.
  *
- * In both the calling thread does shares too, one after the other, then waits for those that other threads have begun:
- * a share waits for nothing, so that this takes as long as one share. Shares begin in the order of their numbers. After
- * an error none begins; the call fails with the error of the lowest number that failed.
+ * In both, the calling thread does shares, too, one after another, then waits for the shares that other threads have
+ * begun: a share never waits, so this takes at most as long as one share. Shares begin in the order of their numbers.
+ * After an error no share begins; the call fails with the error of the lowest number that failed.
  *
  * Tests: test_keyed.c. */
 #include "exec/run.h"
@@ -18,7 +17,7 @@
 typedef struct shares {
     hr_share_fn *fn;
     void *context;
-    int64_t n, at, busy; /* shares; the next one; those that run now */
+    int64_t n, at, busy; /* number of shares; the next one; the number that run now */
     int64_t failed;      /* the lowest that failed; n: none did */
     hr_status st;
     hr_error err;
@@ -68,7 +67,7 @@ struct hr_parallel_call {
     shares shares;
 };
 
-/* The next share, without the lock; false: there is none. */
+/* Does the next share, without the lock; false: there is none. */
 static bool do_share_relocks(hr_run *r, shares *c)
 {
     hr_error err = HR_ERROR_INIT;
@@ -145,13 +144,13 @@ hr_status hr__task_share(hr_task *task, int64_t n, hr_share_fn *fn, void *contex
 
 typedef struct pool_call {
     hr_pool_client client;
-    int n_threads; /* at most so many shares run at a time */
-    hr_mutex lock; /* a leaf; guards what follows */
+    int n_threads; /* maximum of shares that run at a time */
+    hr_mutex lock; /* no other lock is taken under it; guards the fields below */
     int n_helping; /* pool threads that run a share */
     shares shares;
 } pool_call;
 
-/* The next share; false: there is none. `helps`: on a pool thread, which may not be wanted. */
+/* Does the next share; false: there is none. `helps`: on a pool thread, of which n_threads may be enough. */
 static bool do_share(pool_call *c, bool helps)
 {
     hr_error err = HR_ERROR_INIT;
@@ -195,7 +194,7 @@ static void with_own_threads(pool_call *c)
     int n = 0;
 
     while (n < c->n_threads - 1 && hr__thread_start(&threads[n], "hr-readers", do_shares, c) >= 0)
-        n++; /* the caller does what a thread that did not start would have done */
+        n++; /* the caller does the shares of a thread that did not start */
     do_shares(c);
     while (n)
         hr__thread_join(threads[--n]);
@@ -228,5 +227,5 @@ static hr_status each(int64_t n, int n_threads, bool waits, hr_share_fn *fn, voi
     return shares_over(&c.shares, err);
 }
 
-/* Before main: a schema may be asked for before anything runs. */
+/* Before main: a program may request a schema before any run. */
 __attribute__((constructor)) static void lend_threads(void) { hr__scan_lend(each); }

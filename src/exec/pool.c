@@ -1,8 +1,8 @@
 /* pool.c - the process's threads, shared by all runs.
  *
- * A client (pool.h) is a run, or a call in shares. A thread looks for work in client after client, each time beginning
- * behind the client that gave it the last, and sleeps when a whole round found none. A wake-up is a counter and, if a
- * thread sleeps, a signal: a thread that is about to sleep sees that the counter moved. A client whose work was found
+ * A client (pool.h) is a run, or a call in shares. A thread looks for work in client after client, each time from the
+ * client after the last one that had work, and sleeps when a whole round finds none. A wake-up is a counter and, if a
+ * thread sleeps, a signal: a thread that is about to sleep sees that the counter changed. A client that finds work
  * wakes one more thread before it starts, so that as many threads run as there is work.
  *
  * Locks: run.h has their order. pool.resize guards n_threads and threads; pool.lock guards the list of clients and the
@@ -20,9 +20,9 @@ static struct {
     hr_mutex resize;
     hr_mutex lock;
     hr_cond work;
-    hr_cond left; /* a client's users became 0 */
+    hr_cond left; /* the users of a client became 0 */
     hr_pool_client *clients;
-    uint64_t n_clients; /* ever attached: the newest one's id */
+    uint64_t n_clients; /* clients ever attached; the id of the newest one */
     int n_threads;
     int n_wanted;
     atomic_int n_idle;
@@ -76,8 +76,8 @@ static hr_pool_client *client_behind(uint64_t id)
     return c;
 }
 
-/* One piece of work of any client, the first behind *last in turn. One client at a time: a client that leaves waits for
- * the threads that look at it, and must not wait for another client's work. */
+/* Does one unit of work of the next client after *last that has any. Holds one client at a time: a client that detaches
+ * waits for the threads that look at it, and must not wait for another client's work. */
 static bool work_once_relocks(int thread, uint64_t *last)
 {
     uint64_t at = *last, end = UINT64_MAX;
@@ -88,7 +88,7 @@ static bool work_once_relocks(int thread, uint64_t *last)
 
         if ((!c && end == *last) || (c && c->id > end))
             return false;
-        if (!c) { /* from the beginning, to where we began */
+        if (!c) { /* from the first client, up to the one where the round began */
             end = *last;
             at = 0;
             continue;
@@ -167,7 +167,7 @@ static void threads_changed(int n_wanted)
     if (n_wanted < pool.n_threads)
         end_threads(HR_MAX(1, n_wanted));
     else if (pool.n_threads)
-        (void)start_threads(n_wanted, NULL); /* what cannot be started now is missing, not wrong */
+        (void)start_threads(n_wanted, NULL); /* fewer threads than wanted are not an error */
     hr__unlock(&pool.resize);
 }
 
@@ -177,7 +177,7 @@ hr_status hr__pool_attach(hr_pool_client *c, hr_error *err)
     hr_status st = HR_OK;
 
     pthread_once(&once, init);
-    /* On a pool thread (a callback opens a feed) threads are there, and `resize` may be held by who joins this one. */
+    /* On a pool thread (a callback opens a feed) threads exist, and a thread that joins this one may hold `resize`. */
     if (!hr__is_pool_thread) {
         hr__lock(&pool.resize);
         st = start_threads(hr_num_threads(), err);

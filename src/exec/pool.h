@@ -1,15 +1,15 @@
-/* pool.h - the process's threads, and those who give them work. */
+/* pool.h - the process's threads, and the clients that give them work. */
 #ifndef HR_EXEC_POOL_H
 #define HR_EXEC_POOL_H
 
 #include "base/all.h"
 
-/* Somebody who has work for the pool: a run, or a call in shares (parallel_call.c). */
+/* A source of work for the pool: a run, or a call in shares (parallel_call.c). */
 typedef struct hr_pool_client {
-    /* Does one piece of work, if there is any. Called by pool thread number `thread`, without locks. */
+    /* Does one unit of work, if there is any. Pool thread number `thread` calls it, without locks. */
     bool (*work)(void *context, int thread);
     void *context;
-    /* What follows is pool.c's, under its lock. */
+    /* The fields below belong to pool.c, under its lock. */
     struct hr_pool_client *next; /* in the order of id */
     uint64_t id;
     bool attached;
@@ -21,6 +21,6 @@ int hr__pool_slots(void); /* more than any thread's number */
 hr_status hr__pool_attach(hr_pool_client *c, hr_error *err) HR_MUST_USE;
 void hr__pool_detach(
     hr_pool_client *c);   /* waits until no thread looks at c: c must have run out of work, or end soon */
-void hr__pool_wake(void); /* there may be more work: at any time, any locks held but those of pool.c */
+void hr__pool_wake(void); /* reports that there may be more work: at any time, with any locks held except pool.c's */
 
 #endif

@@ -1,8 +1,8 @@
-/* run.c - one run from start to close, as its consumer sees it.
+/* run.c - one run from start to close, from the consumer's side.
  *
- * start: rewrite, build the stages, check that the floors fit the budget, start the operators, seek, join the pool.
- * close: leave the pool, make suspended tickets come back (cancel), wait until nobody is inside, then free from the
- * front to the back. The struct itself lives until the last hr_resume is gone. */
+ * start: rewrite, build the stages, check that the floors fit the budget, start the operators, seek, attach to the
+ * pool. close: detach from the pool, cancel suspended tickets so that they resume, wait until no thread works for the
+ * run, then free from upstream to downstream. The struct itself lives until the last hr_resume is freed. */
 #include "exec/run.h"
 
 #include <inttypes.h>
@@ -38,7 +38,7 @@ static int64_t floor_bytes(const hr_run *r)
     return n;
 }
 
-/* Operators that keep rows get half of the memory that is free; the other half is for tables on their way. */
+/* Operators that keep rows get half of the free memory; the other half is for tables between operators. */
 static void share_out(hr_run *r, int64_t limit)
 {
     int64_t others = hr_memory_used() - hr__pool_bytes();
@@ -94,7 +94,7 @@ static hr_status restore_maps(hr_stage *s, const hr_marker *m, hr_error *err)
     return HR_OK;
 }
 
-/* Is any source of this stage at or behind the marker's? */
+/* Whether the marker's source or a later one feeds this stage. */
 static bool is_wanted(const hr_run *r, const hr_stage *s, int32_t instance)
 {
     if (s->scan)
@@ -129,7 +129,7 @@ static hr_status seek(hr_run *r, const hr_marker *m, hr_error *err)
             continue;
         HR_TRY(s->gate.stream->run.op->cls->restore(s->gate.stream->run.op, &s->gate.task, state, err));
         if (s->next)
-            (void)hr__state_int(state, "ordinal", &s->next->window.n_taken); /* tables are numbered on */
+            (void)hr__state_int(state, "ordinal", &s->next->window.n_taken); /* the numbers of tables continue */
     }
     return HR_OK;
 }
@@ -274,7 +274,7 @@ static void wait_until_idle(hr_run *r)
     hr__run_lock(r);
     while (r->n_active || r->n_pending) {
         hr__run_unlock(r);
-        cancel_ops(r); /* again: a ticket that was running may have been suspended meanwhile */
+        cancel_ops(r); /* again: a ticket that was running may be suspended since then */
         hr__run_lock(r);
         if (r->n_active || r->n_pending)
             hr__run_wait_ns(r, &r->idle, 10000000);
@@ -322,7 +322,7 @@ void hr__run_close(hr_run *r)
     if (!r)
         return;
     if (r->pid != hr__pid())
-        return; /* a forked child: its threads are not here; the memory is the parent's copy */
+        return; /* a forked child has no threads of the run; its memory is a copy of the parent's */
     hr__run_cancel(r);
     hr__run_lock(r);
     r->closed = true;

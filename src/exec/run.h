@@ -1,4 +1,4 @@
-/* run.h - the parts of one run, shared by the files of exec/ and seen by nobody else.
+/* run.h - the parts of one run, for the files of exec/ only.
  *
  *   leaf stage:  scan -> tickets -> map ops -+                 +-> tickets -> map ops -> [stream op] -> output queue
  *                                            +-> [stream op] --+
@@ -13,18 +13,18 @@
  *
  *   pool.resize  ->  run->lock  ->  one leaf: admission (budget.c), or the pages' lock (pages.c), or pool.lock (pool.c)
  *
- *   pool.resize   whoever holds it joins pool threads, which take run->lock: so no pool thread takes pool.resize
+ *   pool.resize its holder joins pool threads, which take run->lock: so no pool thread takes pool.resize
  *   run->lock     of one run; no thread holds two. A step is admitted, an item is allocated or freed under it, and
  *                 bytes that come back call hr__pool_wake
  *   admission     nothing is called while it is held; the waiter (hr__pool_wake) is called behind it
  *   pool.lock     nothing is called while it is held; hr__run_work runs without it
  *
- * Locks of those above (split->lock, then feed->lock) come before run->lock: hr__run_stats takes it. No operator, no
- * reader and no options.ready is called with run->lock held. One thing may be freed under it: a table for which a queue
- * has no memory (hr__queue_push takes it, even on failure).
+ * Locks of the layers above (split->lock, then feed->lock) come before run->lock: hr__run_stats takes it. No thread
+ * calls an operator, a reader or options.ready with run->lock held. Only one kind of object is freed under it: a table
+ * for which a queue has no memory (hr__queue_push takes it, even on failure).
  *
- * Names: X_locked is called and left with run->lock held and keeps it. X_relocks is called and left with it held, and
- * lets go of it in between: what the caller knew of the run may have changed. Debug builds know the owner of the lock
+ * Names: X_locked needs run->lock held and keeps it. X_relocks needs it held, but releases and takes it again in
+ * between: the state of the run may have changed when it returns. Debug builds store the owner of the lock
  * (hr__run_lock) and abort in hr__assert_locked; release builds (NDEBUG) have neither. */
 #ifndef HR_EXEC_RUN_H
 #define HR_EXEC_RUN_H
@@ -61,7 +61,7 @@ struct hr_task {
     int place;  /* which map operator of the stage */
     int thread; /* the pool thread that runs it now */
     void *state;
-    bool more;      /* the operator has more to emit of the table that was pushed last */
+    bool more;      /* the operator has more to emit for the last pushed table */
     hr_queue inbox; /* tables for this operator */
 };
 
@@ -85,9 +85,9 @@ struct hr_ticket {
     hr_ticket_state state;
     int64_t seq;
     hr_coord begin;
-    hr_marker *before; /* passes downstream when the ticket's first output does */
+    hr_marker *before; /* goes downstream with the ticket's first output */
     bool before_passed;
-    bool dropped; /* the stage was cut: freed when it comes back */
+    bool dropped; /* the stage was cut: freed when its step returns or it resumes */
     hr_ticket *next_dropped;
     /* what goes in */
     hr_scan_file *file; /* leaf */
@@ -96,27 +96,27 @@ struct hr_ticket {
     hr_reader *reader;
     /* n_files > 0: no fragment, but files [place, place + n_files) of the order, one row each */
     int place, n_files, at_file;
-    hr_status late;              /* what `err` holds, for after the rows that were read before it */
+    hr_status late;              /* status of `err`, which follows the rows read before it */
     hr_op_state *block_parts_of; /* the operator whose block part the ticket reads; NULL: none */
     int64_t block_part;
     hr_table *in; /* other stages */
     int input;    /* the input that the table belongs to */
     bool ends;    /* no table: the input has ended */
     bool input_done;
-    bool closes;      /* it has no rows: the last ticket of a stage with an operator that has hr_op.closes */
+    bool closes;      /* without rows: the last ticket of a stage with an operator that has hr_op.closes */
     int64_t estimate; /* bytes that one step may make */
     int64_t ordinal;  /* canonical number: of the block in its fragment (leaf), of the table in the stage's input */
     /* the way through the map operators */
     hr_task *tasks;
-    bool is_first;       /* the oldest of its stage, when it was taken to be run */
-    hr_op_state *awaits; /* NULL, or: it is stepped only when it is the oldest, or this operator is settled */
+    bool is_first;       /* was the oldest of its stage when its step began */
+    hr_op_state *awaits; /* NULL, or: its next step waits until it is the oldest, or this operator is settled */
     int n_finished;      /* operators whose finish has run */
     int resumed;         /* operator to call `resumed` for; -1: none */
-    hr_status resume_st; /* with what it was resumed */
+    hr_status resume_st; /* the status of the resume */
     bool resume_early;   /* hr__resume came before HR_PENDING was returned */
     int64_t pending_since;
     hr_queue out;
-    hr_status st; /* of the ticket; reaches the consumer in canonical order, behind `out` */
+    hr_status st; /* of the ticket; reaches the consumer in canonical order, after `out` */
     hr_error err;
 };
 
@@ -125,7 +125,7 @@ struct hr_ticket {
 typedef struct hr_open_files {
     hr_scan_file *files[HR_FILES_AT_ONCE];
     int n;          /* 0: no file is open */
-    int32_t *order; /* of the fragments of all open files; NULL: as they are numbered */
+    int32_t *order; /* order of the fragments of all open files; NULL: by number */
     int n_blocks;
 } hr_open_files;
 
@@ -133,29 +133,29 @@ typedef struct hr_open_fragment {
     int file, fragment; /* file: index among the open files */
 } hr_open_fragment;
 
-/* What a leaf reads, as the plan's rules and the operators behind it narrowed it. */
+/* What a leaf reads, as the plan's rules and the operators downstream narrowed it. */
 typedef struct hr_leaf {
     hr_projection columns;
     hr_expr *filter;            /* borrowed from the plan, or own_filter; NULL: none */
-    const hr_partner *partners; /* borrowed from the plan: whose keys narrow it, once they are known */
+    const hr_partner *partners; /* borrowed from the plan: operators whose keys narrow it, once they are known */
     int n_partners;
     const hr_op_run *partner_runs[HR_MAX_PARTNERS];
     hr_expr *own_filter;        /* the plan's filter and the partners' */
-    bool loose;                 /* the filter is the partners' alone: readers may leave rows in that do not pass it */
+    bool loose;                 /* the filter comes from partners alone: readers may keep rows that do not pass it */
     hr_image_chain image_steps; /* the image steps that its readers do; n == 0: none */
     int32_t instance;           /* number of the source in the coordinates of its rows */
-    int64_t block_rows;         /* its tickets hold whole blocks of so many rows, and of BLOCK_ROWS */
+    int64_t block_rows;         /* its tickets hold whole blocks of this many rows, and of BLOCK_ROWS */
     int64_t rows_left;          /* of a pushed-down limit; < 0: none */
-    int64_t skip_rows;          /* at its beginning, left out where fragments say how many rows they have; 0: done */
+    int64_t skip_rows;          /* rows at its beginning to skip, if fragments know their number of rows; 0: done */
     hr_arena *arena;            /* where readers write; NULL: private memory */
-    bool done;                  /* no more tickets come out of the scan */
+    bool done;                  /* the scan gives no more tickets */
 } hr_leaf;
 
 /* The order of a leaf's files and blocks in this epoch (interleave.c). */
 typedef struct hr_leaf_order {
     bool known;
-    int32_t *files;     /* NULL: as they are numbered */
-    bool random_blocks; /* files and blocks come in a random order, of: */
+    int32_t *files;     /* NULL: by number */
+    bool random_blocks; /* files and blocks come in a random order, by: */
     uint64_t seed, epoch;
 } hr_leaf_order;
 
@@ -164,53 +164,53 @@ typedef struct hr_leaf_place {
     int file;             /* place of the first open file in the order of files */
     int block;            /* place in the order of the open files' blocks */
     int64_t row;          /* in the fragment */
-    hr_open_files open;   /* the files that are read now */
+    hr_open_files open;   /* the open files */
     hr_fragment fragment; /* the one at `block`, if `asked` */
     bool asked;
 } hr_leaf_place;
 
-/* What comes in, unless the stage is a leaf. */
+/* The input, unless the stage is a leaf. */
 typedef struct hr_stage_input {
     hr_queue items;
     int n_inputs;
     int current; /* the input that may deliver now */
     int n_ended;
     uint8_t *ended; /* of each input, for an operator of several inputs; else NULL */
-    hr_status st;   /* an error that ended the input; it goes downstream after all tables that precede it */
+    hr_status st;   /* an error that ended the input; it goes downstream after all tables before it */
     hr_error err;
     /* the operator upstream, after its last table and while block parts are left; NULL: none */
     hr_op_state *block_parts_of;
     int64_t n_block_parts, at_block_part;
 } hr_stage_input;
 
-/* The tickets in the air: numbers head_seq .. next_seq - 1. */
+/* The tickets taken and not yet passed on: numbers head_seq .. next_seq - 1. */
 typedef struct hr_window {
     hr_ticket **tickets; /* by seq % cap; NULL: drained already */
     int cap;
     int limit;         /* of tickets at a time; grows up to cap */
-    bool begins_small; /* few rows may be wanted: limit starts at one ticket, and those hold few files at first */
+    bool begins_small; /* the consumer may take few rows: limit starts at 1, and the first tickets hold few files */
     int64_t head_seq, next_seq;
     int64_t n_taken; /* tickets made, the canonical number of the next */
     bool taking;     /* a thread makes the next ticket, without the lock */
 } hr_window;
 
-/* What goes out: in canonical order, one thread at a time (`draining`), through the stream operator. That thread owns
- * all of it but for `draining`. */
+/* The output: in canonical order, one thread at a time (`draining`), through the stream operator. That thread owns all
+ * fields except `draining`. */
 typedef struct hr_gate {
-    hr_op_state *stream; /* NULL: tables go on as they are */
+    hr_op_state *stream; /* NULL: tables pass unchanged */
     hr_task task;        /* the stream operator's */
     bool draining;
-    int input;         /* which the table at hand is of */
+    int input;         /* the input of the current table */
     int wanted;        /* the input that the operator chose */
-    bool enough;       /* the stream operator wants no more */
+    bool enough;       /* the stream operator needs no more input */
     bool finished;     /* its `finish` was called */
-    hr_queue staged;   /* emitted, not yet downstream */
+    hr_queue staged;   /* emitted, not yet passed downstream */
     hr_marker *marker; /* for the next item that goes downstream */
 } hr_gate;
 
 typedef struct hr_stage_counts {
     atomic_llong files_opened, fragments_read, rows_read, read_ns;
-    hr_skipped skipped; /* what its readers left out */
+    hr_skipped skipped; /* what its readers skipped */
 } hr_stage_counts;
 
 struct hr_stage {
@@ -226,10 +226,10 @@ struct hr_stage {
     hr_window window;
     hr_op_state **ops; /* map operators */
     int n_ops;
-    bool closes, closed; /* a map operator wants a last ticket without rows; it was made */
+    bool closes, closed; /* a map operator needs a last ticket without rows; that ticket was made */
     hr_gate gate;
-    bool cut;   /* no more rows of it are wanted, by its own operator or by one downstream */
-    bool ended; /* everything was passed on */
+    bool cut;   /* neither its own operator nor one downstream needs more rows of it */
+    bool ended; /* all output was passed on */
     hr_stage_counts counts;
 };
 
@@ -241,31 +241,31 @@ struct hr_run {
     hr_account *account;
     hr_mutex lock; /* by hr__run_lock alone */
 #ifndef NDEBUG
-    _Atomic(const void *) lock_owner; /* stands for the thread that holds `lock`; NULL: none does */
+    _Atomic(const void *) lock_owner; /* identifies the thread that holds `lock`; NULL: none */
 #endif
     hr_cond consumer;               /* out changed, the end, an error, an inline call */
     hr_cond idle;                   /* n_active or n_pending became 0 */
     hr_cond shares_done;            /* no thread runs a share of some call any more */
-    struct hr_parallel_call *calls; /* parallel_call.c: calls of which other threads may do shares */
+    struct hr_parallel_call *calls; /* parallel_call.c: calls whose shares other threads may do */
     hr_stage **stages;              /* upstream before downstream */
     int n_stages, cap_stages;
     hr_op_state **ops; /* by canonical index */
     int n_ops, cap_ops;
     int n_instances;
     bool has_limit;
-    int n_slots;        /* thread slots: threads are numbered below it */
-    int64_t step_bytes; /* what one reader step aims at */
+    int n_slots;        /* thread slots: every thread number is smaller */
+    int64_t step_bytes; /* bytes that one reader step should make */
     hr_queue out;
     hr_ticket *dropped; /* freed by the next drain() or take(), or by hr__run_close */
     bool out_ended;
     bool inline_waiting;
-    bool tell; /* the thread that is at work calls options.ready next */
+    bool tell; /* the working thread calls options.ready next */
     bool cancelled;
     bool closed;
     atomic_bool stop; /* cancelled, closed or failed: tasks look at it without the lock */
-    hr_status st;     /* the run's end, if not the good one */
+    hr_status st;     /* the error that ended the run, if any */
     hr_error err;
-    int n_active;  /* threads that do work for it */
+    int n_active;  /* threads that work for it */
     int n_pending; /* tickets in state PENDING */
     int64_t started_ns, consumer_wait_ns, first_table_ns;
     hr_run_counts counts; /* tickets, tables_out, rows_out; the rest is summed from the stages */
@@ -285,7 +285,7 @@ static inline void hr__assert_locked(const hr_run *r) { (void)r; }
 #else
 void hr__run_lock(hr_run *r);
 void hr__run_unlock(hr_run *r);
-void hr__run_wait(hr_run *r, hr_cond *c); /* lets go of the lock while it waits */
+void hr__run_wait(hr_run *r, hr_cond *c); /* releases the lock while it waits */
 void hr__run_wait_ns(hr_run *r, hr_cond *c, int64_t ns);
 void hr__assert_locked(const hr_run *r); /* this thread holds the lock, or the process aborts */
 #endif
@@ -299,21 +299,22 @@ void hr__do_shares(hr_run *r);               /* does shares as long as there are
 /* --- sched.c */
 bool hr__run_work(void *run, int thread); /* the work of a run, as a client of the pool */
 
-/* --- ticket.c: one ticket's way through its stage's map operators */
+/* --- ticket.c: one ticket's path through its stage's map operators */
 hr_status hr__ticket_new(hr_stage *s, hr_ticket **out, hr_error *err) HR_MUST_USE;
 void hr__ticket_free(hr_ticket *t);
 void hr__tickets_free(hr_ticket *t); /* t and all that hang on its next_dropped; NULL is fine */
-/* Runs the ticket until something came out, the input needs another step, or the ticket is suspended (HR_PENDING), done
- * or failed. Lock not held. */
+/* Runs the ticket until it has output, the input needs another step, or the ticket is suspended (HR_PENDING), done or
+ * failed. Lock not held. */
 hr_status hr__ticket_step(hr_ticket *t, int thread);
 bool hr__ticket_finished(const hr_ticket *t);
 
 /* --- task.c */
-/* Coordinates of that source; 0: as they are. Replaces *table, which is the caller's also on failure. */
+/* Gives the rows coordinates of source `instance`; 0: unchanged. Replaces *table, which belongs to the caller even on
+ * failure. */
 hr_status hr__number_instance(hr_table **table, int32_t instance, hr_error *err) HR_MUST_USE;
 void hr__task_init(hr_task *task, hr_stage *s, hr_ticket *t, hr_op_state *op, int place);
-void hr__task_end(hr_task *task); /* task_clear and inbox */
-/* HR_BUDGET: one row takes more than the limit, so that no step could hold it. */
+void hr__task_end(hr_task *task); /* frees the task's state and inbox */
+/* HR_BUDGET: one row takes more than the memory limit, so that no step could hold it. */
 hr_status hr__check_rows(const hr_table *t, const hr_account *account, hr_error *err) HR_MUST_USE;
 void hr__op_stall(hr_op_state *op);
 int64_t hr__op_stall_ns(const char *name);
@@ -327,20 +328,20 @@ int hr__stage_file(const hr_stage *s, int place); /* number of the file at this 
 hr_status hr__stage_order_files(hr_stage *s,
                                 hr_error *err) HR_MUST_USE; /* before all others; the second call does nothing */
 hr_status hr__stage_open(hr_stage *s, int place, hr_scan_file **out, hr_error *err) HR_MUST_USE; /* of the order */
-/* Opens the files from at.file on that go together. */
+/* Opens the files from at.file on that are read together. */
 hr_status hr__stage_open_files(hr_stage *s, hr_error *err) HR_MUST_USE;
-/* Opens the files that go together with the one at `place`; `fragment` of it is next. HR_MISMATCH: it has no such
- * fragment. */
+/* Opens the files that are read together with the file at `place`; its fragment `fragment` is next. HR_MISMATCH: the
+ * file does not have that fragment. */
 hr_status hr__stage_open_at(hr_stage *s, int place, int fragment, hr_error *err) HR_MUST_USE;
 void hr__stage_close_files(hr_stage *s);
 hr_open_fragment hr__stage_fragment(const hr_stage *s, int place); /* the block at this place of the order of blocks */
 hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err) HR_MUST_USE;
 
 /* --- small_files.c: small files that are one row each */
-/* Number of files that the next ticket takes, and their bytes in memory. 0: the next file may hold any number of rows.
+/* Number of files for the next ticket, and their bytes in memory. 0: the next file may hold any number of rows.
  * */
 int hr__small_files(const hr_stage *s, int64_t *n_bytes);
-#define HR_SMALL_FILES 64 /* the usual batch of images */
+#define HR_SMALL_FILES 64 /* a usual batch of images */
 typedef struct hr_small_tables {
     hr_table *tables[HR_SMALL_FILES];
     int n;
@@ -361,6 +362,6 @@ void hr__trace_close(hr_trace *t); /* writes the file; NULL is fine */
 void hr__run_ref(hr_run *r);
 void hr__run_unref(hr_run *r);
 void hr__run_tell_locked(hr_run *r);                                /* wakes the consumer */
-void hr__run_fail_locked(hr_run *r, hr_status st, hr_error *moved); /* first one wins; wakes the consumer */
+void hr__run_fail_locked(hr_run *r, hr_status st, hr_error *moved); /* keeps the first error; wakes the consumer */
 
 #endif

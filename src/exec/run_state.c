@@ -1,4 +1,4 @@
-/* run_state.c - what all files of exec/ ask of a run: its lock, its references, its news for the consumer.
+/* run_state.c - state of a run that all files of exec/ use: lock, references, notification of the consumer.
  *
  * Tests: test_stages.c. */
 #include "exec/run.h"
@@ -25,7 +25,7 @@ void hr__run_unref(hr_run *r)
 /* --- the lock */
 
 #ifndef NDEBUG
-static _Thread_local char self; /* its address stands for the thread */
+static _Thread_local char self; /* its address identifies the thread */
 
 void hr__run_lock(hr_run *r)
 {

@@ -1,5 +1,5 @@
-/* sched.c - what a pool thread does next for a run: takes work serially, runs it in parallel, passes it on in canonical
- * order.
+/* sched.c - decides what a pool thread does next for a run: take tickets serially, run them in parallel, pass their
+ * output on in canonical order.
  *
  * The life of a ticket. A ticket changes its state with run->lock held. Four things run without the lock: the step
  * itself, the making of a ticket (window.taking), the stream operator (gate.draining), and frees.
@@ -27,13 +27,13 @@
  *      marked `dropped`: step() frees the first when it comes back, hr__resume() puts the second on run->dropped.
  *      A cut does not cancel calls that are under way.
  *
- * A READY ticket is not stepped while output of it waits at the head of the window, while MAX_AHEAD tables of it wait
- * behind the head, or while it awaits its turn (hr__task_await_turn: until it is the oldest, or its
- * operator is settled).
+ * A READY ticket is not stepped while it is the head of the window and has output, while it is behind the head and has
+ * MAX_AHEAD tables of output, or while it awaits its turn (hr__task_await_turn: until it is the oldest, or its operator
+ * is settled).
  *
  * What a thread does. Shares of a parallel call come first. Then, for each stage from the last to the first: drain,
- * else step, else take; so work in progress ends before new work begins. One drain goes on until the next stage is full
- * or nothing is left, one step ends with the first output, one take makes one ticket:
+ * else step, else take; so work in progress ends before new work begins. One drain continues until the next stage is
+ * full or nothing is left, one step ends with the first output, one take makes one ticket:
  *   help   an operator's call has shares that any thread may do (parallel_call.c)
  *   drain  the oldest ticket's output goes through the stage's stream operator to the next stage (one thread a stage)
  *   step   the oldest READY ticket goes on, if the budget admits it; never a younger one instead
@@ -42,21 +42,21 @@
  *          (hr_op.closes)
  *
  * Rules.
- * 1. Admission: a step asks the run's account for its estimate, between operator calls only, so that no thread waits
+ * 1. Admission: a step reserves its estimate in the run's account, between operator calls only, so that no thread waits
  *    for memory.
  * 2. The oldest ticket of a stage is never refused while everything downstream of the stage is empty: the others wait
  *    for its output. So a run moves in any budget.
- * 3. An error ends its ticket, then its stage. It waits in the next stage's in.st until all tables before it have gone
- *    on, and so on to run->st. Rows that a stream or block operator still holds at that time are not delivered. A cut
- *    stage forgets the error.
- * 4. A stage that has enough cuts itself and everything upstream. Its stream operator still gets `finish`.
+ * 3. An error ends its ticket, then its stage. It waits in the next stage's in.st until all tables before it have
+ *    passed, and so on down to run->st. Rows that a stream or block operator still holds at that time are not
+ *    delivered. A cut stage drops the error.
+ * 4. A stage that needs no more rows cuts itself and everything upstream. Its stream operator still gets `finish`.
  * 5. Back pressure. A stage drains only while the next stage's queue has fewer than 2 x its window's limit of items, or
  *    the output queue fewer than `prefetch` tables. Then its DONE tickets stay, its window fills and `take` stops, and
  *    so on up to the scan.
  * 6. With options.any_order tickets are drained as they complete, an error ends the run at once, and there are no
  *    markers.
  *
- * Waking: whatever makes work possible (a step done, a table consumed, bytes given back) calls hr__pool_wake; see
+ * Waking: every event that makes work possible (a step done, a table consumed, bytes released) calls hr__pool_wake; see
  * pool.c. Locks and names (_locked, _relocks): see run.h.
  *
  * Tests: test_stages.c, test_combine.c. */
@@ -64,7 +64,7 @@
 #include "share/exchange_arena.h"
 
 #define MAX_AHEAD                                                                                                      \
-    2 /* tables that a ticket behind the head may have ready: a fragment that cannot be split may give hundreds */
+    2 /* maximum of tables that a ticket behind the head may hold: a fragment that cannot be split may give hundreds */
 
 typedef enum work_kind { NOTHING, HELP, DRAIN, STEP, TAKE, NEXT, CLOSE } work_kind;
 typedef struct work {
@@ -88,7 +88,7 @@ static bool rows_done(const hr_stage *s)
     return s->in.items.n == 0 && (s->in.st || (s->in.n_ended >= s->in.n_inputs && !block_parts_left(s)));
 }
 
-/* All its rows were taken, and an operator wants a last ticket. */
+/* All its rows were taken, and an operator needs a last ticket. */
 static bool wants_to_close(const hr_stage *s) { return s->closes && !s->closed && !s->in.st && rows_done(s); }
 
 static bool inputs_done(const hr_stage *s) { return s->cut || (rows_done(s) && !wants_to_close(s)); }
@@ -141,8 +141,9 @@ static bool downstream_idle(const hr_stage *s)
     return s->run->out.n == 0 && !s->gate.draining;
 }
 
-/* What lies in arenas is charged to their owners, which outlive runs; it counts for those that write there. Of bytes
- * that come back there no account tells, but whoever gives them back takes or resumes something next. */
+/* Bytes in arenas are charged to the arenas' owners, which outlive runs; they also count for the runs that write there.
+ * No account reports when these bytes are released, but the thread that releases them takes a table or resumes a ticket
+ * next. */
 static int64_t arena_bytes(const hr_run *r)
 {
     int64_t n = 0;
@@ -171,7 +172,7 @@ static hr_ticket *ready_ticket(hr_stage *s, int64_t *reserved)
         if (!t || t->state != HR_TICKET_READY)
             continue;
         if (t->out.n && (q == s->window.head_seq || s->run->options.any_order || t->out.n >= MAX_AHEAD))
-            continue; /* what it gave must be drained first */
+            continue; /* its output must be drained first */
         t->is_first = q == s->window.head_seq;
         if (t->awaits && !t->is_first && !atomic_load_explicit(&t->awaits->run.settled, memory_order_acquire))
             continue;
@@ -196,8 +197,8 @@ static bool source_exhausted(const hr_stage *s)
     return true;
 }
 
-/* A union's later input may be read ahead only when nothing of the inputs before it is left to read; of an operator
- * that takes them in turn, not even then; of one that chooses, all. */
+/* Whether the stage may read ahead: a later input of a union only when the inputs before it are read to their ends; a
+ * later input of an operator that takes its inputs in turn, not even then; every input of an operator that chooses. */
 static bool is_its_turn(const hr_stage *s)
 {
     const hr_run *r = s->run;
@@ -258,7 +259,7 @@ static work choose_locked(hr_run *r)
 
 /* --- drain */
 
-/* All that this stage gave has gone on: more of it at a time may be what is wanted. */
+/* All output of this stage has passed on: a larger window may be needed. */
 static bool downstream_waits(const hr_stage *s)
 {
     for (const hr_stage *d = s->next; d; d = d->next)
@@ -282,7 +283,7 @@ static void remove_ticket(hr_stage *s, hr_ticket *t)
     window_advance(s);
 }
 
-/* Nothing of `s` is wanted any more. Tickets that are elsewhere are dropped when they come back. */
+/* No more output of `s` is needed. RUNNING and PENDING tickets are freed when they come back. */
 static void cut_stage_locked(hr_stage *s, hr_queue *garbage)
 {
     hr__assert_stage_locked(s);
@@ -306,7 +307,7 @@ static void cut_stage_locked(hr_stage *s, hr_queue *garbage)
 
         hr__queue_pop(&s->in.items, &item);
         if (hr__queue_push(garbage, s->run->account, item, NULL))
-            continue; /* without memory for the list it was freed right here */
+            continue; /* without memory for the list hr__queue_push has freed it */
     }
 }
 
@@ -326,7 +327,7 @@ static void cut_above_locked(hr_stage *s, hr_queue *garbage)
             cut_stage_locked(s->run->stages[i], garbage);
 }
 
-/* Through the stream operator, if there is one. Lock not held. Takes both. */
+/* Passes one item through the stream operator, if there is one. Lock not held. Takes marker and table. */
 static hr_status pass(hr_stage *s, int thread, hr_marker *marker, hr_table *table, hr_error *err)
 {
     hr_op_state *o = s->gate.stream;
@@ -364,7 +365,7 @@ done:
     return st;
 }
 
-/* What was staged goes to the next stage, or to the consumer. */
+/* Moves the staged items to the next stage, or to the consumer. */
 static hr_status deliver_locked(hr_stage *s, hr_queue *garbage, hr_error *err)
 {
     hr_run *r = s->run;
@@ -414,7 +415,7 @@ static hr_status count_block_parts(hr_stage *s, int64_t *n, hr_error *err)
     return op->cls->block_parts ? op->cls->block_parts(op, &s->gate.task, n, err) : HR_OK;
 }
 
-/* Several inputs: the next one is the one that was chosen, or if that has ended any other. */
+/* Several inputs: the next input is the chosen one, or any other if that has ended. */
 static void turn_locked(hr_stage *s)
 {
     int i;
@@ -428,7 +429,7 @@ static void turn_locked(hr_stage *s)
     s->in.current = s->gate.wanted = i;
 }
 
-/* The operator saw the last table of an input. */
+/* The operator has had the last table of an input. */
 static hr_status end_input_relocks(hr_stage *s, int input, int thread, hr_error *err)
 {
     const hr_op *op = s->gate.stream->run.op;
@@ -446,7 +447,7 @@ static hr_status end_input_relocks(hr_stage *s, int input, int thread, hr_error 
     return st;
 }
 
-/* The stage has no more input: the stream operator gives its last. */
+/* The stage has no more input: the stream operator finishes. */
 static hr_status finish_stage_relocks(hr_stage *s, int thread, hr_queue *garbage, hr_error *err)
 {
     hr_run *r = s->run;
@@ -454,7 +455,7 @@ static hr_status finish_stage_relocks(hr_stage *s, int thread, hr_queue *garbage
     int64_t n_block_parts = 0;
 
     hr__assert_stage_locked(s);
-    if (st) { /* all rows before the error have gone on: now it does */
+    if (st) { /* all rows before the error have passed on: now the error does */
         hr__error_move(err, &s->in.err);
         return st;
     }
@@ -479,7 +480,7 @@ static hr_status finish_stage_relocks(hr_stage *s, int thread, hr_queue *garbage
     return end_stage_locked(s, err);
 }
 
-/* What map operators know by now goes with the marker (takes; NULL is fine). NULL: no memory, an older one serves. */
+/* Adds the states of map operators to the marker (takes; NULL is fine). NULL: no memory, so an older marker is used. */
 static hr_marker *remember(const hr_stage *s, hr_marker *takes)
 {
     for (int i = 0; takes && i < s->n_ops; i++) {
@@ -498,7 +499,7 @@ static hr_marker *remember(const hr_stage *s, hr_marker *takes)
     return takes;
 }
 
-/* Passes on one thing of ticket `t`. */
+/* Passes on one item of ticket `t`. */
 static hr_status drain_ticket_relocks(hr_stage *s, hr_ticket *t, int thread, hr_queue *garbage, hr_error *err)
 {
     hr_run *r = s->run;
@@ -536,10 +537,10 @@ static hr_status drain_ticket_relocks(hr_stage *s, hr_ticket *t, int thread, hr_
         hr__run_unlock(r);
         st = pass(s, thread, remember(s, marker), item.table, err);
         hr__run_lock(r);
-        if (st) { /* rows that a push emitted before its error go on; those of a failed finish do not */
+        if (st) { /* rows that a push emitted before its error pass on; rows of a failed finish do not */
             hr_status given = deliver_locked(s, garbage, NULL);
 
-            (void)given; /* without memory they are lost, as the run is */
+            (void)given; /* without memory the rows are lost, and the run fails */
             return st;
         }
     }
@@ -550,9 +551,8 @@ static hr_status drain_ticket_relocks(hr_stage *s, hr_ticket *t, int thread, hr_
     return HR_OK;
 }
 
-/* The stage ends with an error. What came before it is still on its way through the stages below: the error follows it,
- * and is forgotten where somebody has had enough before. Nothing above, and no later input of a union, is wanted any
- * more. */
+/* The stage ends with an error. Earlier rows are still in the stages downstream: the error follows them, and a stage
+ * that has enough rows drops it. No more rows from upstream, and from later inputs of a union, are needed. */
 static void fail_stage_locked(hr_stage *s, hr_status st, hr_error *moved, hr_queue *garbage)
 {
     hr_run *r = s->run;
@@ -647,14 +647,14 @@ static void add_ticket_locked(hr_stage *s, hr_ticket *t)
     s->run->counts.tickets++;
 }
 
-/* Puts a ticket that the taking thread made, or the error that it met, into the window. */
+/* Puts a ticket that the taking thread made, or its error, into the window. */
 static void took_locked(hr_stage *s, hr_ticket *t, hr_status st, hr_error *err)
 {
     hr__assert_stage_locked(s);
     s->window.taking = false;
     if (st && !t) {
         s->leaf.done = true;
-        hr__run_fail_locked(s->run, st, err); /* not even a ticket to carry the error */
+        hr__run_fail_locked(s->run, st, err); /* no memory for a ticket with the error */
     } else if (!t)
         s->leaf.done = true;
     else if (s->cut) {
@@ -765,7 +765,7 @@ bool hr__run_work(void *run, int thread)
     hr__run_unlock(r);
     if (!w.kind)
         return false;
-    hr__pool_wake(); /* one more thread may find work beside this */
+    hr__pool_wake(); /* one more thread may find other work */
     if (w.kind == HELP)
         hr__do_shares(r);
     else if (w.kind == DRAIN)
@@ -786,6 +786,6 @@ bool hr__run_work(void *run, int thread)
     hr__run_unlock(r);
     if (tell && r->options.ready)
         r->options.ready(r->options.ready_context);
-    hr__pool_wake(); /* what this made possible */
+    hr__pool_wake(); /* this may have made work possible */
     return true;
 }

@@ -1,17 +1,17 @@
 /* small_files.c - small files that are one row each, many to a ticket.
  *
- * A ticket for each file would cost as much as reading it, and a batch would copy its one row again. Which files are
- * taken together depends on their order and sizes alone, so that a position means the same in any run; a table may hold
- * fewer of them, as the budget wants it. Where few rows may be wanted, the first tickets are one file each, and each
- * after these twice as many, so that three rows that a filter leaves do not open 64 files. Files are opened by the
- * thread that reads them. A file that cannot be read fails its ticket after the rows of those before it.
+ * A ticket for each file would cost as much as reading it, and a batch would copy its one row again. The order and
+ * sizes of the files alone decide which files share a ticket, so that a position means the same in any run; a table may
+ * hold fewer files, by the budget. If the consumer may take few rows, the first tickets have one file each, and each
+ * later ticket has twice as many as the one before, so that a request for three rows does not open 64 files. The thread
+ * that reads a file opens it. A file that cannot be read fails its ticket after the rows of the files before it.
  *
  * Tests: test_image_rule.c, test_images.py. */
 #include "exec/run.h"
 
 #define SMALL_FILES_BYTES (8 << 20)
-#define ALONE 4              /* tickets of one file, to begin with */
-#define LARGE_ROW (64 << 10) /* a row of that size is not copied into a table of many when a batch copies it next */
+#define ALONE 4              /* the first tickets, of one file each */
+#define LARGE_ROW (64 << 10) /* a row of this size stays a table of its own, since a batch copies it next */
 
 static int files_at_most(const hr_stage *s)
 {
@@ -89,7 +89,7 @@ static void tables_clear(hr_small_tables *p)
 /* The tables as one. */
 static hr_status join(hr_ticket *t, const hr_mem *mem, hr_small_tables *p)
 {
-    hr_error err = HR_ERROR_INIT; /* that of a late one stays */
+    hr_error err = HR_ERROR_INIT; /* t->err may hold the error of a late file */
     hr_table *whole = NULL;
     hr_status st = hr__table_concat(mem, NULL, p->tables, p->n, &whole, &err);
 
@@ -104,7 +104,7 @@ static hr_status join(hr_ticket *t, const hr_mem *mem, hr_small_tables *p)
 
 hr_status hr__small_files_read(hr_ticket *t, const hr_mem *mem, hr_small_tables *out)
 {
-    hr_status st = t->late; /* of the file behind the rows that were given last */
+    hr_status st = t->late; /* status of the file after the rows returned last */
     int64_t n_bytes = 0;
 
     out->n = 0;

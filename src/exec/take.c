@@ -1,8 +1,8 @@
-/* take.c - the next ticket of a leaf: which rows of which fragment, in canonical order.
+/* take.c - makes the next ticket of a leaf: a range of rows of a fragment, in canonical order.
  *
- * One thread at a time walks a scan (window.taking); opening a file, which may read a footer, happens without the lock,
- * while others decode. A fragment that may be split is cut at multiples of BLOCK_ROWS; how long a cut is depends on the
- * budget, which is why nothing else may depend on the cuts.
+ * One thread at a time walks a scan (window.taking); it opens files, which may read footers, without the lock, while
+ * other threads decode. It cuts a fragment that may be split at multiples of BLOCK_ROWS; the budget decides the length
+ * of a cut, so nothing else may depend on the cuts.
  *
  * Tests: test_run.c, test_custom_scan.c. */
 #include "exec/run.h"
@@ -16,7 +16,7 @@ static void next_fragment(hr_stage *s)
     s->at.asked = false;
 }
 
-/* How many rows from at_row one ticket takes; -1: to the fragment's end, which is not known. */
+/* The number of rows from at_row for one ticket; -1: to the fragment's end, which is unknown. */
 static int64_t rows_of_ticket(const hr_stage *s)
 {
     const hr_fragment *f = &s->at.fragment;
@@ -57,7 +57,7 @@ static hr_status open_next(hr_stage *s, hr_error *err)
     return HR_OK;
 }
 
-/* Fills at.fragment for the block at hand; the file may read pages for that. */
+/* Fills at.fragment for the current block; the file may read pages for that. */
 static hr_status ask_fragment(hr_stage *s, hr_error *err)
 {
     hr_open_fragment b = fragment_at_hand(s);
@@ -68,7 +68,7 @@ static hr_status ask_fragment(hr_stage *s, hr_error *err)
     return HR_OK;
 }
 
-/* Tells the file which fragment is read soon. */
+/* Announces to the file the fragment that is read soon. */
 static void announce(const hr_stage *s)
 {
     hr_open_fragment b;
@@ -106,7 +106,7 @@ done:
     return st;
 }
 
-/* Many files, one row each. */
+/* A ticket of many files, one row each. */
 static hr_status make_small_files(hr_stage *s, int n_files, int64_t n_bytes, hr_ticket **out, hr_error *err)
 {
     hr_ticket *t = NULL;
@@ -126,8 +126,8 @@ done:
     return st;
 }
 
-/* Leaves out rows at the beginning that the slice behind the stage would drop: whole fragments, and whole blocks of a
- * fragment that may be split. */
+/* Skips rows at the beginning that the slice downstream would drop: whole fragments, and whole blocks of a fragment
+ * that may be split. */
 static hr_status skip_rows(hr_stage *s, hr_error *err)
 {
     int64_t left = s->leaf.skip_rows;
@@ -160,7 +160,8 @@ static hr_status skip_rows(hr_stage *s, hr_error *err)
     return HR_OK;
 }
 
-/* Narrows the filter by the keys of operators above. It is this scan's turn, so that their other inputs have ended. */
+/* Narrows the filter by the keys of operators downstream. When this scan's turn comes, their other inputs have
+ * ended. */
 static hr_status ask_partners(hr_stage *s, hr_error *err)
 {
     hr_expr *more = NULL, *both = NULL;
@@ -240,6 +241,6 @@ hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err)
     s->at.asked = false;
     s->at.row = at->row;
     s->leaf.skip_rows = 0;
-    s->leaf.rows_left = -1; /* the limit operator, restored too, knows better */
+    s->leaf.rows_left = -1; /* the limit operator, which is restored too, counts the rows */
     return HR_OK;
 }

@@ -1,7 +1,7 @@
-/* task.c - what an operator may do: emit, suspend, pass a marker, ask where it is (declared in op.h).
+/* task.c - what an operator may do: emit, suspend, pass a marker, get the place of rows (declared in op.h).
  *
- * Operators never call each other. A table that one emits lies in the inbox of the next (behind the last in the
- * ticket's output, behind a stream operator in gate.staged) until the scheduler's thread carries it on. So a suspended
+ * Operators never call each other. A table that one emits lies in the inbox of the next (after the last operator in the
+ * ticket's output, after a stream operator in gate.staged) until the scheduler's thread moves it. So a suspended
  * operator finds its input again, and the stack stays flat.
  *
  * Tests: test_stages.c, test_combine.c. */
@@ -28,12 +28,12 @@ void hr__task_end(hr_task *task)
     task->state = NULL;
 }
 
-/* The bytes of a row of t that takes more than `most`; 0: none does. */
+/* The bytes of a row of t that takes more than `most`; 0: there is none. */
 static int64_t large_row(const hr_table *t, int64_t most)
 {
     int64_t begin = 0, n = t->n_rows, bytes = hr__table_bytes_used(t);
 
-    while (bytes > most && n > 1) { /* in one half of it, or in none */
+    while (bytes > most && n > 1) { /* the row is in one half of the range, or there is none */
         hr_table *half = NULL;
 
         if (hr_table_slice(t, begin, n / 2, &half, NULL))
@@ -58,7 +58,7 @@ hr_status hr__check_rows(const hr_table *t, const hr_account *account, hr_error 
 {
     int64_t limit = hr__account_limit(account), bytes;
 
-    if (t->payload) /* one such row stands for many of the user's */
+    if (t->payload) /* one row with a payload represents many of the user's rows */
         return HR_OK;
     if (!(bytes = large_row(t, limit)))
         return HR_OK;
@@ -90,7 +90,7 @@ hr_status hr__task_emit(hr_task *task, hr_table **takes, hr_error *err)
     hr_status st;
 
     *takes = NULL;
-    if (!item.table || !item.table->n_rows) { /* empty tables go no further */
+    if (!item.table || !item.table->n_rows) { /* empty tables stop here */
         hr__item_clear(&item);
         return HR_OK;
     }
@@ -179,7 +179,8 @@ void hr__task_pass(hr_task *task, hr_marker *takes, const char *state)
 {
     hr_stage *s = task->stage;
 
-    /* Without memory for the state the marker is dropped: an older one serves, at the price of a longer way. */
+    /* Without memory for the state the marker is dropped: an older marker is used, and a resume reads more rows
+     * again. */
     if (hr__marker_add(takes, task->op->run.index, state, state ? (int64_t)strlen(state) : 0, NULL)) {
         hr__marker_drop(takes);
         return;
@@ -207,7 +208,7 @@ bool hr__task_closes(const hr_task *task) { return task->ticket && task->ticket-
 
 bool hr__task_marked(const hr_task *task) { return task->ticket && task->ticket->before; }
 
-/* The ticket is being run, so that nobody passes its marker on meanwhile. */
+/* The ticket is RUNNING, so no thread passes its marker on meanwhile. */
 void hr__task_save(hr_task *task, const char *state)
 {
     hr_ticket *t = task->ticket;
@@ -216,7 +217,7 @@ void hr__task_save(hr_task *task, const char *state)
         return;
     if (state && !hr__marker_add(t->before, task->op->run.index, state, (int64_t)strlen(state), NULL))
         return;
-    hr__marker_drop(t->before); /* an older one serves, at the price of a longer way */
+    hr__marker_drop(t->before); /* an older marker is used; a resume reads more rows again */
     t->before = NULL;
 }
 
@@ -275,7 +276,7 @@ void hr__resume(hr_resume *takes, hr_status st, hr_error *moved)
 
 bool hr__task_is_first(const hr_task *task) { return task->ticket && task->ticket->is_first; }
 
-/* As if hr__resume came already: the scheduler leaves the ticket alone until it may go on. */
+/* As if hr__resume came already: the scheduler does not step the ticket until its turn. */
 void hr__task_await_turn(hr_task *task)
 {
     hr_ticket *t = task->ticket;

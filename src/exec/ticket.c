@@ -1,7 +1,7 @@
-/* ticket.c - one ticket's way: its input, then the map operators of its stage, depth first.
+/* ticket.c - one ticket's path: its input, then the map operators of its stage, depth first.
  *
- * A step ends as soon as something came out, so that the scheduler can drain it, look at the budget and notice a
- * cancellation between operator calls. What waits in inboxes keeps its place.
+ * A step ends with the first output, so that the scheduler can drain it, check the budget and notice a cancellation
+ * between operator calls. Tables in inboxes stay there.
  *
  * Tests: test_keyed.c, test_aggregate_own.c. */
 #include "exec/run.h"
@@ -161,7 +161,7 @@ static hr_status take_input(hr_ticket *t, int thread)
 
 /* --- operators */
 
-/* "map_batches(f): ...": the operator says what is wrong, its name says where. */
+/* "map_batches(f): ...": adds the operator's name to its error. */
 static hr_status at_op(hr_ticket *t, hr_status st, const hr_op *op)
 {
     hr_text name = { 0 };
@@ -173,7 +173,7 @@ static hr_status at_op(hr_ticket *t, hr_status st, const hr_op *op)
     if (t->err.status == HR_OK)
         hr_error_set(&t->err, st, "%s", hr_status_text(st));
     if (!name.data || name.failed || strncmp(t->err.text, name.data, (size_t)name.n) ||
-        t->err.text[name.n] != ':') /* it says so already */
+        t->err.text[name.n] != ':') /* the text has the name already */
         st = hr__error_at(&t->err, st, "%s", name.data && !name.failed ? name.data : op->cls->name);
     hr__text_clear(&name);
     return st;
@@ -208,7 +208,7 @@ static hr_status call_op(hr_ticket *t, int i, int thread, call_kind kind, hr_tab
     return at_op(t, st, op);
 }
 
-/* The deepest operator that has something to do: a table in its inbox, or more of the last one; -1: none. */
+/* The deepest operator with work: a table in its inbox, or more of the last one; -1: none. */
 static int deepest(const hr_ticket *t)
 {
     for (int i = t->stage->n_ops - 1; i >= 0; i--)
@@ -268,7 +268,7 @@ static void claim_tables(hr_queue *q, int64_t first)
 
 hr_status hr__ticket_step(hr_ticket *t, int thread)
 {
-    int64_t n_before = t->out.n; /* behind the head it may have some already, and must not come back without more */
+    int64_t n_before = t->out.n; /* a ticket behind the head may have output already, and its step must add some */
     hr_status st = t->resumed >= 0 ? resume_op(t, thread) : HR_OK;
 
     while (!st && t->out.n == n_before && !hr__ticket_finished(t)) {
@@ -279,7 +279,7 @@ hr_status hr__ticket_step(hr_ticket *t, int thread)
         else
             st = step_once(t, thread);
         if (reading && !st && deepest(t) < 0)
-            break; /* between two reads the scheduler looks at the budget */
+            break; /* between two reads the scheduler checks the budget */
     }
     claim_tables(&t->out, n_before);
     return st;

@@ -1,7 +1,7 @@
 /* trace.c - spans of a run as Chrome trace events, which Perfetto and chrome://tracing open.
  *
- * Spans are kept in memory, at most MAX_SPANS, and written when the run closes: tracing must not add I/O to what it
- * watches. Names are borrowed: they belong to operators that live as long as the run.
+ * The run keeps at most MAX_SPANS spans in memory and writes them when it closes: tracing must not add I/O to the run.
+ * Names are borrowed: they belong to operators that live as long as the run.
  *
  * Tests: test_run.c. */
 #include "exec/run.h"
@@ -67,7 +67,7 @@ static void write_spans(hr_trace *t)
     hr_text text = { .account = t->account };
     int fd = hr__file_create(t->path);
 
-    if (fd < 0) { /* a trace is an aid: the run itself went well */
+    if (fd < 0) { /* not an error: the run itself succeeded */
         hr__log(HR_LOG_WARNING, "%s: the trace cannot be written: %s", t->path, strerror(-fd));
         return;
     }

@@ -38,9 +38,7 @@ struct hr_plan {
     int64_t limit_rows;    /* SCAN, set by rules: the maximum of rows needed (< 0: all) */
     bool random_blocks;    /* SCAN, set by rules: a random order of files and of their fragments, by block_seed */
     hr_shuffle_seed block_seed;
-    int64_t
-        /* SCAN, set by rules: rows at the beginning to skip, where their number is known without reading */
-        skip_rows;
+    int64_t skip_rows; /* SCAN, set by rules: rows at the beginning to skip, if their number is known without reading */
     hr_expr *filter; /* SCAN, set by rules: rows for which it is not true can be dropped (NULL: all rows are needed) */
     hr_expr *images; /* SCAN, set by rules: image functions that its readers apply to its image column (NULL: none) */
     hr_partner partners[HR_MAX_PARTNERS]; /* SCAN, set by rules: semi-join hints */
