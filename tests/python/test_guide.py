@@ -286,3 +286,48 @@ def test_notebook(tmp_path):
     assert zero[0] == one[0] == n // 2
     assert zero[1] + one[1] == sum(plain["label"].to_pylist())
     assert abs(zero[2] + one[2] - np.array(plain["image"].to_pylist()).sum()) < 10
+
+
+def test_structured_data(tmp_path):
+    """Preprocessors, whose text travels with each checkpoint as metadata."""
+    from headrace.data.preprocessors import Concatenator, StandardScaler
+    from headrace.train import Checkpoint
+
+    random = np.random.default_rng(1)
+    table = pd.DataFrame(random.normal(3, 2, (300, 3)), columns=["width", "height", "age"])
+    table.assign(target=random.integers(0, 2, 300)).to_csv(tmp_path / "people.csv", index=False)
+    dataset = headrace.data.read_csv(str(tmp_path / "people.csv"))
+    scaler = StandardScaler(columns=["width", "height"])
+    concatenator = Concatenator(exclude=["target"], dtype=np.float32)
+    dataset = concatenator.fit_transform(scaler.fit_transform(dataset))
+
+    def loop(config):
+        metadata = train.get_context().get_metadata()
+        shard = train.get_dataset_shard("train")
+        shapes = []
+        for _ in range(2):
+            for batch in shard.iter_batches(batch_size=64, prefetch_batches=10):
+                assert sorted(batch) == ["concat_out", "target"] and batch["concat_out"].dtype == np.float32
+                shapes.append(batch["concat_out"].shape)
+        note(config["folder"], {"shapes": shapes, "metadata": metadata})
+        folder = Path(config["folder"]) / f"model-{train.get_context().get_world_rank()}"
+        folder.mkdir()
+        train.report({"score": 2.0}, checkpoint=Checkpoint.from_directory(folder))
+
+    trainer = TorchTrainer(
+        loop,
+        train_loop_config={"folder": str(tmp_path)},
+        datasets={"train": dataset},
+        scaling_config=TWO,
+        run_config=RunConfig(storage_path=tmp_path / "storage"),
+        metadata={"preprocessor": scaler.serialize()},
+    )
+    metadata = trainer.fit().checkpoint.get_metadata()
+    for seen in seen_by(tmp_path):
+        assert seen["metadata"] == metadata
+        assert seen["shapes"] == [[64, 3], [64, 3], [22, 3]] * 2
+    again = StandardScaler.deserialize(metadata["preprocessor"])
+    assert repr(again) == repr(scaler) and again.stats_ == scaler.stats_
+    assert (
+        again.transform_batch({"width": [0.0], "height": [scaler.stats_["mean(height)"]]})["height"][0] == 0
+    )

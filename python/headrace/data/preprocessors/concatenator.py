@@ -1,0 +1,145 @@
+"""Concatenator: columns of numbers as one column of vectors."""
+
+import logging
+from typing import TYPE_CHECKING
+
+from headrace.data.preprocessors.utils import BuiltInPreprocessor, read_only, types_of
+from headrace.data.preprocessors.version_support import SerializablePreprocessor
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from headrace.data.dataset import Dataset
+
+logger = logging.getLogger("headrace.data")
+
+
+@SerializablePreprocessor(version=1, identifier="headrace.Concatenator")
+class Concatenator(BuiltInPreprocessor):
+    """One column of vectors of n numbers from n columns, which go away. There is nothing to fit.
+
+    The column is a `fixed_size_list`: an array (rows, n) in NumPy and torch batches. Missing values are NaN.
+
+    Args:
+        columns: the columns, in the order in which they stand in the vector.
+        output_column_name: the column of vectors.
+        dtype: the type of the vectors' numbers; None: the one that holds those of all columns, by NumPy's
+            rules.
+        raise_if_missing: whether the log has no warning of a column that is not there; it is an error in any
+            case.
+        flatten: columns of vectors or lists go in with all of their values.
+        exclude: in place of `columns`: all columns but these, in their order (as in earlier versions of Ray).
+    """
+
+    _is_fittable = False
+    _FIELDS = ("columns", "output_column_name", "dtype", "raise_if_missing", "flatten", "exclude")
+
+    columns = read_only("columns", "The columns of the vector; None with `exclude`.")
+    output_column_name = read_only("output_column_name", "The column of vectors.")
+    dtype = read_only("dtype", "The type of the vectors' numbers.")
+    raise_if_missing = read_only("raise_if_missing", "Whether a missing column logs no warning.")
+    flatten = read_only("flatten", "Whether vectors go in with all of their values.")
+    exclude = read_only("exclude", "The columns that stay out.")
+
+    def __init__(
+        self,
+        columns: list[str] | None = None,
+        output_column_name: str = "concat_out",
+        dtype: "np.dtype | None" = None,
+        raise_if_missing: bool = False,
+        flatten: bool = False,
+        *,
+        exclude: list[str] | None = None,
+    ):
+        super().__init__()
+        if (columns is None) == (exclude is None):
+            raise TypeError("Concatenator: expected either columns or exclude")
+        exclude = [exclude] if isinstance(exclude, str) else exclude
+        self._derive_and_validate_output_columns(columns if exclude is None else exclude, None)
+        if exclude is None and not columns:
+            raise ValueError("Concatenator: columns: expected at least one name")
+        self._columns = columns
+        self._exclude = exclude
+        self._output_column_name = output_column_name
+        self._dtype = dtype
+        self._raise_if_missing = raise_if_missing
+        self._flatten = flatten
+
+    def _names(self, there: list[str]) -> list[str]:
+        """The columns that go into the vector, of those that are there."""
+        names = self._columns
+        if names is None:
+            names = [c for c in there if c not in self._exclude]
+        missing = [c for c in (self._columns or self._exclude) if c not in there]
+        if missing:
+            message = f"Missing columns specified in {self._columns or self._exclude!r}: {missing}"
+            if not self._raise_if_missing:
+                logger.warning(message)
+            raise ValueError(f"Concatenator: {message}; the columns are {', '.join(map(str, there))}")
+        return names
+
+    def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
+        import numpy as np
+
+        names = self._names(list(df.columns))
+        parts = [self._part(df[c]) for c in names]
+        if any(p.dtype == object for p in parts):
+            vectors = np.empty(len(df), object)
+            for i in range(len(df)):
+                row = np.concatenate([np.atleast_1d(p[i]) for p in parts])
+                vectors[i] = row if self._dtype is None else row.astype(self._dtype)
+        else:
+            matrix = np.column_stack(parts)
+            matrix = matrix if self._dtype is None else matrix.astype(self._dtype)
+            vectors = np.empty(len(df), object)
+            for i in range(len(df)):
+                vectors[i] = matrix[i]
+        df = df.drop(columns=names)
+        df[self._output_column_name] = vectors
+        return df
+
+    def _part(self, values: "pd.Series") -> "np.ndarray":
+        """A column's numbers: (rows,) or (rows, n), or objects for lists of different lengths."""
+        import numpy as np
+
+        from headrace.data.preprocessors import batches
+
+        if values.dtype == object or str(values.dtype).endswith("[pyarrow]") and "list" in str(values.dtype):
+            cells = np.empty(len(values), object)
+            cells[:] = [np.asarray(v) if isinstance(v, (list, tuple, np.ndarray)) else v for v in values]
+            if not any(isinstance(v, np.ndarray) for v in cells):
+                raise TypeError(f"Concatenator: column {values.name!r} is {values.dtype}, expected numbers")
+            if not self._flatten:
+                raise TypeError(
+                    f"Concatenator: column {values.name!r} holds lists, expected numbers; "
+                    "flatten=True takes lists"
+                )
+            made = batches.stacked(cells)
+            return made.reshape(len(made), -1) if made.dtype != object else made
+        if values.hasnans or values.dtype.kind not in "biufc":
+            return values.to_numpy(np.float64, na_value=np.nan)
+        return values.to_numpy(values.dtype.numpy_dtype if hasattr(values.dtype, "numpy_dtype") else None)
+
+    def get_input_columns(self) -> list[str]:
+        return self._columns or []
+
+    def get_output_columns(self) -> list[str]:
+        return [self._output_column_name]
+
+    def _dropped(self) -> list[str]:
+        """The columns that go away."""
+        return self._columns or []
+
+    def _transform_dataset(self, ds: "Dataset") -> "Dataset | None":
+        types = types_of(ds)
+        if types:
+            self._names(list(types))
+        return None
+
+    def __repr__(self) -> str:
+        defaults = {"output_column_name": "concat_out", "columns": None, "dtype": None}
+        defaults |= {"raise_if_missing": False, "flatten": False, "exclude": None}
+        shown = {name: getattr(self, name) for name, default in defaults.items()}
+        given = [f"{name}={value}" for name, value in shown.items() if value != defaults[name]]
+        return f"{type(self).__name__}({', '.join(given)})"

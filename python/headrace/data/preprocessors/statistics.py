@@ -1,0 +1,164 @@
+"""What `fit` learns: statistics of a dataset's columns, as many as possible in one pass."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from headrace.data.aggregate import AggregateFn, BuiltIn, _built_in
+
+if TYPE_CHECKING:
+    from headrace.data.dataset import Dataset
+
+
+class _Aggregate:
+    """One aggregate of a plan: what it gives becomes stats[key]."""
+
+    def __init__(self, aggregate, post_process_fn, key, skip_nan):
+        self.aggregate = aggregate
+        self.post_process_fn = post_process_fn
+        self.key = key
+        self.skip_nan = skip_nan
+
+
+class _Callable:
+    """A function that computes statistics of some columns by runs of its own."""
+
+    def __init__(self, stat_fn, post_process_fn, stat_key_fn, post_key_fn, columns):
+        self.stat_fn = stat_fn
+        self.post_process_fn = post_process_fn
+        self.stat_key_fn = stat_key_fn
+        self.post_key_fn = post_key_fn
+        self.columns = columns
+
+    def compute(self) -> dict[str, Any]:
+        found = self.stat_fn(self.stat_key_fn)
+        return {
+            self.post_key_fn(column): self.post_process_fn(found[self.stat_key_fn(column)])
+            for column in self.columns
+        }
+
+
+class StatComputationPlan:
+    """The statistics that a `fit` needs: aggregates, which one pass computes together, and functions."""
+
+    def __init__(self):
+        self._specs: list[_Aggregate | _Callable] = []
+
+    def reset(self) -> None:
+        self._specs.clear()
+
+    def add_aggregator(
+        self,
+        *,
+        aggregator_fn: Callable[[str], AggregateFn],
+        post_process_fn: Callable[[Any], Any] = lambda value: value,
+        columns: Iterable[str],
+        batch_format: Any = None,
+        skip_nan: bool = False,
+    ) -> None:
+        """Adds `aggregator_fn(column)` for each column; stats get the result under the aggregate's name.
+
+        skip_nan: NaN counts as missing. batch_format has no effect.
+        """
+        for column in columns:
+            made = aggregator_fn(column)
+            self._specs.append(_Aggregate(made, post_process_fn, made.name, skip_nan))
+
+    def add_callable_stat(
+        self,
+        *,
+        stat_fn: Callable[[Callable[[str], str]], dict[str, Any]],
+        stat_key_fn: Callable[[str], str],
+        post_key_fn: Callable[[str], str] | None = None,
+        post_process_fn: Callable[[Any], Any] = lambda value: value,
+        columns: Iterable[str],
+    ) -> None:
+        """Adds `stat_fn(stat_key_fn)`, which returns {stat_key_fn(column): value} for all columns; stats get
+        post_process_fn(value) under post_key_fn(column).
+        """
+        self._specs.append(
+            _Callable(stat_fn, post_process_fn, stat_key_fn, post_key_fn or stat_key_fn, list(columns))
+        )
+
+    def compute(self, ds: "Dataset") -> dict[str, Any]:
+        """All statistics: one pass for the aggregates, then the functions."""
+        return compute_together([self], ds)[0]
+
+    def has_custom_stat_fn(self) -> bool:
+        return any(isinstance(spec, _Callable) for spec in self._specs)
+
+    def __iter__(self) -> Iterator[_Aggregate]:
+        return iter([spec for spec in self._specs if isinstance(spec, _Aggregate)])
+
+
+def compute_together(plans: list[StatComputationPlan], ds: "Dataset") -> list[dict[str, Any]]:
+    """The statistics of each plan. One pass over `ds` computes the aggregates of all plans."""
+    specs = list(dict.fromkeys(spec for plan in plans for spec in plan))
+    found = dict(zip(map(id, specs), _aggregated(ds, specs), strict=True))
+    made = []
+    for plan in plans:
+        stats = {}
+        for spec in plan._specs:
+            if isinstance(spec, _Callable):
+                stats |= spec.compute()
+            else:
+                stats[spec.key] = spec.post_process_fn(found[id(spec)])
+        made.append(stats)
+    return made
+
+
+def _aggregated(ds: "Dataset", specs: list[_Aggregate]) -> list[Any]:
+    if not specs:
+        return []
+    ds, without_nan = _without_nan(ds, specs)
+    aggregates, place = {}, []
+    for i, spec in enumerate(specs):
+        made = spec.aggregate
+        if isinstance(made, BuiltIn):
+            column = made.get_target_column()
+            column = without_nan.get(column, column) if spec.skip_nan else column
+            key = (type(made), column, tuple(sorted(made.settings.items())))
+            made = _built_in(type(made), column, f"stat {i}", made.settings)
+        else:
+            key = made.name
+        aggregates.setdefault(key, made)
+        place.append(aggregates[key].name)
+    found = ds.aggregate(*aggregates.values())
+    return [found[name] for name in place]
+
+
+def _without_nan(ds: "Dataset", specs: list[_Aggregate]) -> tuple["Dataset", dict[str, str]]:
+    """The dataset with a column for each float column that is asked for without NaN: null in its place."""
+    from headrace.data.expressions import col, if_else
+
+    columns = {spec.aggregate.get_target_column() for spec in specs if spec.skip_nan}
+    types = types_of(ds) if columns else {}
+    names = {c: f"{c} without NaN" for c in sorted(columns) if is_float(types.get(c, ""))}
+    made = {new: if_else(col(old).is_nan(), None, col(old)) for old, new in names.items()}
+    return (ds.with_columns(made) if made else ds), names
+
+
+# --------------------------------------------------------------------------------------- columns of a dataset
+
+
+def types_of(ds: "Dataset") -> dict[str, str]:
+    """Column -> type as text; empty if the columns are not known (a function without rows)."""
+    schema = ds.schema()
+    return {} if schema is None else dict(zip(schema.names, schema.types, strict=True))
+
+
+def is_float(kind: str) -> bool:
+    return kind in ("halffloat", "float", "double")
+
+
+def is_integer(kind: str) -> bool:
+    return kind.startswith(("int", "uint"))
+
+
+def is_number(kind: str) -> bool:
+    return is_float(kind) or is_integer(kind) or kind.startswith("decimal")
+
+
+def is_list(kind: str) -> bool:
+    return kind.startswith(
+        ("list<", "large_list<", "fixed_size_list<", "extension<arrow.fixed_shape_tensor", "tensor")
+    )

@@ -1,0 +1,108 @@
+"""Shared by the preprocessors: their base class, checks of columns, tokens, hashes."""
+
+import hashlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from headrace.data.preprocessor import Preprocessor, SerializablePreprocessorBase
+from headrace.data.preprocessors import batches
+from headrace.data.preprocessors.statistics import (
+    StatComputationPlan,
+    compute_together,
+    is_float,
+    is_integer,
+    is_list,
+    is_number,
+    types_of,
+)
+
+if TYPE_CHECKING:
+    from headrace.data.dataset import Dataset
+
+__all__ = [
+    "BuiltInPreprocessor",
+    "StatComputationPlan",
+    "check_columns",
+    "check_numbers",
+    "compute_together",
+    "is_float",
+    "is_integer",
+    "is_list",
+    "is_number",
+    "read_only",
+    "simple_hash",
+    "simple_split_tokenizer",
+    "types_of",
+]
+
+
+def simple_split_tokenizer(value: str) -> list[str]:
+    """The text cut at each blank."""
+    return value.split(" ")
+
+
+def simple_hash(value: object, num_features: int) -> int:
+    """A number below num_features, the same in every process and version."""
+    return int.from_bytes(hashlib.sha256(str(value).encode()).digest(), "big") % num_features
+
+
+def check_columns(who: Preprocessor, ds: "Dataset", columns: Iterable[str]) -> dict[str, str]:
+    """The types of the dataset's columns; ValueError if one of `columns` is not there."""
+    types = types_of(ds)
+    missing = [c for c in columns if c not in types]
+    if types and missing:
+        raise ValueError(
+            f"{type(who).__name__}: no column {', '.join(map(repr, missing))}; "
+            f"the dataset has {', '.join(types)}"
+        )
+    return types
+
+
+def check_numbers(who: Preprocessor, ds: "Dataset", columns: Iterable[str]) -> dict[str, str]:
+    """check_columns(), and TypeError unless all of them are numbers or booleans."""
+    columns = list(columns)
+    types = check_columns(who, ds, columns)
+    for c in columns:
+        kind = types.get(c, "null")
+        if not is_number(kind) and kind not in ("bool", "null"):
+            raise TypeError(f"{type(who).__name__}: column {c!r} is {kind}, expected numbers")
+    return types
+
+
+# ------------------------------------------------------------------------------------------------- base class
+
+
+class BuiltInPreprocessor(SerializablePreprocessorBase):
+    """A preprocessor of this package: the fields of the text are the constructor's arguments.
+
+    `_FIELDS`: their names in the text; the attribute of each has a `_` before it.
+    """
+
+    _FIELDS: tuple[str, ...] = ("columns", "output_columns")
+
+    def _get_serializable_fields(self) -> dict[str, Any]:
+        fields = {name: getattr(self, f"_{name}") for name in self._FIELDS}
+        return fields | ({"fitted": bool(getattr(self, "_fitted", False))} if self._is_fittable else {})
+
+    def _set_serializable_fields(self, fields: dict[str, Any], version: int) -> None:
+        for name in self._FIELDS:
+            if name not in fields:
+                raise ValueError(f"no field {name!r}")
+            setattr(self, f"_{name}", fields[name])
+        if fields.get("fitted"):
+            self._fitted = True
+
+    def _transform_batch(self, data: Any) -> Any:
+        made = super()._transform_batch(data)
+        return batches.to_arrow(made) if batches.is_table(data) and batches.is_frame(made) else made
+
+    def _repr(self, **arguments: Any) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in arguments.items())})"
+
+    def __repr__(self) -> str:
+        return self._repr(**{name: getattr(self, f"_{name}") for name in self._FIELDS})
+
+
+def read_only(name: str, doc: str) -> property:
+    """A property that shows the attribute `_name`."""
+    return property(lambda self: getattr(self, f"_{name}"), doc=doc)
