@@ -209,3 +209,19 @@ void temp_file(const char *dir, const char *name, const void *data, int64_t n)
     assert_int_equal(fwrite(data, 1, (size_t)n, f), (size_t)n);
     assert_int_equal(fclose(f), 0);
 }
+
+char test_dir[64];
+
+int test_dir_new(void **state)
+{
+    (void)state;
+    temp_dir_new(test_dir);
+    return 0;
+}
+
+int test_dir_free(void **state)
+{
+    (void)state;
+    temp_dir_free(test_dir);
+    return 0;
+}

@@ -133,3 +133,24 @@ done:
     file_close(&f);
     return st;
 }
+
+void file_check_ranges(file_request q, int64_t n_rows)
+{
+    hr_error err = HR_ERROR_INIT;
+    file_rows r = { 0 };
+    file_opened f;
+
+    q.out = &r;
+    assert_ok(file_open(&q, &f, &err), &err);
+    for (int64_t begin = 0; begin < n_rows + 2; begin++) {
+        for (int64_t n = 0; n < n_rows + 2; n++) {
+            r.n = r.n_rows = 0;
+            assert_ok(file_read_rows(&f, 0, begin, n, &err), &err);
+            assert_int_equal(r.n_rows, HR_MIN(HR_MAX(n_rows - begin, 0), n));
+            if (r.n_rows)
+                assert_int_equal(r.text[0], '1' + begin);
+        }
+    }
+    file_close(&f);
+    free(r.text);
+}

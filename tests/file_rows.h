@@ -39,6 +39,8 @@ void file_close(file_opened *f); /* also after a failure */
 /* Rows [row, row + n) of a fragment (n < 0: to its end) behind those in the request's `out`. Checks tables and
  * origins. */
 hr_status file_read_rows(const file_opened *f, int fragment, int64_t row, int64_t n, hr_error *err);
+/* Every range of rows of fragment 0, whose n_rows rows (at most 9) begin with 1, 2, 3, ...: each row once. */
+void file_check_ranges(file_request q, int64_t n_rows);
 /* Opens, reads all fragments, closes: `context` is a file_request. */
 hr_status file_read(void *context, hr_error *err);
 

@@ -56,6 +56,10 @@ int local_sockets(int fds[2]);
 /* A new empty folder, and its removal with all that is in it. */
 void temp_dir_new(char path[64]);
 void temp_dir_free(const char *path);
+/* Setup and teardown of a test, or of a group, that has one: its path is test_dir. */
+extern char test_dir[64];
+int test_dir_new(void **state);
+int test_dir_free(void **state);
 /* Writes a file; `name` may hold folders, which are made. */
 void temp_file(const char *dir, const char *name, const void *data, int64_t n);
 

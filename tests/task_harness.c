@@ -254,6 +254,38 @@ hr_status rig_run(rig *r, hr_table *const *tables, int n, hr_error *err)
     return rig_finish(r, err);
 }
 
+typedef struct rig_job {
+    hr_status (*make)(hr_op **out, hr_error *err);
+    hr_table *in;
+    bool mark;
+} rig_job;
+
+static hr_status run_job(void *context, hr_error *err)
+{
+    rig_job *job = context;
+    hr_status st = HR_OK;
+    hr_op *op = NULL;
+    rig r = { 0 };
+
+    HR_GO(job->make(&op, err));
+    HR_GO(rig_open(&r, op, NULL, err));
+    if (job->mark)
+        HR_GO(rig_mark(&r, 0, err));
+    HR_GO(rig_run(&r, &job->in, 1, err));
+done:
+    rig_close(&r);
+    hr__op_unref(op);
+    return st;
+}
+
+void rig_faults(hr_status (*make)(hr_op **out, hr_error *err), bool mark)
+{
+    rig_job job = { make, numbers(0, 30), mark };
+
+    run_with_faults_on(run_job, &job, HR_FAULT_MEMORY);
+    hr_table_unref(job.in);
+}
+
 int64_t rig_rows(const rig *r)
 {
     int64_t n = 0;

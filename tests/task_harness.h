@@ -50,6 +50,8 @@ void rig_next_ticket(rig *r);
 void rig_close(rig *r); /* task_clear, thread_clear, stop; what came out is freed */
 /* push all, finish. */
 hr_status rig_run(rig *r, hr_table *const *tables, int n, hr_error *err);
+/* run_with_faults over runs of an operator that `make` makes: a marker (`mark`), then 30 rows of numbers(). */
+void rig_faults(hr_status (*make)(hr_op **out, hr_error *err), bool mark);
 int64_t rig_rows(const rig *r);
 int rig_tables(const rig *r);
 hr_table *rig_table(const rig *r, int i); /* borrowed; the i-th table that came out */

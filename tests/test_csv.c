@@ -333,24 +333,10 @@ static void kernels(void **state)
 static void row_ranges(void **state)
 {
     static const char data[] = "a,b\n1,x\n2,y\n3,\"z\n\"\n4,w\n5,v\n";
-    hr_error err = HR_ERROR_INIT;
-    file_rows r = { 0 };
-    file_request q = { .format = &hr__format_csv, .data = data, .n = sizeof data - 1, .max_bytes = 1, .out = &r };
-    file_opened f;
 
     (void)state;
-    assert_ok(file_open(&q, &f, &err), &err);
-    for (int64_t begin = 0; begin < 6; begin++) {
-        for (int64_t n = 0; n < 7; n++) {
-            r.n = r.n_rows = 0;
-            assert_ok(file_read_rows(&f, 0, begin, n, &err), &err);
-            assert_int_equal(r.n_rows, HR_MIN(HR_MAX(5 - begin, 0), n));
-            if (r.n_rows)
-                assert_int_equal(r.text[0], '1' + begin);
-        }
-    }
-    file_close(&f);
-    free(r.text);
+    file_check_ranges((file_request){ .format = &hr__format_csv, .data = data, .n = sizeof data - 1, .max_bytes = 1 },
+                      5);
 }
 
 static void with_faults(void **state)

@@ -210,29 +210,12 @@ static void all_splits(void **state)
 static void row_ranges(void **state)
 {
     static const char data[] = "a\n1\n\n2\n3\n4\n\n5\n";
-    file_rows r = { 0 };
-    file_request q = { .format = &hr__format_fwf,
-                       .data = data,
-                       .n = sizeof data - 1,
-                       .max_bytes = 1,
-                       .out = &r,
-                       .settings = { "widths=1" } };
-    hr_error err = HR_ERROR_INIT;
-    file_opened f;
 
     (void)state;
-    assert_ok(file_open(&q, &f, &err), &err);
-    for (int64_t begin = 0; begin < 7; begin++) {
-        for (int64_t n = 0; n < 7; n++) {
-            r.n = r.n_rows = 0;
-            assert_ok(file_read_rows(&f, 0, begin, n, &err), &err);
-            assert_int_equal(r.n_rows, HR_MIN(HR_MAX(5 - begin, 0), n));
-            if (r.n_rows)
-                assert_int_equal(r.text[0], '1' + begin);
-        }
-    }
-    file_close(&f);
-    free(r.text);
+    file_check_ranges(
+        (file_request){
+            .format = &hr__format_fwf, .data = data, .n = sizeof data - 1, .max_bytes = 1, .settings = { "widths=1" } },
+        5);
 }
 
 /* Many tables, lines longer than a window, fragments of the usual size. */

@@ -25,29 +25,10 @@ static void test_copies_what_is_shared(void **unused)
     hr_table_unref(whole);
 }
 
-static hr_status one_run(void *context, hr_error *err)
-{
-    hr_table *in = context;
-    hr_status st = HR_OK;
-    hr_op *op = NULL;
-    rig r = { 0 };
-
-    HR_GO(hr__op_gather(&op, err));
-    HR_GO(rig_open(&r, op, NULL, err));
-    HR_GO(rig_run(&r, &in, 1, err));
-done:
-    rig_close(&r);
-    hr__op_unref(op);
-    return st;
-}
-
 static void test_faults(void **unused)
 {
-    hr_table *in = numbers(0, 30);
-
     (void)unused;
-    run_with_faults_on(one_run, in, HR_FAULT_MEMORY);
-    hr_table_unref(in);
+    rig_faults(hr__op_gather, false);
 }
 
 int main(void)

@@ -59,30 +59,12 @@ static void test_counting_and_resuming(void **unused)
     assert_no_leak(before);
 }
 
-static hr_status one_run(void *context, hr_error *err)
-{
-    hr_table *in = context;
-    hr_status st = HR_OK;
-    hr_op *op = NULL;
-    rig r = { 0 };
-
-    HR_GO(hr__op_number_rows("n", &op, err));
-    HR_GO(rig_open(&r, op, NULL, err));
-    HR_GO(rig_mark(&r, 0, err));
-    HR_GO(rig_run(&r, &in, 1, err));
-done:
-    rig_close(&r);
-    hr__op_unref(op);
-    return st;
-}
+static hr_status make(hr_op **out, hr_error *err) { return hr__op_number_rows("n", out, err); }
 
 static void test_faults(void **unused)
 {
-    hr_table *in = numbers(0, 10);
-
     (void)unused;
-    run_with_faults_on(one_run, in, HR_FAULT_MEMORY);
-    hr_table_unref(in);
+    rig_faults(make, true);
 }
 
 int main(void)

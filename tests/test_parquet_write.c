@@ -9,22 +9,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static char dir[64];
-
-static int setup(void **unused)
-{
-    (void)unused;
-    temp_dir_new(dir);
-    return 0;
-}
-
-static int teardown(void **unused)
-{
-    (void)unused;
-    temp_dir_free(dir);
-    return 0;
-}
-
 static hr_status write_table(hr_table *t, const char *path, const char *const *options, int n_options, hr_error *err)
 {
     hr_write_options o = { .struct_bytes = sizeof o, .single_file = true, .mode = HR_WRITE_OVERWRITE };
@@ -118,7 +102,7 @@ static void test_every_type(void **unused)
             hr_error err = HR_ERROR_INIT;
             char path[200];
 
-            snprintf(path, sizeof path, "%s/x.parquet", dir);
+            snprintf(path, sizeof path, "%s/x.parquet", test_dir);
             for (int s = 0; s < HR_LEN(settings) && comes_back(type) && !has_decimals(type); s++) {
                 hr_table *t = random_table(&random, &type, 1, n), *back;
 
@@ -187,7 +171,7 @@ static hr_status one_write(void *context, hr_error *err)
     char path[200];
     hr_status st;
 
-    snprintf(path, sizeof path, "%s/deep/x.parquet", dir);
+    snprintf(path, sizeof path, "%s/deep/x.parquet", test_dir);
     st = write_table(context, path, small, 3, err);
     if (access(path, F_OK) == 0) { /* whole, also where only the report of success could not be delivered */
         FILE *f = fopen(path, "rb");
@@ -229,9 +213,9 @@ static void test_faults(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_every_type, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_every_type, test_dir_new, test_dir_free),
         cmocka_unit_test(test_encodings),
-        cmocka_unit_test_setup_teardown(test_faults, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_faults, test_dir_new, test_dir_free),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,26 +19,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char dir[64];
-
-static int setup(void **unused)
-{
-    (void)unused;
-    temp_dir_new(dir);
-    return 0;
-}
-
-static int teardown(void **unused)
-{
-    (void)unused;
-    temp_dir_free(dir);
-    return 0;
-}
-
 /* Names that end so; NULL: all. */
 static int count(const char *suffix)
 {
-    DIR *d = opendir(dir);
+    DIR *d = opendir(test_dir);
     int n = 0;
 
     assert_non_null(d);
@@ -58,7 +42,7 @@ static void put(const hr_process *p, const char *rest)
     char name[160];
 
     snprintf(name, sizeof name, ".headrace-%016" PRIx64 "-%d-%" PRId64 "-%s", p->space, p->pid, p->start_ticks, rest);
-    temp_file(dir, name, "x", 1);
+    temp_file(test_dir, name, "x", 1);
 }
 
 /* A process that has ended: its number is free, unless the system reused it at once. */
@@ -114,11 +98,11 @@ static void test_names(void **unused)
     put(&gone, "00000000000000cd-6.part");
     put(&(hr_process){ 0 }, "0000000000000000-7.part"); /* of one who knew nothing about itself */
     for (int i = 0; i < HR_LEN(others); i++)
-        temp_file(dir, others[i], "x", 1);
+        temp_file(test_dir, others[i], "x", 1);
     assert_int_equal(count(NULL), 9 + HR_LEN(others));
-    hr__part_sweep(dir);
+    hr__part_sweep(test_dir);
     assert_int_equal(count(NULL), 7 + HR_LEN(others));
-    hr__part_sweep(dir);
+    hr__part_sweep(test_dir);
     assert_int_equal(count(NULL), 7 + HR_LEN(others));
 }
 
@@ -173,7 +157,7 @@ static void write_file(int with_lease)
     char path[128], byte;
 
     close(go[1]); /* the test's end is the end of us */
-    snprintf(path, sizeof path, "%s/part-%d", dir, with_lease);
+    snprintf(path, sizeof path, "%s/part-%d", test_dir, with_lease);
     if (hr__sink_open(path, false, NULL, &s, &err) || hr__sink_finish(s, HR_SYNC_NONE, &err) ||
         hr__sink_park(s, leases, &err) || write(ready[1], "y", 1) != 1)
         say(false);
@@ -189,7 +173,7 @@ static void write_file(int with_lease)
 static void sweep(int unused)
 {
     (void)unused;
-    hr__part_sweep(dir);
+    hr__part_sweep(test_dir);
     say(true);
 }
 
@@ -241,7 +225,7 @@ static void test_containers(void **unused)
         wait_ready();
         assert_int_equal(count(".part"), 1 + with_lease);
         assert_int_equal(count(".lease"), with_lease);
-        hr__part_sweep(dir);
+        hr__part_sweep(test_dir);
         sweep_elsewhere(); /* its number is nobody's there */
         assert_int_equal(count(".part"), 1 + with_lease);
         assert_int_equal(count(".lease"), with_lease);
@@ -283,7 +267,7 @@ static void test_forked_child_holds(void **unused)
     pipes_open();
     assert_non_null(leases);
     if ((first = fork()) == 0) {
-        if (!hr__lease_of(leases, dir) || !(name = hr__part_name(dir, leases, NULL)))
+        if (!hr__lease_of(leases, test_dir) || !(name = hr__part_name(test_dir, leases, NULL)))
             say(false);
         close(open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
         if (fork() == 0) {
@@ -296,14 +280,14 @@ static void test_forked_child_holds(void **unused)
     }
     wait_ready();
     assert_int_equal(waitpid(first, NULL, 0), first);
-    hr__part_sweep(dir);
+    hr__part_sweep(test_dir);
     assert_int_equal(count(NULL), 2);
     close(go[1]); /* ends the child */
     go[1] = -1;
     wait_ready();
     close(ready[1]);
     assert_int_equal(read(ready[0], &byte, 1), 0);
-    hr__part_sweep(dir);
+    hr__part_sweep(test_dir);
     assert_int_equal(count(NULL), 0);
     hr__leases_free(leases);
     close(ready[0]);
@@ -319,18 +303,18 @@ static void test_overlay(void **unused)
     int status;
 
     (void)unused;
-    snprintf(merged, sizeof merged, "%s/merged", dir);
-    snprintf(options, sizeof options, "lowerdir=%s/low,upperdir=%s/up,workdir=%s/work", dir, dir, dir);
-    temp_file(dir, "low/a", "x", 1);
-    temp_file(dir, "up/a", "x", 1);
-    temp_file(dir, "work/a", "x", 1);
-    temp_file(dir, "merged/a", "x", 1);
+    snprintf(merged, sizeof merged, "%s/merged", test_dir);
+    snprintf(options, sizeof options, "lowerdir=%s/low,upperdir=%s/up,workdir=%s/work", test_dir, test_dir, test_dir);
+    temp_file(test_dir, "low/a", "x", 1);
+    temp_file(test_dir, "up/a", "x", 1);
+    temp_file(test_dir, "work/a", "x", 1);
+    temp_file(test_dir, "merged/a", "x", 1);
     if ((pid = fork()) == 0) {
         if (unshare(CLONE_NEWNS) || mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) ||
             mount("overlay", merged, "overlay", 0, options))
             _exit(77);
         leases = hr__leases_new(NULL);
-        _exit(!leases || hr__lease_of(leases, merged) != 0 || hr__lease_of(leases, dir) == 0);
+        _exit(!leases || hr__lease_of(leases, merged) != 0 || hr__lease_of(leases, test_dir) == 0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
@@ -350,7 +334,7 @@ static void test_many_folders(void **unused)
     (void)unused;
     assert_non_null(leases);
     for (int i = 0; i < 80; i++) {
-        snprintf(folder, sizeof folder, "%s/%d", dir, i % 40);
+        snprintf(folder, sizeof folder, "%s/%d", test_dir, i % 40);
         mkdir(folder, 0700);
         n[i / 40] += hr__lease_of(leases, folder) != 0;
     }
@@ -358,7 +342,7 @@ static void test_many_folders(void **unused)
     assert_int_equal(n[1], 16);
     hr__leases_free(leases);
     for (int i = 0; i < 40; i++) {
-        snprintf(folder, sizeof folder, "%s/%d", dir, i);
+        snprintf(folder, sizeof folder, "%s/%d", test_dir, i);
         assert_int_equal(rmdir(folder), 0);
     }
     assert_no_leak(before);
@@ -368,12 +352,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_is_gone),
-        cmocka_unit_test_setup_teardown(test_names, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_containers, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_lease_ends, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_forked_child_holds, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_overlay, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_many_folders, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_names, test_dir_new, test_dir_free),
+        cmocka_unit_test_setup_teardown(test_containers, test_dir_new, test_dir_free),
+        cmocka_unit_test_setup_teardown(test_lease_ends, test_dir_new, test_dir_free),
+        cmocka_unit_test_setup_teardown(test_forked_child_holds, test_dir_new, test_dir_free),
+        cmocka_unit_test_setup_teardown(test_overlay, test_dir_new, test_dir_free),
+        cmocka_unit_test_setup_teardown(test_many_folders, test_dir_new, test_dir_free),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

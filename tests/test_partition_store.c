@@ -3,8 +3,6 @@
 #include "op/store/partition_store.h"
 #include "task_harness.h"
 
-static char folder[64];
-
 typedef struct kept {
     hr_table *tables[200];
     int n;
@@ -52,7 +50,7 @@ static void test_random(void **unused)
         hr_partition_store *s = NULL;
         int64_t at = 0;
 
-        assert_ok(hr__spill_file_new(folder, "test", NULL, &spill, &err), &err);
+        assert_ok(hr__spill_file_new(test_dir, "test", NULL, &spill, &err), &err);
         assert_ok(hr__partition_store_new(PARTS, first->schema, spill, NULL, &s, &err), &err);
         for (int i = 0; i < 60; i++) {
             int drawn = (int)random_below(&random, 2 * PARTS), part = HR_MIN(drawn, PARTS - 1);
@@ -104,7 +102,7 @@ static void test_pages(void **unused)
     hr_partition_store *s = NULL;
 
     (void)unused;
-    assert_ok(hr__spill_file_new(folder, "test", NULL, &spill, &err), &err);
+    assert_ok(hr__spill_file_new(test_dir, "test", NULL, &spill, &err), &err);
     assert_ok(hr__partition_store_new(2, small->schema, spill, NULL, &s, &err), &err);
     for (int i = 0; i < 100; i++)
         assert_ok(hr__partition_store_add(s, 0, hr_table_ref(small), &err), &err);
@@ -151,7 +149,7 @@ static hr_status partition_all(void *context, hr_error *err)
             assert_int_equal(x_at(divided, i) * 7 % PARTS, p);
             assert_true(i == begins[p] || x_at(divided, i - 1) < x_at(divided, i));
         }
-    HR_GO(hr__spill_file_new(folder, "test", NULL, &spill, err));
+    HR_GO(hr__spill_file_new(test_dir, "test", NULL, &spill, err));
     HR_GO(hr__partition_store_new(PARTS, t->schema, spill, NULL, &s, err));
     HR_GO(hr__partition_store_add_slices(s, divided, begins, PARTS, err));
     HR_GO(hr__partition_store_load(s, 5, &mem, &one, err));
@@ -186,7 +184,7 @@ static hr_status use_store(void *context, hr_error *err)
     hr_status st = HR_OK;
     kept got = { 0 };
 
-    HR_GO(hr__spill_file_new(folder, "test", NULL, &spill, err));
+    HR_GO(hr__spill_file_new(test_dir, "test", NULL, &spill, err));
     HR_GO(hr__partition_store_new(2, t->schema, spill, NULL, &s, err));
     for (int i = 0; i < 6; i++) {
         HR_GO(hr__partition_store_add(s, i % 2, hr_table_ref(t), err));
@@ -216,20 +214,6 @@ static void test_faults(void **unused)
     hr_table_unref(t);
 }
 
-static int make_folder(void **unused)
-{
-    (void)unused;
-    temp_dir_new(folder);
-    return 0;
-}
-
-static int drop_folder(void **unused)
-{
-    (void)unused;
-    temp_dir_free(folder);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,5 +223,5 @@ int main(void)
         cmocka_unit_test(test_faults),
     };
 
-    return cmocka_run_group_tests(tests, make_folder, drop_folder);
+    return cmocka_run_group_tests(tests, test_dir_new, test_dir_free);
 }

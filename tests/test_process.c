@@ -308,6 +308,14 @@ static int wait_for_all(keeper *k)
     return good;
 }
 
+/* The end of the operator and of its calls: their workers end. -> how many, with 0 */
+static int end(keeper *k, hr_op *op)
+{
+    hr__op_unref(op);
+    hr__calls_unref(k->calls);
+    return wait_for_all(k);
+}
+
 /* The poller lets go of workers when they closed their ends. */
 static void assert_settles(live_memory before)
 {
@@ -374,9 +382,7 @@ static void test_any_number_of_workers(void **unused)
             check_doubled(&r, in);
             rig_close(&r);
         }
-        hr__op_unref(op);
-        hr__calls_unref(k.calls);
-        assert_int_equal(wait_for_all(&k), i < 3 ? 1 : 3);
+        assert_int_equal(end(&k, op), i < 3 ? 1 : 3);
         assert_settles(before);
     }
     hr_table_unref(in);
@@ -433,9 +439,7 @@ static void test_many_runs_at_once(void **unused)
     run_threads(3, run_three_times, runs);
     for (int i = 0; i < 3; i++)
         hr_table_unref(runs[i].in);
-    hr__op_unref(op);
-    hr__calls_unref(k.calls);
-    assert_int_equal(wait_for_all(&k), 2);
+    assert_int_equal(end(&k, op), 2);
     assert_settles(before);
 }
 
@@ -482,9 +486,7 @@ static void test_filter(void **unused)
     assert_int_equal(x_at(rig_table(&r, 3), 2), 35);
     assert_int_equal(hr__origin_at(rig_table(&r, 3)->origin, 2).row, 35);
     rig_close(&r);
-    hr__op_unref(op);
-    hr__calls_unref(k.calls);
-    wait_for_all(&k);
+    end(&k, op);
     hr_table_unref(in);
     assert_settles(before);
 }
@@ -516,9 +518,7 @@ static void test_places(void **unused)
             first = all;
         }
         rig_close(&r);
-        hr__op_unref(op);
-        hr__calls_unref(k.calls);
-        wait_for_all(&k);
+        end(&k, op);
     }
     hr_table_unref(first);
     hr_table_unref(in);
@@ -557,9 +557,7 @@ static void test_input_in_the_arena(void **unused)
     rig_close(&r);
     hr_table_unref(there);
     hr_table_unref(in);
-    hr__op_unref(op);
-    hr__calls_unref(k.calls);
-    wait_for_all(&k);
+    end(&k, op);
     assert_settles(before);
 }
 
@@ -595,9 +593,7 @@ static void test_one_column_of_a_wide_table(void **unused)
         assert_int_equal(((const int64_t *)hr__array_values(all->columns[4]))[i], 2 * i);
     rig_close(&r);
     hr_table_unref(in);
-    hr__op_unref(op);
-    hr__calls_unref(k.calls);
-    wait_for_all(&k);
+    end(&k, op);
     assert_settles(before);
 }
 
@@ -626,9 +622,7 @@ static void test_exceptions(void **unused)
     hr_error_clear(&err);
     assert_status(run(&r, op, in, 1, &err), HR_CALLBACK, &err); /* workers live on */
     rig_close(&r);
-    hr__op_unref(op);
-    hr__calls_unref(k.calls);
-    assert_int_equal(wait_for_all(&k), 2);
+    assert_int_equal(end(&k, op), 2);
     hr_error_clear(&err);
     hr_table_unref(in);
     assert_settles(before);
@@ -656,9 +650,7 @@ static void test_one_that_dies(void **unused)
     assert_status(run(&r, op, in, 3, &err), HR_PEER, &err); /* nobody is left */
     assert_contains(err.text, "map(f): no worker process is left; worker process");
     rig_close(&r);
-    hr__op_unref(op);
-    hr__calls_unref(k.calls);
-    assert_int_equal(wait_for_all(&k), 0);
+    assert_int_equal(end(&k, op), 0);
     hr_error_clear(&err);
     hr_table_unref(in);
     assert_settles(before);
@@ -689,9 +681,7 @@ static void test_dead_when_they_come(void **unused)
     assert_ok(run(&r, op, in, 3, &err), &err);
     check_doubled(&r, in);
     rig_close(&r);
-    hr__op_unref(op);
-    hr__calls_unref(k.calls);
-    assert_int_equal(wait_for_all(&k), 1);
+    assert_int_equal(end(&k, op), 1);
     for (int i = 0; i < HR_LEN(ends); i++)
         close(ends[i][1]);
     hr_table_unref(in);
@@ -720,9 +710,7 @@ static void test_replaced(void **unused)
     assert_ok(rig_push(&r, in, &err), &err);
     check_doubled(&r, in);
     rig_close(&r);
-    hr__op_unref(op);
-    hr__calls_unref(k.calls);
-    assert_int_equal(wait_for_all(&k), 1);
+    assert_int_equal(end(&k, op), 1);
     hr_error_clear(&err);
     hr_table_unref(in);
     assert_settles(before);
@@ -776,9 +764,7 @@ static void test_killed_at_random(void **unused)
             check_doubled(&r, in);
         }
         rig_close(&r);
-        hr__op_unref(op);
-        hr__calls_unref(k.calls);
-        wait_for_all(&k);
+        end(&k, op);
         hr_error_clear(&err);
         assert_settles(before);
     }
@@ -826,9 +812,7 @@ static void test_cancel(void **unused)
     assert_ok(rig_push(&r, ten, &err), &err);
     assert_int_equal(x_at(rig_table(&r, 0), 0), 8);
     rig_close(&r);
-    hr__op_unref(op);
-    hr__calls_unref(k.calls);
-    assert_int_equal(wait_for_all(&k), 1);
+    assert_int_equal(end(&k, op), 1);
     hr_table_unref(in);
     hr_table_unref(ten);
     hr_error_clear(&err);
@@ -890,9 +874,7 @@ static void test_close_midway(void **unused)
     assert_ok(rig_open(&r, op, NULL, &err), &err);
     assert_status(rig_push(&r, in, &err), HR_CANCELLED, &err);
     rig_close(&r);
-    hr__op_unref(op);
-    hr__calls_unref(k.calls);
-    assert_int_equal(wait_for_all(&k), 1);
+    assert_int_equal(end(&k, op), 1);
     hr_table_unref(in);
     hr_error_clear(&err);
     assert_settles(before);
@@ -924,9 +906,7 @@ static void test_streams(void **unused)
             assert_int_equal(hr__origin_at(rig_table(&r, n)->origin, 0).ordinal, n % lengths[i / 2]);
         }
         rig_close(&r);
-        hr__op_unref(op);
-        hr__calls_unref(k.calls);
-        assert_int_equal(wait_for_all(&k), 1 + i % 2);
+        assert_int_equal(end(&k, op), 1 + i % 2);
         assert_settles(before);
     }
     hr_table_unref(in);
@@ -954,9 +934,7 @@ static void test_streams_that_nobody_wants(void **unused)
             rig_close(&r);
             hr_error_clear(&err);
         }
-        hr__op_unref(op);
-        hr__calls_unref(k.calls);
-        assert_int_equal(wait_for_all(&k), 1);
+        assert_int_equal(end(&k, op), 1);
         assert_settles(before);
     }
     hr_table_unref(in);
@@ -1023,9 +1001,7 @@ static void test_done_again(void **unused)
         end_replacing(&p);
         assert_int_equal(k.n, 2);
         rig_close(&r);
-        hr__op_unref(op);
-        hr__calls_unref(k.calls);
-        wait_for_all(&k);
+        end(&k, op);
         hr_error_clear(&err);
         assert_settles(before);
     }
@@ -1053,9 +1029,7 @@ static void check_left_out(int depth, hr_table *in)
     assert_int_equal(hr__calls_errored(k.calls, &err), 1);
     assert_contains(err.text, "row 50: worker process");
     rig_close(&r);
-    hr__op_unref(op);
-    hr__calls_unref(k.calls);
-    wait_for_all(&k);
+    end(&k, op);
     hr_error_clear(&err);
     assert_settles(before);
 }
@@ -1115,9 +1089,7 @@ static void test_workers_hear_of_runs(void **unused)
     }
     assert_file_becomes(path, "+1-1+2-2");
     unlink(path);
-    hr__op_unref(op);
-    hr__calls_unref(k.calls);
-    assert_int_equal(wait_for_all(&k), 1);
+    assert_int_equal(end(&k, op), 1);
     assert_ok(hr__calls_new("map(f)", &k.calls, &err), &err);
     hr__calls_expect(k.calls, 1, NULL);
     op = operator_of(k.calls, o);
@@ -1127,9 +1099,7 @@ static void test_workers_hear_of_runs(void **unused)
     rig_close(&r);
     assert_file_becomes(path, "+1-1");
     unlink(path);
-    hr__op_unref(op);
-    hr__calls_unref(k.calls);
-    assert_int_equal(wait_for_all(&k), 1);
+    assert_int_equal(end(&k, op), 1);
     hr_table_unref(in);
     assert_settles(before);
 }
@@ -1160,9 +1130,7 @@ static void test_states_travel(void **unused)
         check_doubled(&r, in);
         rig_close(&r);
     }
-    hr__op_unref(op);
-    hr__calls_unref(k.calls);
-    assert_int_equal(wait_for_all(&k), 1);
+    assert_int_equal(end(&k, op), 1);
     hr_table_unref(in);
     assert_settles(before);
 }
@@ -1200,9 +1168,7 @@ static void test_a_lost_instance(void **unused)
         }
         hr_error_clear(&err);
         rig_close(&r);
-        hr__op_unref(op);
-        hr__calls_unref(k.calls);
-        wait_for_all(&k);
+        end(&k, op);
     }
     hr_table_unref(in);
     assert_settles(before);
@@ -1230,9 +1196,7 @@ static void test_idle_workers_end(void **unused)
     assert_true(hr__calls_end_idle(k.calls) > 0);
     assert_int_equal(hr__calls_end_idle(k.calls), 0);
     rig_close(&r);
-    hr__op_unref(op);
-    hr__calls_unref(k.calls);
-    assert_int_equal(wait_for_all(&k), 2);
+    assert_int_equal(end(&k, op), 2);
     hr_table_unref(in);
     assert_settles(before);
 }
@@ -1332,9 +1296,7 @@ static hr_status run_with_a_fault(void *context, hr_error *err)
     HR_GO(rig_run(&r, parts, 2, err));
 done:
     rig_close(&r);
-    hr__op_unref(op);
-    hr__calls_unref(k.calls);
-    wait_for_all(&k);
+    end(&k, op);
     for (int i = 0; i < 100 && live_now().blocks > before.blocks; i++)
         usleep(2000);
     return st;

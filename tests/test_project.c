@@ -127,29 +127,12 @@ static void test_description(void **unused)
     hr__op_unref(plain);
 }
 
-static hr_status one_run(void *context, hr_error *err)
-{
-    hr_table *in = context;
-    hr_status st = HR_OK;
-    hr_op *op = NULL;
-    rig r = { 0 };
-
-    HR_GO(hr__op_project(vx, as_ab, 2, &op, err));
-    HR_GO(rig_open(&r, op, NULL, err));
-    HR_GO(rig_run(&r, &in, 1, err));
-done:
-    rig_close(&r);
-    hr__op_unref(op);
-    return st;
-}
+static hr_status make(hr_op **out, hr_error *err) { return hr__op_project(vx, as_ab, 2, out, err); }
 
 static void test_faults(void **unused)
 {
-    hr_table *in = numbers(0, 10);
-
     (void)unused;
-    run_with_faults_on(one_run, in, HR_FAULT_MEMORY);
-    hr_table_unref(in);
+    rig_faults(make, false);
 }
 
 int main(void)

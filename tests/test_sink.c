@@ -11,30 +11,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char dir[64];
-
 static char *at(const char *name)
 {
     static char paths[4][200];
     static int next;
     char *path = paths[next++ % 4];
 
-    snprintf(path, sizeof paths[0], "%s/%s", dir, name);
+    snprintf(path, sizeof paths[0], "%s/%s", test_dir, name);
     return path;
-}
-
-static int setup(void **unused)
-{
-    (void)unused;
-    temp_dir_new(dir);
-    return 0;
-}
-
-static int teardown(void **unused)
-{
-    (void)unused;
-    temp_dir_free(dir);
-    return 0;
 }
 
 /* Everything in the folder, hidden files as well. */
@@ -153,7 +137,7 @@ static void test_nothing_before_commit(void **unused)
     assert_int_equal(access(at("x/y/z.bin"), F_OK), -1);
     hr__sink_drop(s);
     assert_int_equal(access(at("x"), F_OK), -1); /* folders that it made are gone as well */
-    assert_int_equal(count_entries(dir), 0);
+    assert_int_equal(count_entries(test_dir), 0);
 }
 
 static hr_status one_file(void *context, hr_error *err)
@@ -178,7 +162,7 @@ static void test_faults(void **unused)
     (void)unused;
     for (int way = 0; way < 4; way++)
         run_with_faults_on(one_file, &way, HR_FAULT_MEMORY | HR_FAULT_IO | MAY_RECOVER);
-    assert_int_equal(count_entries(dir), 0);
+    assert_int_equal(count_entries(test_dir), 0);
 }
 
 static void in_child(void (*fn)(void), int want_signal)
@@ -206,8 +190,8 @@ static void write_and_die(void)
     hr_error err = HR_ERROR_INIT;
     hr_sink *s = NULL;
 
-    if (!hr__sink_open(at("killed.bin"), false, NULL, &s, &err) && !hr__sink_write(s, dir, sizeof dir, &err) &&
-        !hr__sink_finish(s, HR_SYNC_NONE, &err))
+    if (!hr__sink_open(at("killed.bin"), false, NULL, &s, &err) &&
+        !hr__sink_write(s, test_dir, sizeof test_dir, &err) && !hr__sink_finish(s, HR_SYNC_NONE, &err))
         kill(getpid(), SIGKILL);
 }
 
@@ -216,8 +200,9 @@ static void park_and_die(void)
     hr_error err = HR_ERROR_INIT;
     hr_sink *s = NULL;
 
-    if (!hr__sink_open(at("killed.bin"), false, NULL, &s, &err) && !hr__sink_write(s, dir, sizeof dir, &err) &&
-        !hr__sink_finish(s, HR_SYNC_NONE, &err) && !hr__sink_park(s, NULL, &err))
+    if (!hr__sink_open(at("killed.bin"), false, NULL, &s, &err) &&
+        !hr__sink_write(s, test_dir, sizeof test_dir, &err) && !hr__sink_finish(s, HR_SYNC_NONE, &err) &&
+        !hr__sink_park(s, NULL, &err))
         kill(getpid(), SIGKILL);
 }
 
@@ -230,17 +215,17 @@ static void test_kill(void **unused)
 
     (void)unused;
     in_child(write_and_die, SIGKILL);
-    assert_int_equal(count_entries(dir), 0);
+    assert_int_equal(count_entries(test_dir), 0);
     in_child(park_and_die, SIGKILL);
-    assert_int_equal(count_entries(dir), 1);
+    assert_int_equal(count_entries(test_dir), 1);
     assert_ok(hr__sink_open(at("mine.bin"), false, NULL, &s, &err), &err);
     assert_ok(hr__sink_finish(s, HR_SYNC_NONE, &err), &err);
     assert_ok(hr__sink_park(s, NULL, &err), &err);
-    assert_int_equal(count_entries(dir), 2);
-    hr__part_sweep(dir);
-    assert_int_equal(count_entries(dir), 1);
+    assert_int_equal(count_entries(test_dir), 2);
+    hr__part_sweep(test_dir);
+    assert_int_equal(count_entries(test_dir), 1);
     hr__sink_drop(s);
-    assert_int_equal(count_entries(dir), 0);
+    assert_int_equal(count_entries(test_dir), 0);
 }
 
 static void write_too_much(void)
@@ -259,7 +244,7 @@ static void test_disk_full(void **unused)
 {
     (void)unused;
     in_child(write_too_much, 0);
-    assert_int_equal(count_entries(dir), 0);
+    assert_int_equal(count_entries(test_dir), 0);
 }
 
 static void test_refusals(void **unused)
@@ -268,7 +253,7 @@ static void test_refusals(void **unused)
     hr_sink *s = NULL;
 
     (void)unused;
-    temp_file(dir, "file", "x", 1);
+    temp_file(test_dir, "file", "x", 1);
     assert_status(hr__sink_open(at("file/x"), false, NULL, &s, &err), HR_IO, &err);
     assert_contains(err.text, "expected a folder, found the file");
     assert_status(hr__sink_open(at("sub/"), false, NULL, &s, &err), HR_INVALID, &err);
@@ -276,18 +261,18 @@ static void test_refusals(void **unused)
     assert_ok(hr__sink_open(at("y"), false, NULL, &s, &err), &err);
     assert_status(hr__sink_write_at(s, 0, "x", 1, &err), HR_BUG, &err);
     hr__sink_drop(s);
-    assert_int_equal(count_entries(dir), 1);
+    assert_int_equal(count_entries(test_dir), 1);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_contents, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_nothing_before_commit, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_faults, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_kill, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_disk_full, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_contents, test_dir_new, test_dir_free),
+        cmocka_unit_test_setup_teardown(test_nothing_before_commit, test_dir_new, test_dir_free),
+        cmocka_unit_test_setup_teardown(test_faults, test_dir_new, test_dir_free),
+        cmocka_unit_test_setup_teardown(test_kill, test_dir_new, test_dir_free),
+        cmocka_unit_test_setup_teardown(test_disk_full, test_dir_new, test_dir_free),
+        cmocka_unit_test_setup_teardown(test_refusals, test_dir_new, test_dir_free),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

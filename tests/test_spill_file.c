@@ -10,8 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char folder[64];
-
 static int files_in(const char *path)
 {
     DIR *d = opendir(path);
@@ -35,7 +33,7 @@ static int spill_descriptor(void)
         if ((n = readlink(name, to, sizeof to - 1)) < 0)
             continue;
         to[n] = 0;
-        if (strstr(to, folder) && strstr(to, "(deleted)"))
+        if (strstr(to, test_dir) && strstr(to, "(deleted)"))
             return fd;
     }
     fail_msg("no spill file is open");
@@ -47,7 +45,7 @@ static hr_spill_file *store(void)
     hr_spill_file *s = NULL;
     hr_error err = HR_ERROR_INIT;
 
-    assert_ok(hr__spill_file_new(folder, "test", NULL, &s, &err), &err);
+    assert_ok(hr__spill_file_new(test_dir, "test", NULL, &s, &err), &err);
     return s;
 }
 
@@ -97,7 +95,7 @@ static void test_types(void **unused)
     }
     assert_int_equal(hr__spill_file_counts(s).live_bytes, 0);
     assert_true(hr__spill_file_counts(s).read_bytes == hr__spill_file_counts(s).written_bytes);
-    assert_int_equal(files_in(folder), 0);
+    assert_int_equal(files_in(test_dir), 0);
     hr__spill_file_unref(s);
     assert_int_equal(hr_spill_used(), 0);
     assert_no_leak(before);
@@ -193,7 +191,7 @@ static void test_damage(void **unused)
         assert_null(out);
         assert_int_equal(pwrite(fd, &byte, 1, p.at + at), 1);
     }
-    assert_contains(err.text, folder);
+    assert_contains(err.text, test_dir);
     assert_contains(err.text, "checksum does not match");
     assert_ok(hr__spill_file_read(s, &p, &mem, t->schema, &out, &err), &err);
     check_same(out, t);
@@ -214,15 +212,15 @@ static void test_quota(void **unused)
 
     (void)unused;
     setenv("HEADRACE_SPILL_QUOTA", "lots", 1);
-    assert_status(hr__spill_file_new(folder, "sort", NULL, &s, &err), HR_INVALID, &err);
+    assert_status(hr__spill_file_new(test_dir, "sort", NULL, &s, &err), HR_INVALID, &err);
     assert_contains(err.text, "HEADRACE_SPILL_QUOTA");
     setenv("HEADRACE_SPILL_QUOTA", "300kB", 1);
-    assert_ok(hr__spill_file_new(folder, "sort", NULL, &s, &err), &err);
-    assert_ok(hr__spill_file_new(folder, "join", NULL, &second, &err), &err);
+    assert_ok(hr__spill_file_new(test_dir, "sort", NULL, &s, &err), &err);
+    assert_ok(hr__spill_file_new(test_dir, "join", NULL, &second, &err), &err);
     assert_ok(hr__spill_file_write(s, t, &p, &err), &err);
     assert_status(hr__spill_file_write(second, t, &q, &err), HR_DISK_FULL, &err); /* one quota for both */
     assert_contains(err.text, "join: spill folder");
-    assert_contains(err.text, folder);
+    assert_contains(err.text, test_dir);
     assert_contains(err.text, "300000 bytes");
     assert_contains(err.text, "HEADRACE_SPILL_QUOTA");
     assert_int_equal(hr__spill_file_counts(second).live_bytes, 0);
@@ -253,7 +251,7 @@ static void test_folders(void **unused)
     assert_int_not_equal(hr__spill_file_write(s, t, &p, &err), HR_OK);
     assert_contains(err.text, "/no/such/folder either");
     hr__spill_file_unref(s);
-    setenv("HEADRACE_SPILL_DIR", folder, 1);
+    setenv("HEADRACE_SPILL_DIR", test_dir, 1);
     assert_ok(hr__spill_file_new(NULL, "sort", NULL, &s, &err), &err);
     assert_ok(hr__spill_file_write(s, t, &p, &err), &err);
     assert_true(spill_descriptor() >= 0);
@@ -287,7 +285,7 @@ static void test_killed(void **unused)
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status));
-    assert_int_equal(files_in(folder), 0);
+    assert_int_equal(files_in(test_dir), 0);
     close(ready[0]);
     close(ready[1]);
 }
@@ -337,7 +335,7 @@ static hr_status there_and_back(void *context, hr_error *err)
     hr_spilled_table p;
     hr_mem mem = { 0 };
 
-    HR_GO(hr__spill_file_new(folder, "test", NULL, &s, err));
+    HR_GO(hr__spill_file_new(test_dir, "test", NULL, &s, err));
     HR_GO(hr__spill_file_write(s, in, &p, err));
     HR_GO(hr__spill_file_read(s, &p, &mem, in->schema, &out, err));
     check_same(in, out);
@@ -359,20 +357,6 @@ static void test_faults(void **unused)
     run_with_faults_on(there_and_back, t, HR_FAULT_MEMORY | HR_FAULT_IO);
     hr_table_unref(t);
     hr__type_unref(types[0]);
-}
-
-static int make_folder(void **unused)
-{
-    (void)unused;
-    temp_dir_new(folder);
-    return 0;
-}
-
-static int drop_folder(void **unused)
-{
-    (void)unused;
-    temp_dir_free(folder);
-    return 0;
 }
 
 /* How many times the process has read from a file; -1: the system does not say. */
@@ -423,5 +407,5 @@ int main(void)
         cmocka_unit_test(test_faults),
     };
 
-    return cmocka_run_group_tests(tests, make_folder, drop_folder);
+    return cmocka_run_group_tests(tests, test_dir_new, test_dir_free);
 }

@@ -512,35 +512,33 @@ static PyObject *call_save(PyObject *op, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *call_begins(PyObject *op, PyObject *none)
+/* fn(call) without the GIL; meanwhile nobody else uses the call. The call ends with it unless it `goes_on`. */
+static PyObject *call_do(PyObject *op, void (*fn)(hr_call *), bool goes_on)
 {
     call_object *self = (call_object *)op;
     hr_call *call = self->call;
 
-    (void)none;
     if (call_check(self) < 0)
         return NULL;
     self->call = NULL;
     Py_BEGIN_ALLOW_THREADS
-    hr__call_begins(call);
+    fn(call);
     Py_END_ALLOW_THREADS
-    self->call = call;
+    if (goes_on)
+        self->call = call;
     Py_RETURN_NONE;
+}
+
+static PyObject *call_begins(PyObject *op, PyObject *none)
+{
+    (void)none;
+    return call_do(op, hr__call_begins, true);
 }
 
 static PyObject *call_pause(PyObject *op, PyObject *none)
 {
-    call_object *self = (call_object *)op;
-    hr_call *call = self->call;
-
     (void)none;
-    if (call_check(self) < 0)
-        return NULL;
-    self->call = NULL;
-    Py_BEGIN_ALLOW_THREADS
-    hr__call_pause(call);
-    Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
+    return call_do(op, hr__call_pause, false);
 }
 
 static PyObject *call_done(PyObject *op, PyObject *none)

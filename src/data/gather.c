@@ -156,51 +156,32 @@ static hr_status gather_bits(const hr_mem *mem, const hr_span *spans, int64_t n_
 }
 
 /* Writes the offsets of the rows of all spans behind to[0]: those of the input, shifted. */
-static void move_offsets32(int32_t *to, const hr_span *spans, int64_t n_spans)
-{
-    int32_t at = 0;
-
-    *to++ = 0;
-    for (int64_t i = 0; i < n_spans; i++) {
-        int64_t n = spans[i].n;
-
-        if (spans[i].array && n) {
-            const int32_t *from = offsets32(spans[i].array) + spans[i].begin;
-            int32_t move = at - from[0];
-
-            for (int64_t k = 0; k < n; k++)
-                to[k] = from[k + 1] + move;
-            at += from[n] - from[0];
-        } else {
-            for (int64_t k = 0; k < n; k++)
-                to[k] = at;
-        }
-        to += n;
+#define MOVE_OFFSETS(name, offset, offsets)                                                                            \
+    static void name(offset *to, const hr_span *spans, int64_t n_spans)                                                \
+    {                                                                                                                  \
+        offset at = 0;                                                                                                 \
+                                                                                                                       \
+        *to++ = 0;                                                                                                     \
+        for (int64_t i = 0; i < n_spans; i++) {                                                                        \
+            int64_t n = spans[i].n;                                                                                    \
+                                                                                                                       \
+            if (spans[i].array && n) {                                                                                 \
+                const offset *from = offsets(spans[i].array) + spans[i].begin;                                         \
+                offset move = at - from[0];                                                                            \
+                                                                                                                       \
+                for (int64_t k = 0; k < n; k++)                                                                        \
+                    to[k] = from[k + 1] + move;                                                                        \
+                at += from[n] - from[0];                                                                               \
+            } else {                                                                                                   \
+                for (int64_t k = 0; k < n; k++)                                                                        \
+                    to[k] = at;                                                                                        \
+            }                                                                                                          \
+            to += n;                                                                                                   \
+        }                                                                                                              \
     }
-}
-
-static void move_offsets64(int64_t *to, const hr_span *spans, int64_t n_spans)
-{
-    int64_t at = 0;
-
-    *to++ = 0;
-    for (int64_t i = 0; i < n_spans; i++) {
-        int64_t n = spans[i].n;
-
-        if (spans[i].array && n) {
-            const int64_t *from = offsets64(spans[i].array) + spans[i].begin;
-            int64_t move = at - from[0];
-
-            for (int64_t k = 0; k < n; k++)
-                to[k] = from[k + 1] + move;
-            at += from[n] - from[0];
-        } else {
-            for (int64_t k = 0; k < n; k++)
-                to[k] = at;
-        }
-        to += n;
-    }
-}
+MOVE_OFFSETS(move_offsets32, int32_t, offsets32)
+MOVE_OFFSETS(move_offsets64, int64_t, offsets64)
+#undef MOVE_OFFSETS
 
 static hr_status gather_offsets(const hr_mem *mem, const hr_type *type, const hr_span *spans, int64_t n_spans,
                                 int64_t n, int64_t *n_values, hr_buffer **out, hr_error *err)

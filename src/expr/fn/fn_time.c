@@ -233,10 +233,7 @@ static hr_status each(const hr_bound_call *call, const hr_eval *how, const hr_ar
 
             v = fn(s, &m);
         }
-        if (bytes == 4)
-            ((int32_t *)(void *)made->data)[i] = (int32_t)v;
-        else
-            ((int64_t *)(void *)made->data)[i] = v;
+        hr__put_int(made, bytes, i, v);
     }
     st = hr__eval_array(call->type, how->n_rows, validity, made, NULL, out, err);
     validity = made = NULL; /* taken */
@@ -404,10 +401,7 @@ static hr_status round_eval(const hr_bound_call *call, const hr_eval *how, hr_ar
         if (hr__is_valid(validity, i) && !round_one(s, tick_at(s, a, i), &span, &v))
             HR_GO(round_refuse(call, how, a, i, err));
         v /= s->seconds_scale;
-        if (bytes == 4)
-            ((int32_t *)(void *)made->data)[i] = (int32_t)v;
-        else
-            ((int64_t *)(void *)made->data)[i] = v;
+        hr__put_int(made, bytes, i, v);
     }
     st = hr__eval_array(call->type, how->n_rows, validity, made, NULL, out, err);
     validity = made = NULL; /* taken */

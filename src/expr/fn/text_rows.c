@@ -224,10 +224,7 @@ hr_status hr__map_int(const hr_bound_call *call, const hr_eval *how, const hr_ar
         const uint8_t *p = hr__row(&rows, i, &n);
 
         v = hr__is_valid(validity, i) ? fn(context, p, n) : 0;
-        if (bytes == 4)
-            ((int32_t *)(void *)made->data)[i] = (int32_t)v;
-        else
-            ((int64_t *)(void *)made->data)[i] = v;
+        hr__put_int(made, bytes, i, v);
     }
     st = hr__eval_array(call->type, how->n_rows, validity, made, NULL, out, err);
     validity = made = NULL; /* taken */

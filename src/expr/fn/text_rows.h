@@ -76,6 +76,15 @@ hr_status hr__constant_text(const hr_bound_call *call, int i, const char *name, 
 /* The type of lengths and places: int32 for string and binary, int64 for their large forms. A singleton. */
 hr_type *hr__length_type(const hr_type *text);
 
+/* Row i of the values of an int32 (4 bytes) or int64 column. */
+static inline void hr__put_int(hr_buffer *values, int bytes, int64_t i, int64_t v)
+{
+    if (bytes == 4)
+        ((int32_t *)(void *)values->data)[i] = (int32_t)v;
+    else
+        ((int64_t *)(void *)values->data)[i] = v;
+}
+
 /* A function that returns a text, a boolean or a number for each valid row. `context` is the caller's. */
 typedef hr_status hr_text_to_text(void *context, const uint8_t *p, int64_t n, hr_writer *out, hr_error *err);
 typedef bool hr_text_to_bool(void *context, const uint8_t *p, int64_t n);
