@@ -1,5 +1,4 @@
-/* format.c - formats by name and by a file's first bytes; what opened files and readers of all formats have in
- * common.
+/* format.c - finds formats by name and by a file's first bytes; the common part of open files and readers.
  *
  * Tests: test_write.c, test_scan.c. */
 #include "format/format.h"

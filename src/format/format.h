@@ -6,8 +6,8 @@
  * A *reader* decodes rows [begin, begin + n) of one fragment into tables. Formats start no threads: the scheduler calls
  * readers of different fragments (or different row ranges of one) from different threads at the same time.
  *
- * Rules that the scheduler builds on:
- * 1. What fragments a file has depends on the file alone (never on threads, memory or morsel size).
+ * Rules on which the scheduler depends:
+ * 1. The fragments of a file depend on the file alone (never on threads or memory).
  * 2. A fragment whose n_rows is known and that is `splittable` can be read from any row, at a cost that hardly depends
  *    on the row.
  * 3. A reader's tables may break anywhere; their rows are in order, none is missing. Each has an origin (instance 0).
@@ -31,36 +31,37 @@ typedef struct hr_writer hr_writer;
 typedef struct hr_fragment {
     int64_t n_rows;       /* -1: known only by reading */
     int64_t stored_bytes; /* of the projected columns, as stored */
-    int64_t memory_bytes; /* estimate of the tables that come out, projected columns only */
+    int64_t memory_bytes; /* estimate of the tables of its rows, projected columns only */
     bool splittable;      /* any row range may be read on its own */
 } hr_fragment;
 
-/* Which top-level columns, by name and in this order; NULL: all. Formats never see n < 0: scan.c makes it NULL. */
+/* The projected top-level columns, by name and in this order; NULL: all. Formats never see n < 0: scan.c makes it
+ * NULL. */
 typedef struct hr_projection {
     int n;
     const char *const *names;
 } hr_projection;
 
-/* Counters of what readers left out: a filter ruled it out, or it is damaged. */
+/* Counters of skipped rows and pages: ruled out by a filter, or damaged. */
 typedef struct hr_skipped {
     atomic_llong fragments, rows; /* ruled out by statistics or an index; whole fragments */
     atomic_llong pages;           /* of columns; neither read nor decompressed */
     atomic_llong blooms;          /* values that a bloom filter ruled out */
-    atomic_llong bad;             /* damaged rows, or rows that do not fit, which an option leaves out */
+    atomic_llong bad;             /* bad rows that an option skips */
 } hr_skipped;
 
-/* How many steps can follow the two of a reader of images, which decodes and resizes. */
+/* The most steps after the two steps of a reader of images, which are decode and resize. */
 #define HR_OPEN_MAX_STEPS (HR_IMAGE_MAX_STEPS - 2)
 
 /* A request to open a file. Zero: all of it, with default options. The call borrows everything. */
 typedef struct hr_open {
     const void *options;             /* the format's, with defaults filled; outlives the file. NULL: it has none */
     const hr_projection *projection; /* NULL: all columns */
-    /* The reader may leave out rows for which this is not true, as far as statistics or an index rule them out. Rows
-     * that come out keep their coordinates. The filter may use columns that are not projected. NULL: all rows. */
+    /* The reader may skip rows for which this is not true, if statistics or an index rule them out. The other rows keep
+     * their coordinates. The filter may use columns that are not projected. NULL: all rows. */
     hr_expr *filter;
-    bool loose; /* the caller filters rows as quickly: the reader leaves out only what statistics rule out */
-    /* The scan's schema, where it is known. A format without types of its own (CSV, JSON) reads the columns as these
+    bool loose; /* the caller filters rows as fast: the reader skips only rows that statistics rule out */
+    /* The scan's schema, if it is known. A format without types of its own (CSV, JSON) reads the columns as these
      * types. NULL: it infers them. A value that does not fit is an error naming file, line, column, expected and
      * found. */
     hr_schema *schema;
@@ -70,10 +71,10 @@ typedef struct hr_open {
     const hr_image_chain *image_steps;
     hr_image_dice dice;
     hr_account *account;
-    hr_skipped *skipped; /* counts what is left out; outlives the file. NULL: nobody counts */
+    hr_skipped *skipped; /* counts skipped rows; outlives the file. NULL: not counted */
 } hr_open;
 
-/* One opened file. Made by a format; immutable once open, so that threads share it. Formats embed this struct first. */
+/* An open file, made by a format; immutable once open, so that threads share it. Formats embed this struct first. */
 typedef struct hr_scan_file_class {
     hr_status (*fragment)(hr_scan_file *f, int fragment, hr_fragment *out, hr_error *err);
     /* Rows [row_begin, row_begin + n_rows) of a fragment (n_rows < 0: to its end). mem: where the tables' buffers
@@ -82,7 +83,7 @@ typedef struct hr_scan_file_class {
                       hr_reader **out, hr_error *err);
     /* NULL: no hint. Tells the system that this fragment will be read soon. */
     void (*ahead)(hr_scan_file *f, int fragment);
-    /* The same file with other columns, without reading it again. NULL: the file is opened anew. */
+    /* The same file with other columns, without reading it again. NULL: the scan opens the file again. */
     hr_status (*project)(hr_scan_file *f, const hr_open *how, hr_scan_file **out, hr_error *err);
     /* Whole lines for people (headrace stat): what the file stores about a fragment, or, for -1, about itself. NULL:
      * nothing beyond rows and bytes. */
@@ -94,7 +95,7 @@ struct hr_scan_file {
     const hr_scan_file_class *cls;
     atomic_int refs;
     char *name;          /* path, for errors */
-    hr_account *account; /* pays for what the open file itself holds */
+    hr_account *account; /* is charged for the memory of the open file */
     hr_schema *schema;   /* of the readers' tables: projected columns, in the projection's order */
     int n_fragments;
     int64_t n_rows; /* of the whole file; -1: known only by reading */
@@ -116,15 +117,15 @@ struct hr_reader {
 };
 hr_status hr__reader_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err) HR_MUST_USE;
 void hr__reader_close(hr_reader *r);                /* NULL is fine */
-void hr__count_bad(hr_skipped *skipped, int64_t n); /* n rows were left out; NULL: nobody counts */
+void hr__count_bad(hr_skipped *skipped, int64_t n); /* counts n skipped bad rows; NULL: not counted */
 
 /* --- writers
  *
  * Rows become bytes in two steps: `encode` turns a table into an *encoded chunk* (a row group, some lines, some
  * records), on any thread and for many tables at once; `add` appends chunks to a file, serially and in order. So
- * encoding uses all threads, and what stands in a file depends on the rows alone. */
+ * encoding uses all threads, and the bytes of a file depend on the rows alone. */
 
-/* Encoded rows. The writer's own until it was added. */
+/* Encoded rows. Belongs to the writer until `add`. */
 typedef struct hr_encoded_chunk {
     hr_buffer *bytes; /* go into the file as they are; NULL: none */
     int64_t n_rows;
@@ -150,7 +151,7 @@ struct hr_writer {
     const char *suffix;     /* of file names: ".parquet", ".csv.gz" */
     int64_t chunk_rows;     /* rows of each table for `encode` (but the last of a file); 0: any number */
     int64_t chunk_bytes;    /* > 0: a table ends earlier if it passes these bytes, or a small memory limit */
-    int value_bytes;        /* bytes that `encode` makes of a number at least, for estimates; 0: as many as it has */
+    int value_bytes;        /* least bytes of a number in `encode`, for estimates; 0: its width */
     bool file_for_each_row; /* images: `encode` gets one row, and the file is that chunk */
 };
 
@@ -163,11 +164,10 @@ typedef struct hr_format {
     int row_growth; /* > 0: each file is one row (or none), which in memory is about this many times as large */
     const hr_option *options; /* NULL: none */
     size_t options_bytes;     /* sizeof its options struct */
-    /* How many bits of the head match: the most certain format wins. Looks, never consumes. NULL: by suffix only. */
+    /* How many bits of the head match: the format with the most bits wins. NULL: by suffix only. */
     int (*bid)(hr_view head);
-    /* Opens a file: reads what is needed to know schema and fragments (a footer). Shares source. `options`: of
-     * `options` above, with defaults filled; outlives the file. HR_NOT_FOUND names a projected column that is not
-     * there. */
+    /* Opens a file: reads the bytes that give schema and fragments (a footer). Shares source. `options`: of `options`
+     * above, with defaults filled; outlives the file. HR_NOT_FOUND names a projected column that is not there. */
     hr_status (*open)(hr_source *source, const hr_open *how, hr_scan_file **out, hr_error *err);
     /* Begins a family of files of one schema: see hr_writer. NULL: this format is only read. `options`: of
      * write_options, with defaults filled; copied if needed. HR_TYPE names a column that cannot be written. */
@@ -176,8 +176,8 @@ typedef struct hr_format {
     hr_status (*create)(hr_schema *schema, const void *options, hr_account *account, hr_writer **out, hr_error *err);
 } hr_format;
 
-/* All formats, one line each: FORMAT(x) declares hr__format_x and lists it. Where only suffixes tell, the first one
- * that has the suffix wins. */
+/* All formats, one line each: FORMAT(x) declares hr__format_x and lists it. If only the suffix decides, the first
+ * format with the suffix wins. */
 #define HR_FORMATS(FORMAT)                                                                                             \
     FORMAT(parquet)                                                                                                    \
     FORMAT(csv)                                                                                                        \
@@ -207,10 +207,10 @@ hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *fo
                              hr_scan **out, hr_error *err) HR_MUST_USE;
 /* Each table is one fragment of file 0. Shares the tables. Schemas must be equal. */
 hr_status hr__scan_new_tables(hr_table *const *tables, int n, hr_scan **out, hr_error *err) HR_MUST_USE;
-/* In so many fragments of equal size, but for the last; n_blocks 0: fragments of 1 Mi rows. */
+/* n_blocks fragments of equal size, except the last; n_blocks 0: fragments of 1 Mi rows. */
 hr_status hr__scan_new_range(int64_t n, int64_t n_blocks, const char *name, hr_scan **out, hr_error *err) HR_MUST_USE;
-/* Takes the stream; pulls all of it now, on the caller's thread; each batch that has rows is one fragment. They are
- * kept as materialized.h says: what does not fit into half of the memory limit goes to the disk. */
+/* Takes the stream; pulls all of it now, on the caller's thread; each batch with rows is one fragment. materialized.h
+ * stores the batches: those that do not fit in half of the memory limit go to the disk. */
 hr_status hr__scan_new_stream(struct ArrowArrayStream *stream, hr_scan **out, hr_error *err) HR_MUST_USE;
 /* A user's own source: see hr_plan_source. Takes the context, even on failure. */
 hr_status hr__scan_new_source(const hr_source_functions *functions, hr_scan **out, hr_error *err) HR_MUST_USE;
@@ -219,49 +219,50 @@ void hr__scan_unref(hr_scan *s);
 
 int hr__scan_n_files(const hr_scan *s);
 const char *hr__scan_file_name(const hr_scan *s, int file); /* borrowed; "memory", "range" for those */
-/* Schema of all columns (with those of folders and the path): as asked for, of the first file, which is opened for it
- * once, or of all files (options.unify). *out is new (a reference). */
+/* Schema of all columns (also partition columns and the path): the caller's, the first file's, which is opened for it
+ * once, or the schema of all files (options.unify). *out is new (a reference). */
 hr_status hr__scan_schema(hr_scan *s, hr_schema **out, hr_error *err) HR_MUST_USE;
-/* Opens file i; readers give the projected columns of the *scan's* schema, in the projection's order. What a file lacks
+/* Opens file i; readers give the projected columns of the *scan's* schema, in the projection's order. A missing column
  * is null, another type is widened to the scan's (data/unify.c) or HR_TYPE: both files, the column, both types. Its
- * origins have file = i. A file that the filter rules out by what its folders say is not opened: it has no fragments.
- * The first file, if it was opened for the schema, is not parsed again. Of `how` options and schema do not count; with
- * image_steps the image column has the type that they make. */
+ * origins have file = i. A file that the filter rules out by its partition values is not opened: it has no fragments.
+ * The first file, if it was opened for the schema, is not parsed again. The scan ignores options and schema of `how`;
+ * with image_steps the image column has the type that the steps make. */
 hr_status hr__scan_open(hr_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err) HR_MUST_USE;
 bool hr__scan_orders_files(const hr_scan *s); /* it reads files, in an order that may be random */
-/* The order in which files are read in this epoch, file numbers, *out new (hr__free); NULL: as they are numbered. */
+/* The order in which files are read in this epoch, file numbers, *out new (hr__free); NULL: by number. */
 hr_status hr__scan_order(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err) HR_MUST_USE;
-/* Threads for work on many files, lent by exec (exec/parallel_call.c) when the library is loaded: fn(context, 0 .. n-1)
- * by up to n_threads, in any order; comes back when all are done, or with the error of the lowest i that failed.
- * `waits`: fn waits for disks more than it computes. Nothing lent: scans do all on the calling thread. */
+/* Threads for work on many files; exec (exec/parallel_call.c) sets the function when the library is loaded. It calls
+ * fn(context, 0 .. n-1) on up to n_threads, in any order, and returns when all calls are done, or with the error of the
+ * lowest i that failed. `waits`: fn waits for disks more than it computes. Not set: scans do all work on the calling
+ * thread. */
 typedef hr_status hr_each(int64_t n, int n_threads, bool waits, hr_share_fn *fn, void *context, hr_error *err);
 void hr__scan_lend(hr_each *each);
 /* Rows of the whole scan from metadata (opens every file's footer); *out -1 if a file does not know its own. */
 hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err) HR_MUST_USE;
-/* About how many rows there are, by what is known without I/O: the files' sizes and how many rows the first one had for
- * its own. -1: nothing is. */
+/* Estimates the number of rows without I/O, by the sizes of the files and the rows of the first one. -1: unknown. */
 int64_t hr__scan_guess_rows(const hr_scan *s);
 /* The column of images on which its readers do hr_open.image_steps, borrowed; NULL: there is none. */
 const char *hr__scan_image_column(const hr_scan *s);
-/* Of a file that is one row (or none), and small: its bytes in memory, about. -1: it may hold any number of rows. */
+/* Approximate bytes in memory of a small file with one row (or none). -1: the file may hold any number of rows. */
 int64_t hr__scan_row_bytes(const hr_scan *s, int file);
 void hr__scan_describe(const hr_scan *s, hr_text *out); /* "read_parquet [3 files, 12.4 MB] a.parquet ..." */
 void hr__scan_fingerprint(
-    const hr_scan *s, hr_hash *h); /* kind, options; of tables in memory schema and rows. Not which files there are */
-/* What a scan reads, as positions keep it (exec/inputs.c). */
+    const hr_scan *s,
+    hr_hash *h); /* hashes kind and options, and schema and rows of tables in memory; not the list of files */
+/* An input of a scan, as positions store it (plan/inputs.c). */
 typedef struct hr_scan_input {
     const char *name;          /* below the folder that all files of the scan share; borrowed */
     int64_t n_bytes, mtime_ns; /* when it was listed */
 } hr_scan_input;
 int hr__scan_n_inputs(const hr_scan *s); /* its files; 0: it reads none */
 void hr__scan_input(const hr_scan *s, int i, hr_scan_input *out);
-/* Hashes of what stands in files [begin, end): of blocks of each, from its first to its last, the same ones whenever
- * the scan has as many files. They are read once. 0: not known, since the file is another one than was listed, cannot
- * be read, or since the scan has more than HR_MAX_HASHED_FILES. */
+/* Hashes of the contents of files [begin, end): of some blocks of each file, the first and the last among them; the
+ * number of files decides which blocks. They are read once. 0: not known, because the file differs from the listed one,
+ * cannot be read, or because the scan has more than HR_MAX_HASHED_FILES. */
 #define HR_MAX_HASHED_FILES 16384
 hr_status hr__scan_input_hashes(hr_scan *s, int begin, int end, uint64_t *out, hr_error *err) HR_MUST_USE;
-/* A hash of the tables in memory, all of their values; 0: it has none. Made once. */
+/* A hash of all values of the tables in memory; 0: there are none. Computed once. */
 uint64_t hr__scan_memory_digest(hr_scan *s);
-int64_t hr__scan_floor_bytes(const hr_scan *s); /* least memory in which it can be read; an estimate without I/O */
+int64_t hr__scan_floor_bytes(const hr_scan *s); /* least memory for a read; an estimate without I/O */
 
 #endif

@@ -1,4 +1,4 @@
-/* formats.c - the list of all formats, made of HR_FORMATS in format.h. Only this file sees the folders below.
+/* formats.c - the list of all formats, made of HR_FORMATS in format.h. Only this file knows the folders of the formats.
  *
  * Tests: test_formats.py. */
 #include "format/format.h"

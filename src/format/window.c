@@ -1,4 +1,4 @@
-/* window.c - a buffer that moves forward over a source, or over what a codec makes of it.
+/* window.c - a buffer that moves forward over a source, or over its decompressed bytes.
  *
  * Tests: test_tar.c, test_tfrecord.c. */
 #include "format/window.h"
@@ -18,7 +18,7 @@ void hr__window_clear(hr_window *w)
     w->buffer = NULL;
 }
 
-/* What stands behind the window: up to n bytes. */
+/* Reads up to n bytes after the window. */
 static hr_status more(hr_window *w, uint8_t *out, int64_t n, int64_t *n_read, hr_error *err)
 {
     if (w->stream)

@@ -1,7 +1,7 @@
 /* binary.c - whole files: one row per file, column `bytes`.
  *
- * A file is one fragment of one row. Its bytes are what stands in it: compressed files are not decompressed. `bytes` is
- * binary, whose offsets end at 2 GiB; larger files need large=true, which makes it large_binary. */
+ * A file is one fragment of one row, with its unchanged bytes: the reader does not decompress compressed files. `bytes`
+ * is binary, whose offsets end at 2 GiB; larger files need large=true, which makes it large_binary. */
 #include "format/format.h"
 
 typedef struct binary_options {
@@ -161,7 +161,7 @@ done:
 
 const hr_format hr__format_binary = {
     .name = "binary",
-    .suffixes = "", /* anything may be read so, nothing is unless it is asked for */
+    .suffixes = "", /* any file can be read so, but only on request */
     .row_growth = 1,
     .doc = "whole files: one row per file, column `bytes`",
     .options = binary_option_table,

@@ -1,12 +1,12 @@
 /* image.c - files that are one image each: one row, column `image`.
  *
- * What a row holds is what a chain (image/image_chain.h) makes of the file's bytes: decode, resize if a size is given,
- * and steps that the plan had behind the reader (hr_open.image_steps). With a size and a mode all rows have one shape,
- * and the column is a tensor. With a size alone the first file's channels are those of all (fixed_shape), and an image
- * of others is an error. Otherwise the column is ragged. Nothing of a file but that first one is read when it is
- * opened: the type is known without, and thousands of files are opened one after the other by one thread.
+ * A chain (image/image_chain.h) makes the row from the file's bytes: decode, resize if a size is given, and the steps
+ * that a rule moved from the plan into the reader (hr_open.image_steps). With a size and a mode all rows have one
+ * shape, and the column is a tensor. With a size alone all files must have the channels of the first one (fixed_shape),
+ * and an image with other channels is an error. Otherwise the column is ragged. Opening a file other than the first
+ * reads none of its bytes: the type is known without, and one thread opens thousands of files one after another.
  *
- * Written, a row becomes a file.
+ * The writer writes each row as a file.
  *
  * Tests: test_image_rule.c, test_images.py. */
 #include "image/image_chain.h"
@@ -76,8 +76,8 @@ static const hr_option image_option_table[] = {
 typedef struct image_file {
     hr_scan_file base;
     hr_source *source;
-    hr_image_chain chain; /* the reader's own steps, and those that are done for somebody behind it */
-    hr_image_dice dice;   /* of those; the file's number comes later */
+    hr_image_chain chain; /* the reader's own steps, and the steps moved from the plan */
+    hr_image_dice dice;   /* random choices of these steps; the file's number comes later */
     hr_type *type;        /* of the column, which need not be projected */
     bool skip;
     hr_skipped *skipped;
@@ -137,7 +137,7 @@ static hr_status run_chain(const image_reader *r, hr_view bytes, hr_array **out,
     return hr__type_is_ragged(f->type) ? ragged_row(r, &p, out, err) : tensor_row(r, &p, out, err);
 }
 
-/* The row's value, from the file's bytes. NULL: the file is bad, and is to be left out. */
+/* The row's value, from the file's bytes. *out NULL: the file is bad and is skipped. */
 static hr_status make_image(const image_reader *r, hr_array **out, hr_error *err)
 {
     const image_file *f = r->file;
@@ -173,7 +173,7 @@ static hr_status image_next(hr_reader *base, int64_t max_bytes, hr_table **out, 
     if (r->ended)
         return HR_OK;
     r->ended = true;
-    if (schema->n > 0 || r->file->skip) { /* whether there is a row, must not depend on the columns */
+    if (schema->n > 0 || r->file->skip) { /* the projection must not decide whether there is a row */
         HR_GO(make_image(r, &image, err));
         if (!image)
             return HR_OK;
@@ -221,7 +221,7 @@ static hr_status image_read(hr_scan_file *base, int fragment, int64_t row_begin,
 
 /* ------------------------------------------------------------------------------------------------------------ files */
 
-/* How large it becomes is not known without reading it; JPEG, the usual one, grows about twelvefold. */
+/* The decoded size is unknown before the read; JPEG, the usual format, grows about twelvefold. */
 static hr_status image_fragment(hr_scan_file *base, int fragment, hr_fragment *out, hr_error *err)
 {
     image_file *f = (image_file *)base;
@@ -276,7 +276,8 @@ static hr_status image_chain(const image_options *o, hr_image_chain *out, hr_err
     return o->height || o->width ? hr__image_chain_add(out, &resize, err) : HR_OK;
 }
 
-/* The type is that which the steps make of the column as it was: what a plan gives does not depend on who does them. */
+/* The type is the result of the steps on the original column: the plan's result does not depend on where the steps
+ * run. */
 static hr_status add_steps(image_file *f, const hr_open *how, hr_error *err)
 {
     hr_type *own = f->type;
@@ -308,8 +309,8 @@ done:
     return st;
 }
 
-/* The type of images of one size whose channels are those of this file; it stays ragged where the file does not tell:
- * its row will say why. */
+/* The type of images of one size with the channels of this file; it stays ragged if the file is bad: reading its row
+ * reports the error. */
 static hr_status look_at_file(image_file *f, hr_account *account, hr_error *err)
 {
     hr_image_chain chain = f->chain;
@@ -434,7 +435,7 @@ typedef struct image_writer {
     hr_image_save how;
 } image_writer;
 
-/* Row 0 of the column as pixels, borrowed. HR_TYPE if it is no image. */
+/* Row 0 of the column as pixels, borrowed. HR_TYPE: not an image. */
 static hr_status pixels_of(const hr_array *a, hr_image *out, hr_error *err)
 {
     const hr_array *values;
@@ -499,7 +500,8 @@ static hr_status image_create(hr_schema *schema, const void *options, hr_account
 
 static int image_bid(hr_view head) { return hr__image_known(head) ? 24 : 0; }
 
-/* Which files are left out must not hang on what the steps keep of an image: then whole ones are decoded. */
+/* The skipped files must not depend on the pixels that the steps keep: with on_error=skip the reader decodes whole
+ * images. */
 static const char *image_column(const void *options)
 {
     return ((const image_options *)options)->on_error == 1 ? NULL : "image";
@@ -509,7 +511,7 @@ const hr_format hr__format_images = {
     .name = "images",
     .suffixes = "jpg jpeg png webp gif bmp tif tiff",
     .image_column = image_column,
-    .row_growth = 13, /* JPEG, the usual one */
+    .row_growth = 13, /* JPEG, the usual format */
     .doc = "one row per file, column `image` of pixels",
     .options = image_option_table,
     .options_bytes = sizeof(image_options),

@@ -1,19 +1,19 @@
 /* text.c - text files, one row per line, column `text`.
  *
- * A plain file is cut into fragments of FRAGMENT_BYTES, whatever its lines are; a line belongs to the fragment that its
- * first byte is in. So a reader begins behind the first newline at or after the byte before its fragment, and ends with
- * the line that crosses its end: no line is lost or read twice, and no fragment needs to know another. A fragment
- * without a newline owns no line but perhaps the first of the file, and is left after its own bytes: files without
- * newlines cost their size once. A file that is compressed or not in UTF-8 is one fragment, read as a stream.
+ * A plain file is cut into fragments of FRAGMENT_BYTES, without regard to lines; a line belongs to the fragment that
+ * holds its first byte. So a reader begins after the first newline at or after the byte before its fragment, and ends
+ * with the line that crosses its end: no line is lost or read twice, and fragments are independent. A fragment without
+ * a newline owns at most the first line of the file, and its reader stops after the fragment's bytes: files without
+ * newlines are read only once. A file that is compressed or not in UTF-8 is one fragment, read as a stream.
  *
- * Lines are cut in place: the reader fills a buffer, closes the gaps where newlines stood, and that buffer is the
- * column. A line ends with "\n" or "\r\n"; the last one may end with the file. */
+ * Lines are cut in place: the reader fills a buffer, removes the newlines, and that buffer is the column. A line ends
+ * with "\n" or "\r\n"; the last one may end with the file. */
 #include "format/format.h"
 
 #define FRAGMENT_BYTES (4 << 20)
 #define MAX_LINE_BYTES (1 << 30)
-#define READ_BYTES (1 << 20) /* asked of the source at once, at most */
-#define TAIL_BYTES (1 << 10) /* read beyond a fragment for its last line's end; then twice as much, and so on */
+#define READ_BYTES (1 << 20) /* maximum bytes of one read */
+#define TAIL_BYTES (1 << 10) /* first read after a fragment for the end of its last line; each further read doubles */
 
 typedef struct text_options {
     char *encoding;
@@ -48,15 +48,15 @@ typedef struct text_reader {
     int fragment;
     hr_mem mem, scratch;
     hr_stream *stream;     /* compressed files; NULL: read at `at` */
-    int64_t at;            /* of the file (decompressed, if it is compressed): what is read next */
-    int64_t end;           /* lines that begin here or later are not ours */
-    int64_t row, rows_end; /* of the fragment; rows before row_begin are passed over */
+    int64_t at;            /* offset of the next read in the (decompressed) file */
+    int64_t end;           /* lines that begin here or later belong to the next fragment */
+    int64_t row, rows_end; /* of the fragment; rows before row_begin are skipped */
     int64_t row_begin;
     bool ended;      /* the file has */
-    bool in_line;    /* the rest begins in the middle of a line that is not ours */
-    hr_buffer *rest; /* bytes read and not given: the beginning of a line */
+    bool in_line;    /* the rest begins inside a line of the fragment before */
+    hr_buffer *rest; /* bytes read but not yet returned: the beginning of a line */
     int64_t n_rest;
-    int64_t line; /* where the rest begins, in the file */
+    int64_t line; /* offset of the rest in the file */
 } text_reader;
 
 /* ---------------------------------------------------------------------------------------------------------- readers */
@@ -71,7 +71,7 @@ static void text_close_reader(hr_reader *base)
     hr__free(r);
 }
 
-/* Reads up to n bytes behind `out`. */
+/* Reads up to n bytes into `out`. */
 static hr_status fill(text_reader *r, uint8_t *out, int64_t n, int64_t *n_read, hr_error *err)
 {
     if (r->stream)
@@ -92,7 +92,7 @@ static bool is_blank(const uint8_t *p, int64_t n)
     return true;
 }
 
-/* A buffer with the rest and at least one whole line behind it, unless the file ends; *n: its bytes. */
+/* A buffer with the rest and at least one whole line, unless the file ends; *n: its bytes. */
 static hr_status read_lines(text_reader *r, int64_t max_bytes, hr_buffer **out, int64_t *n, hr_error *err)
 {
     int64_t most = HR_MIN(HR_MAX(max_bytes, 4096), READ_BYTES), has = r->n_rest, beyond = TAIL_BYTES, want, n_read;
@@ -119,7 +119,7 @@ static hr_status read_lines(text_reader *r, int64_t max_bytes, hr_buffer **out, 
             HR_FAIL(HR_UNSUPPORTED, "%s: byte %lld: a line of more than %d bytes", r->file->base.name,
                     (long long)r->line, MAX_LINE_BYTES);
         if (!line && r->in_line && r->at >= r->end)
-            r->ended = true; /* nothing here is ours, and neither is what follows */
+            r->ended = true; /* neither this nor any later line belongs to the fragment */
     }
     r->n_rest = 0;
     *n = has;
@@ -130,7 +130,7 @@ done:
     return st;
 }
 
-/* What stands behind the last whole line waits for more. */
+/* Stores the bytes after the last whole line for the next read. */
 static hr_status keep_rest(text_reader *r, const uint8_t *data, int64_t n, hr_error *err)
 {
     if (n > 0 && (!r->rest || r->rest->n_bytes < n)) {
@@ -160,16 +160,16 @@ static hr_status not_utf8(const text_reader *r, const uint8_t *data, int64_t n, 
                         at < n ? data[at] : 0, (long long)line);
 }
 
-/* The lines being cut: closes gaps in `data`, notes ends. */
+/* The lines being cut: moves them together in `data`, and stores their ends. */
 typedef struct cut {
     uint8_t *data;
     int64_t n; /* bytes of lines so far, without newlines */
     hr_growbuf ends;
     int64_t n_lines;
-    bool is_utf8; /* all of it is: single lines need no look */
+    bool is_utf8; /* all bytes are UTF-8: no check of single lines */
 } cut;
 
-/* One line, data[begin, begin + n), which stands at byte `line` of the file. */
+/* Adds a line, data[begin, begin + n), which is at byte `line` of the file. */
 static hr_status add_line(text_reader *r, cut *c, int64_t begin, int64_t n, int64_t line, hr_error *err)
 {
     const uint8_t *p = c->data + begin;
@@ -190,7 +190,7 @@ static hr_status add_line(text_reader *r, cut *c, int64_t begin, int64_t n, int6
     return hr__growbuf_add(&c->ends, &end, 4, err);
 }
 
-/* Cuts data[0, n) into lines; what is left over is kept. */
+/* Cuts data[0, n) into lines; stores the rest. */
 static hr_status cut_lines(text_reader *r, cut *c, int64_t n, hr_error *err)
 {
     int64_t begin = 0;
@@ -208,7 +208,7 @@ static hr_status cut_lines(text_reader *r, cut *c, int64_t n, hr_error *err)
         begin += length + (newline != NULL);
     }
     if ((r->line + begin >= r->end && !r->in_line) || r->row >= r->rows_end || (r->ended && begin == n)) {
-        r->ended = true; /* nothing more is ours */
+        r->ended = true; /* no further line belongs to the fragment */
         r->n_rest = 0;
     } else {
         HR_TRY(keep_rest(r, c->data + begin, n - begin, err));

@@ -1,8 +1,8 @@
-/* add_file_columns.c - a file with the columns that the scan wants: in its order, widened to its types (data/unify.c),
- * null where the file has none, and with columns that have one value for the whole file (its path, its folders' names).
+/* add_file_columns.c - a file with the columns of its scan: in the scan's order, widened to its types (data/unify.c),
+ * null if the file lacks them, and with columns that have one value for the whole file (its path, its folders' names).
  *
- * A full_file stands before the file below, which is open with the columns that it has. A reader makes a column of one
- * value once, for its longest table; tables share slices of it.
+ * A full_file wraps the inner file, which is open with the columns that it has. A reader makes a column of one value
+ * once, for its longest table; tables share slices of that column.
  *
  * Tests: test_scan.c. */
 #include "format/scan/scan.h"
@@ -11,7 +11,7 @@ typedef struct full_file {
     hr_scan_file base;
     hr_scan_file *inner;
     hr_file_column *columns; /* base.schema->n */
-    int64_t row_bytes;       /* about what a row takes more than in the file below */
+    int64_t row_bytes;       /* about how many bytes a row takes more than in the inner file */
 } full_file;
 
 typedef struct full_reader {
@@ -19,7 +19,7 @@ typedef struct full_reader {
     full_file *file;
     hr_reader *inner;
     hr_array **constants; /* by column, as long as the longest table so far; NULL: none yet */
-    hr_table *rest;       /* of the file below: given from row `at` on */
+    hr_table *rest;       /* of the inner file; rows before `at` are returned already */
     int64_t at;
     hr_mem mem;
 } full_reader;
@@ -66,7 +66,8 @@ static hr_status full_column(full_reader *r, const hr_table *t, int column, hr_a
               : HR_OK;
 }
 
-/* The next rows of the file below: few enough for what is added to each. (Rows of no columns come without end.) */
+/* The next rows of the inner file: few enough that the added columns fit, too. (A table without columns may have any
+ * number of rows.) */
 static hr_status next_rows(full_reader *r, int64_t max_bytes, hr_table **out, hr_error *err)
 {
     int64_t most = HR_MAX(max_bytes / HR_MAX(r->file->row_bytes, 1), 1), n;

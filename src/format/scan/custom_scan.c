@@ -1,11 +1,11 @@
 /* custom_scan.c - a scan over a user's own source: the functions of hr_plan_source.
  *
- * One file of as many fragments as the user says. A fragment is an Arrow stream that the user opens; the pool thread
- * that reads the fragment pulls it, one batch at a time. Batches are not copied; those larger than asked for are given
- * in slices. Going on in the middle of a fragment reads it from its beginning and leaves rows out. */
+ * One file with the user's number of fragments. A fragment is an Arrow stream that the user opens; the pool thread that
+ * reads the fragment pulls the stream, one batch at a time. The reader does not copy batches; it returns a large batch
+ * in slices. To begin in the middle of a fragment, it reads from the fragment's beginning and skips rows. */
 #include "format/scan/scan.h"
 
-#define UNKNOWN_BYTES (1 << 20) /* taken for a fragment whose size nobody tells */
+#define UNKNOWN_BYTES (1 << 20) /* assumed for a fragment of unknown size */
 
 typedef struct custom_scan {
     hr_scan base;
@@ -26,7 +26,7 @@ typedef struct custom_reader {
     struct ArrowArrayStream stream; /* release NULL: none */
     struct ArrowSchema schema;      /* of the stream */
     int *columns;                   /* of the stream, for each of the file's */
-    hr_table *rest;                 /* not given yet, from row `at` on */
+    hr_table *rest;                 /* rows from `at` on are not yet returned */
     int64_t at, row, end;           /* row: of the fragment */
     hr_mem mem;
 } custom_reader;
@@ -52,7 +52,7 @@ static hr_status at_fragment(const custom_reader *r, hr_status st, hr_error *err
     return hr__error_at(err, st, "%s: fragment %d", r->file->scan->name, r->fragment);
 }
 
-/* The next batch with rows, as `rest`; those before the first row that is wanted are left out. */
+/* Pulls the next batch with rows into `rest`; skips rows before the first requested one. */
 static hr_status pull(custom_reader *r, int64_t *skip, hr_error *err)
 {
     hr_status st;
@@ -73,7 +73,7 @@ static hr_status pull(custom_reader *r, int64_t *skip, hr_error *err)
     return HR_OK;
 }
 
-/* Where each of the file's columns stands in the stream, with its type. */
+/* Finds each of the file's columns in the stream, and checks its type. */
 static hr_status find_columns(custom_reader *r, hr_error *err)
 {
     const hr_schema *want = r->file->base.schema;
@@ -164,7 +164,7 @@ done:
     return st;
 }
 
-/* The stream has ended: are these all rows that were announced? */
+/* At the end of the stream: checks the number of rows against the announced one. */
 static hr_status check_end(const custom_reader *r, hr_error *err)
 {
     const hr_source_functions *f = &r->file->scan->functions;

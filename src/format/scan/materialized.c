@@ -1,8 +1,8 @@
-/* materialized.c - tables that are kept for several passes; materialized.h has the contract.
+/* materialized.c - tables materialized for several passes; materialized.h has the contract.
  *
- * A table on disk is a list of parcels of about PARCEL_BYTES, each read whole; a fragment that lies there is one ticket
- * of the scheduler, read parcel by parcel. Each table keeps the schema it came with: when the scan's says more, it is
- * conformed as it is read. */
+ * A table on disk is a list of encoded chunks of about PARCEL_BYTES, each read whole; a fragment on disk is one ticket
+ * of the scheduler, read chunk by chunk. Each table keeps its own schema: if the scan's schema is wider, the reader
+ * conforms the table. */
 #include "format/scan/materialized.h"
 
 #include "format/scan/scan.h"
@@ -16,27 +16,27 @@ typedef struct kept {
     hr_spilled_table *parcels;
     int64_t n_parcels;
     int64_t n_rows, n_bytes;
-    int64_t charged; /* bytes that are not ours: no account tells of them */
+    int64_t charged; /* bytes of foreign memory, which no other account counts */
     uint64_t digest; /* of the table, if it is on disk */
 } kept;
 
 struct hr_materialized {
-    hr_scan base; /* what it becomes: refs count both */
+    hr_scan base; /* the scan that it becomes; one count of references for both */
     char *name;
     int64_t memory_bytes, held;
-    bool foreign;      /* tables are others' memory, and of one schema */
-    hr_schema *schema; /* NULL: nothing came yet */
+    bool foreign;      /* tables are foreign memory, and have one schema */
+    hr_schema *schema; /* NULL: no table yet */
     kept *items;
     int64_t n, cap;
     hr_materialized_size size;
-    hr_spill_file *spill;    /* NULL: nothing is on the disk */
-    _Atomic uint64_t digest; /* of all tables; 0: not made yet */
+    hr_spill_file *spill;    /* NULL: no table is on disk */
+    _Atomic uint64_t digest; /* of all tables; 0: not computed yet */
 };
 
 typedef struct keep_file {
     hr_scan_file base;
     hr_materialized *keep;
-    int *columns; /* of the keep's schema, as projected */
+    int *columns; /* numbers of the projected columns in the common schema */
 } keep_file;
 
 typedef struct keep_reader {
@@ -161,7 +161,7 @@ hr_status hr__materialized_add(hr_materialized *k, hr_table *takes, hr_error *er
             hr__account_charge(NULL, i.charged = i.n_bytes);
     } else {
         HR_GO(write_parcels(k, takes, &i, err));
-        i.digest = hr__table_digest(takes); /* it is not read again for that */
+        i.digest = hr__table_digest(takes); /* now, so that it need not be read again */
         k->size.disk_bytes += i.n_bytes;
     }
     k->size.tables++;
@@ -183,7 +183,7 @@ hr_status hr__materialized_table(const hr_materialized *k, int64_t i, hr_table *
 
 /* ---------------------------------------------------------------------------------------------------------- reading */
 
-/* Of a table as it was kept, the columns that are wanted, as the scan types them. */
+/* The projected columns of a materialized table, with the scan's types. */
 static hr_status project(const keep_reader *r, const hr_table *t, hr_table **out, hr_error *err)
 {
     const hr_schema *schema = r->file->base.schema;
@@ -365,7 +365,7 @@ static int64_t keep_guess(const hr_scan *base)
 {
     int64_t n = ((const hr_materialized *)base)->size.rows;
 
-    return n > 0 ? n : -1; /* nothing may have come yet */
+    return n > 0 ? n : -1; /* there may be no table yet */
 }
 
 static const char *keep_name(const hr_scan *base, int file)
@@ -396,7 +396,7 @@ static void keep_fingerprint(const hr_scan *base, hr_hash *h)
         hr__hash_int(h, 0); /* where there are no rows a scan of tables has one without any */
 }
 
-/* As that of the same tables in a memory_scan. */
+/* Equal to the digest of the same tables in a memory_scan. */
 static uint64_t keep_digest(hr_scan *base)
 {
     hr_materialized *k = (hr_materialized *)base;
@@ -413,7 +413,7 @@ static uint64_t keep_digest(hr_scan *base)
     return found;
 }
 
-/* What is on the disk is read by parcels. */
+/* Tables on disk are read by encoded chunks. */
 static int64_t keep_floor(const hr_scan *base)
 {
     return ((const hr_materialized *)base)->size.disk_bytes ? 2 * PARCEL_BYTES : 0;

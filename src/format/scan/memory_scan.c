@@ -1,13 +1,13 @@
-/* memory_scan.c - scans without files: tables, a range of numbers, a foreign stream (materialized.h keeps its tables).
+/* memory_scan.c - scans without files: tables, a range of numbers, a foreign stream (materialized.h stores its tables).
  *
- * All are one file of fragments whose rows any reader can begin with. Tables are handed out as slices that share their
- * buffers, a range is computed as it is read.
+ * Each is one file of fragments; a reader can begin at any row. Readers return slices of tables that share their
+ * buffers, and compute the numbers of a range.
  *
  * Tests: test_scan.c, test_feed.c. */
 #include "format/scan/materialized.h"
 #include "format/scan/scan.h"
 
-#define RANGE_FRAGMENT (1 << 20) /* rows, if nobody says how many */
+#define RANGE_FRAGMENT (1 << 20) /* rows, by default */
 
 typedef struct memory_scan {
     hr_scan base;
@@ -17,13 +17,13 @@ typedef struct memory_scan {
     int64_t n_tables, cap;
     int64_t n_rows;
     int64_t fragment_rows;   /* of a range */
-    _Atomic uint64_t digest; /* of the tables; 0: not made yet */
+    _Atomic uint64_t digest; /* of the tables; 0: not computed yet */
 } memory_scan;
 
 typedef struct memory_file {
     hr_scan_file base;
     memory_scan *scan;
-    int *columns; /* of the scan's schema, as projected */
+    int *columns; /* numbers of the projected columns in the scan's schema */
 } memory_file;
 
 typedef struct memory_reader {
@@ -253,7 +253,7 @@ static void memory_fingerprint(const hr_scan *base, hr_hash *h)
     hr__memory_fingerprint(s->kind, s->schema, s->n_rows, h);
     for (int64_t i = 0; i < s->n_tables; i++)
         hr__hash_int(h, s->tables[i]->n_rows);
-    if (is_range(s)) /* tables have the fingerprint of those that were kept on the disk */
+    if (is_range(s)) /* tables in memory have the same fingerprint as materialized ones */
         hr__hash_int(h, s->fragment_rows);
 }
 
@@ -413,7 +413,7 @@ hr_status hr__arrow_stream_next(struct ArrowArrayStream *stream, const struct Ar
     return hr_table_import(&lent, &array, out, err);
 }
 
-/* Which columns there are, if no batch comes. */
+/* Adds a table without rows, so that the columns are known without a batch. */
 static hr_status add_empty(hr_materialized *k, struct ArrowSchema *schema, hr_error *err)
 {
     struct ArrowSchema lent = *schema;

@@ -1,15 +1,15 @@
-/* partition.c - columns that stand in folder names, not in files.
+/* partition.c - columns from folder names.
  *
- * hive: folders "key=value", anywhere in the path below the base; keys in the order in which paths show them, a path
- * without one of them has a null there. Keys and values are URL-decoded; __HIVE_DEFAULT_PARTITION__ is null, an empty
- * value is an empty text. dir: the folders below the base are the values of the given names, as they stand, as many as
- * there are names; without a base the last ones. A file directly in the base has nulls; a name that is NULL leaves its
- * folder out.
+ * hive: folders "key=value", anywhere in the path below the base; keys in the order of their first appearance in paths;
+ * a path without a key has a null. Keys and values are URL-decoded; __HIVE_DEFAULT_PARTITION__ is null, an empty value
+ * is an empty text. dir: the folders below the base are the values of the given names, unchanged, and their number is
+ * the number of names; without a base the last folders. A file directly in the base has nulls; a folder whose name is
+ * NULL makes no column.
  *
- * A column's type is what the caller gives, else string (partition_text), or int64 if all its values in all paths are
- * such and string otherwise: the type is known when the plan is made, without opening a file. Only where the files have
- * a column of the same name and the caller gives no type, the column gets the files' type later (hr__partitions_as,
- * scan.c). Each column is one array with a row a file; the texts of the folders are kept beside it. */
+ * A column has the caller's type, else string (partition_text), or int64 if all its values in all paths are integers,
+ * and string otherwise: the type is known when the plan is made, without opening a file. Only if the files have a
+ * column of the same name and the caller gives no type, the column gets the files' type later (hr__partitions_as,
+ * scan.c). Each column is one array with a row per file, beside the texts of the folders. */
 #include "expr/expr.h"
 #include "format/scan/scan.h"
 
@@ -22,15 +22,15 @@
 typedef struct finder {
     const hr_paths *paths;
     const hr_read_options *options;
-    hr_schema *schema; /* types that were asked for; NULL */
+    hr_schema *schema; /* the caller's types; NULL: none */
     bool hive;
     char *base;           /* NULL: none */
-    char *keys[MAX_KEYS]; /* dir: NULL leaves the folder out */
+    char *keys[MAX_KEYS]; /* dir: NULL: no column for the folder */
     int n_keys;
     hr_text text; /* the value last found */
 } finder;
 
-/* What stands behind the base; NULL: the path is not below it. */
+/* The part of the path after the base; NULL: the path is not below the base. */
 static const char *below_base(const finder *f, const char *path)
 {
     size_t n = f->base ? strlen(f->base) : 0;
@@ -44,7 +44,7 @@ static const char *below_base(const finder *f, const char *path)
     return path + n;
 }
 
-/* The next folder of *rest, without its slashes; false: what is left is the file's name. */
+/* The next folder of *rest, without its slashes; false: the rest is the file's name. */
 static bool next_folder(const char **rest, const char **name, size_t *n)
 {
     const char *begin = *rest + strspn(*rest, "/");
@@ -196,7 +196,7 @@ static bool parse_int(const char *s, int64_t *out)
         return false;
     for (; *s; s++) {
         if (*s < '0' || *s > '9' || __builtin_mul_overflow(v, 10, &v) || __builtin_sub_overflow(v, *s - '0', &v))
-            return false; /* below zero, where there is one value more */
+            return false; /* INT64_MIN, whose magnitude is one larger */
     }
     if (!negative && v == INT64_MIN)
         return false;
@@ -234,7 +234,7 @@ static hr_status infer_type(finder *f, const hr_array *texts, hr_type **out, hr_
     return HR_OK;
 }
 
-/* The format that the caller gives for key k; NULL: none. */
+/* The Arrow format of the caller's type for key k; NULL: none. */
 static const char *given_format(const finder *f, int k)
 {
     const hr_read_options *o = f->options;
@@ -250,7 +250,7 @@ static const char *given_format(const finder *f, int k)
     return NULL;
 }
 
-/* *given: the caller says so. */
+/* *given: the type is the caller's. */
 static hr_status type_of(finder *f, int k, const hr_array *texts, hr_type **out, bool *given, hr_error *err)
 {
     int at = f->schema ? hr__schema_find(f->schema, f->keys[k]) : -1;
@@ -487,7 +487,7 @@ static hr_status has_key(const finder *f, const char *name, hr_error *err)
     return st;
 }
 
-/* A base that no file is below is a mistake: it would leave all columns out. */
+/* A base without files below it is an error: otherwise there would be no column. */
 static hr_status check_base(const finder *f, hr_error *err)
 {
     for (int64_t i = 0; i < f->paths->n; i++) {

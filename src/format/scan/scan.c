@@ -1,29 +1,28 @@
-/* scan.c - scans: what all have in common, and the scan of files.
+/* scan.c - scans: the functions of all kinds, and the scan of files.
  *
- * A scan of files lists its paths when it is made, and opens the first file when somebody asks for its schema. It keeps
- * what it finds. One atomic exchange publishes that, not a lock, so that a scan survives a fork at any moment: two
- * threads may both open the file, and one result is dropped.
+ * A scan of files lists its paths when it is made, and opens the first file when its schema is first needed. It stores
+ * the result by one atomic exchange, without a lock, so that a scan survives a fork at any moment: two threads may both
+ * open the file, and one result is dropped.
  *
- * The schema is the caller's, or the first file's, or (unify) that of all files, whose footers the pool's threads read.
- * Behind it stand the columns of folder names (partition.c) and the path. hr__scan_open opens a file with those of the
- * scan's columns that the file has, and add_file_columns.c adds the others. Nobody looks at columns that only later
- * files have. */
+ * The schema is the caller's, or the first file's, or (unify) the schema of all files, whose footers the pool's threads
+ * read. The columns of folder names (partition.c) and the path follow. hr__scan_open opens a file with the scan's
+ * columns that the file has, and add_file_columns.c adds the others. Columns that only later files have are ignored. */
 #include "format/scan/scan.h"
 
 #include <stdlib.h>
 
-#define FILES_A_THREAD 16              /* with fewer, a thread costs more than it gains */
+#define FILES_A_THREAD 16              /* with fewer files, a thread costs more than it gains */
 #define ORDER_OF_FILES 0x73656c6966ull /* the purpose of the random bits */
-/* A hash of a file reads some blocks of it: the fewer, the more files there are, so that all of them take a moment. */
+/* A hash of a file reads some of its blocks: the more files, the fewer blocks, so that hashing all files is fast. */
 #define BLOCKS_OF_ALL_FILES 512
 #define MAX_BLOCKS 32
 #define BLOCK_BYTES (16 << 10)
-#define SMALL_BLOCK_BYTES (4 << 10) /* where there are many files: two blocks, the ends */
-#define READERS 16                  /* threads, which wait more than they work */
-#define NOT_KNOWN 1                 /* in the place of a hash: the file could not be read */
+#define SMALL_BLOCK_BYTES (4 << 10) /* for many files: two blocks, the first and the last */
+#define READERS 16                  /* threads, which mostly wait for disks */
+#define NOT_KNOWN 1                 /* instead of a hash: the file could not be read */
 
 typedef struct scan_types {
-    hr_schema *files, *whole; /* the columns of files; and with those of folders and the path */
+    hr_schema *files, *whole; /* the columns of files; the same with columns of folders and the path */
     hr_array **folders;       /* for each column of folders an array: a row for each file, of the type in `whole` */
     int n_folders;
 } scan_types;
@@ -32,7 +31,7 @@ typedef struct file_scan {
     hr_scan base;
     hr_paths paths;
     const hr_format *format;
-    void *options;     /* of the format; NULL: it has none */
+    void *options;     /* options of the format; NULL: it has none */
     hr_text settings;  /* as given, for the fingerprint */
     char *path_column; /* NULL: none */
     hr_partitions partitions;
@@ -43,7 +42,7 @@ typedef struct file_scan {
     _Atomic(hr_scan_file *) first; /* the first file, with all of its columns */
     _Atomic(scan_types *) types;
     int64_t shared;                     /* bytes of the folder that all paths begin with */
-    _Atomic(_Atomic uint64_t *) hashes; /* by file, see hash_file; 0: not made yet; NULL: none is made */
+    _Atomic(_Atomic uint64_t *) hashes; /* by file, see hash_file; 0: not computed yet; NULL: no hash computed */
 } file_scan;
 
 /* ----------------------------------------------------------------------------------------------------------- common */
@@ -78,7 +77,7 @@ hr_status hr__scan_open(hr_scan *s, int file, const hr_open *how, hr_scan_file *
     if (mine.projection && mine.projection->n < 0)
         mine.projection = NULL;
     HR_TRY(s->cls->open(s, file, &mine, out, err));
-    if ((*out)->file != file) /* the first file is shared, and right already */
+    if ((*out)->file != file) /* the first file is shared, and has the right number */
         (*out)->file = file;
     return HR_OK;
 }
@@ -111,7 +110,7 @@ hr_status hr__scan_order(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t
     return s->cls->order ? s->cls->order(s, seed, epoch, out, err) : HR_OK;
 }
 
-/* Position of a projected name in the schema; HR_INVALID with the names there are. */
+/* Position of a projected name in the schema; HR_INVALID lists the existing names. */
 static hr_status column_at(const hr_schema *s, const char *name, int *out, hr_error *err)
 {
     *out = hr__schema_find(s, name);
@@ -147,7 +146,7 @@ done:
 
 static const char *path_of(const file_scan *s, int file) { return hr__paths_name(&s->paths, file); }
 
-/* Fragments, positions and estimates come from the sizes in the list: a file of another size has other rows. */
+/* Fragments, positions and estimates depend on the listed sizes: a file with another size has other rows. */
 static hr_status check_size(const file_scan *s, int file, const hr_source *source, hr_error *err)
 {
     int64_t listed = s->paths.items[file].n_bytes;
@@ -213,8 +212,8 @@ static hr_status look_at(void *context, int64_t i, hr_error *err)
     return c->look(c->s, c->first + (int)i, c->context, err);
 }
 
-/* Files [first, end), by up to n_threads: reading 10,000 footers one by one would take as long as reading the data. The
- * error is that of the first file that has one. */
+/* Calls fn for files [first, end) on up to n_threads: reading 10,000 footers one by one would take as long as reading
+ * the data. Returns the error of the first file that fails. */
 static hr_status each_file(file_scan *s, int first, int end, int n_threads, bool waits, look_fn *look, void *context,
                            hr_error *err)
 {
@@ -348,7 +347,8 @@ static hr_status path_is_taken(const file_scan *s, const hr_schema *files, hr_er
                         path_of(s, 0), s->path_column);
 }
 
-/* The type of column `at` of folders where files have a column of that name: theirs, unless the caller gives one. */
+/* The type of partition column `at` if files have a column of that name: the files' type, unless the caller gives
+ * one. */
 static hr_field folder_field(const file_scan *s, int at, const hr_field *own)
 {
     hr_field f = s->partitions.fields[at];
@@ -358,7 +358,8 @@ static hr_field folder_field(const file_scan *s, int at, const hr_field *own)
     return f;
 }
 
-/* The files' columns, those of folders (in the place of a column of that name, or behind), and the path. */
+/* The files' columns, the partition columns (in the place of a column of the same name, or after the others), and the
+ * path. */
 static hr_status whole_schema(const file_scan *s, hr_schema *files, hr_schema **out, hr_error *err)
 {
     hr_field *fields, path = { 0 };
@@ -435,7 +436,7 @@ static hr_status find_types(file_scan *s, scan_types *out, hr_error *err)
     return find_folders(s, out, err);
 }
 
-/* Found once, as the first file is opened once. Borrowed from the scan. */
+/* Computed once, like the first file. Borrowed from the scan. */
 static hr_status types_of(file_scan *s, const scan_types **out, hr_error *err)
 {
     scan_types *found = atomic_load_explicit(&s->types, memory_order_acquire), *none = NULL;
@@ -470,7 +471,7 @@ static hr_status files_schema(hr_scan *base, hr_schema **out, hr_error *err)
 
 /* --- one file */
 
-/* The projected columns of the scan, and the names of those that a file itself can have. */
+/* The projected columns of the scan, and the names of the columns that files can have. */
 typedef struct wanted {
     hr_schema *schema;
     hr_projection own;
@@ -500,7 +501,7 @@ static hr_status find_wanted(const file_scan *s, const scan_types *types, const 
     return HR_OK;
 }
 
-/* The file lacks some columns: opens it with those that it has. */
+/* The file lacks some columns: opens it with the columns that it has. */
 static hr_status open_part(file_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     hr_open mine = *how;
@@ -543,7 +544,7 @@ static hr_status open_own(file_scan *s, int file, const hr_open *how, bool all, 
 
     if (!first || s->unify) {
         st = open_file(s, file, how, out, err);
-        if (st == HR_NOT_FOUND) { /* of a column; or of the file, which the next call says */
+        if (st == HR_NOT_FOUND) { /* a missing column; or a missing file, which the next call reports */
             hr_error_clear(err);
             st = open_part(s, file, how, out, err);
         }
@@ -667,7 +668,7 @@ done:
 
 /* --- filters */
 
-/* A file, about which a filter is asked: columns of folders and the path have one value in it. */
+/* A file for which a filter is evaluated: partition columns and the path have one value in it. */
 typedef struct one_file {
     const file_scan *s;
     const scan_types *types;
@@ -693,7 +694,7 @@ static bool value_bounds(void *context, const char *column, hr_bounds *out)
     return true;
 }
 
-/* Whether no row of the file can pass the filter, so that nobody has to open it. */
+/* Whether no row of the file can pass the filter, so that no reader opens it. */
 static bool ruled_out(const file_scan *s, const scan_types *types, int file, hr_expr *filter)
 {
     one_file f = { .s = s, .types = types, .file = file };
@@ -736,7 +737,7 @@ static hr_status add_own_term(void *context, hr_expr *term, hr_error *err)
     return HR_OK;
 }
 
-/* The terms of a filter over the file's own columns. A column of folders hides one of the file's, whose values may
+/* The terms of a filter over the file's own columns. A partition column hides a column of the file, whose values may
  * differ. */
 static hr_status own_filter(const file_scan *s, hr_expr *filter, hr_expr **out, hr_error *err)
 {
@@ -836,7 +837,7 @@ static hr_status files_count(hr_scan *base, int64_t *out, hr_error *err)
         atomic_store(&sum, first->n_rows);
     else
         HR_TRY(add_rows(s, 0, &sum, err));
-    if (atomic_load(&sum) >= 0) /* where the first file does not know, others do not either */
+    if (atomic_load(&sum) >= 0) /* if the first file does not know its rows, no other does */
         HR_TRY(each_file(s, 1, base->n_files, hr_num_threads(), false, add_rows, &sum, err));
     *out = atomic_load(&sum);
     return HR_OK;
@@ -890,7 +891,7 @@ static int64_t files_row_bytes(const hr_scan *base, int file)
     return s->format->row_growth && n >= 0 && n < INT32_MAX ? n * s->format->row_growth : -1;
 }
 
-#define TEXT_ROW_BYTES 50 /* the guess for a file that does not say how many rows it has */
+#define TEXT_ROW_BYTES 50 /* assumed for a file that does not know its number of rows */
 
 static int64_t files_guess_rows(const hr_scan *base)
 {
@@ -958,7 +959,7 @@ static void files_fingerprint(const hr_scan *base, hr_hash *h)
     for (int i = 0; i < s->partitions.n; i++) {
         hr__hash_text(h, s->partitions.fields[i].name);
         hr__hash_text(h, hr__type_format(s->partitions.fields[i].type));
-        hr__array_digest(s->partitions.values[i], h); /* names below the folder that all share do not tell */
+        hr__array_digest(s->partitions.values[i], h); /* names below the shared folder do not contain the values */
     }
     if (s->given) {
         hr__schema_print(s->given, &schema);
@@ -999,7 +1000,7 @@ static void files_input(const hr_scan *base, int i, hr_scan_input *out)
     *out = (hr_scan_input){ path_of(s, i) + s->shared, s->paths.items[i].n_bytes, s->paths.items[i].mtime_ns };
 }
 
-/* Where block i of n begins in the file. The blocks of a small file cover it. */
+/* The offset of block i of n in the file. The blocks of a small file cover it. */
 static int64_t block_at(int64_t n_bytes, int i, int n, int64_t block)
 {
     return n_bytes <= n * block ? i * block : (int64_t)((double)(n_bytes - block) * i / (n - 1));
@@ -1024,7 +1025,7 @@ static hr_status hash_blocks(hr_source *source, int n, int64_t block, uint64_t *
     return HR_OK;
 }
 
-/* Fills the file's place in s->hashes. A file that cannot be read is NOT_KNOWN, which is no error: who compares hashes
+/* Fills the file's place in s->hashes. A file that cannot be read is NOT_KNOWN, not an error: the comparison of hashes
  * decides whether it matters. */
 static hr_status hash_file(file_scan *s, int file, void *context, hr_error *err)
 {
@@ -1095,7 +1096,7 @@ static hr_status files_hashes(hr_scan *base, int begin, int end, uint64_t *out, 
     return HR_OK;
 }
 
-/* A ticket's output and what it is decoded from; small files need a few times their size. */
+/* A ticket's output and the bytes from which it is decoded; small files need a few times their size. */
 static int64_t files_floor(const hr_scan *base)
 {
     const file_scan *s = (const file_scan *)base;

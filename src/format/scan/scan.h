@@ -12,7 +12,7 @@ typedef struct hr_scan_class {
     void (*describe)(const hr_scan *s, hr_text *out);
     void (*fingerprint)(const hr_scan *s, hr_hash *h);
     int64_t (*floor_bytes)(const hr_scan *s);
-    /* The order in which files are read, *out new; NULL: as they are numbered. */
+    /* The order in which files are read, *out new; NULL: by number. */
     hr_status (*order)(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err);
     void (*free)(hr_scan *s);                         /* frees all of it */
     int64_t (*row_bytes)(const hr_scan *s, int file); /* see hr__scan_row_bytes; NULL: -1 */
@@ -30,47 +30,47 @@ struct hr_scan {
     int n_files;
 };
 
-/* The projected fields of `all`. *out is new (shared, if all are wanted). */
+/* The projected fields of `all`. *out is new (shared, if all are projected). */
 hr_status hr__scan_project(hr_schema *all, const hr_projection *projection, hr_schema **out, hr_error *err) HR_MUST_USE;
 
 /* --- memory_scan.c: tables in memory, foreign Arrow streams */
 #define HR_MEMORY_NAME "memory" /* the one file of such a scan */
 void hr__memory_fingerprint(const char *kind, const hr_schema *schema, int64_t n_rows,
-                            hr_hash *h); /* what is told of each table comes behind */
+                            hr_hash *h); /* the schema; the digest of each table follows */
 /* hr__scan_memory_digest of the digests (hr__table_digest) of all tables that have rows, added by hr__hash_int. */
 uint64_t hr__memory_digest_end(const hr_hash *h);
-/* The next batch; *out NULL: the end. `schema` is the stream's, lent to each batch. */
+/* The next batch; *out NULL: the end. `schema` is the stream's, which each batch borrows. */
 hr_status hr__arrow_stream_next(struct ArrowArrayStream *stream, const struct ArrowSchema *schema, hr_table **out,
                                 hr_error *err) HR_MUST_USE;
 hr_status hr__arrow_stream_error(struct ArrowArrayStream *stream, int rc,
-                                 hr_error *err);        /* what a call of it returned */
-void hr__arrow_schema_keep(struct ArrowSchema *schema); /* the release of a copy that was lent */
+                                 hr_error *err);        /* `code`: what a call of the stream returned */
+void hr__arrow_schema_keep(struct ArrowSchema *schema); /* the release of a borrowed copy: does nothing */
 
 /* --- partition.c: columns out of folder names */
 typedef struct hr_partitions {
     int n;
     hr_field *fields;
-    hr_array **values; /* of each, a row a file */
-    hr_array **texts;  /* binary: what the folders say */
+    hr_array **values; /* of each column, a row per file */
+    hr_array **texts;  /* binary: the values in folder names */
     bool *given;       /* its type is the caller's */
 } hr_partitions;
-/* By options->partitioning, which is not NULL. `schema`: types that were asked for; NULL: none. */
+/* By options->partitioning, which is not NULL. `schema`: the caller's types; NULL: none. */
 hr_status hr__partitions_find(const hr_paths *paths, const hr_read_options *options, hr_schema *schema,
                               hr_partitions *out, hr_error *err) HR_MUST_USE;
-/* The values of column k as `type`; HR_TYPE names the path whose folder says something else. *out is new. */
+/* The values of column k as `type`; HR_TYPE names the path whose folder has another value. *out is new. */
 hr_status hr__partitions_as(const hr_partitions *p, const hr_paths *paths, int k, hr_type *type, hr_array **out,
                             hr_error *err) HR_MUST_USE;
 void hr__partitions_clear(hr_partitions *p);
 
 /* --- add_file_columns.c: a file with the columns that the scan wants */
 typedef struct hr_file_column {
-    int inner;       /* column of the file below, widened to the schema's type; < 0: none */
+    int inner;       /* column of the inner file, widened to the schema's type; < 0: none */
     hr_array *value; /* if inner < 0: one row, the value in all rows of the file; NULL: null */
 } hr_file_column;
 /* Takes the file, even on failure. Shares schema and values. */
 hr_status hr__scan_add_file_columns(hr_scan_file *takes_inner, hr_schema *schema, const hr_file_column *columns,
                                     hr_account *account, hr_scan_file **out, hr_error *err) HR_MUST_USE;
-/* A file without fragments: nobody wants any of its rows. */
+/* A file without fragments: none of its rows can pass the filter. */
 hr_status hr__scan_file_empty(const char *name, hr_schema *schema, hr_account *account, hr_scan_file **out,
                               hr_error *err) HR_MUST_USE;
 

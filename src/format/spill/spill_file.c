@@ -1,4 +1,4 @@
-/* spill_file.c - tables on disk for a while; spill_file.h says what is promised.
+/* spill_file.c - temporary tables on disk; spill_file.h has the contract.
  *
  * A parcel is
  *
@@ -7,11 +7,13 @@
  *   packed  parts that were compressed, one after the other
  *   raw     parts as they are, each at a multiple of 64 bytes
  *
- * 1. Reading asks for one block of memory: the raw parts are read into it from the disk, packed ones unpacked behind
- *    them, and arrays are slices of it. So what is not compressed is copied once by us.
+ * 1. A read allocates one block of memory: it reads the raw parts from the disk into the block and unpacks the packed
+ *    parts after them; arrays are slices of the block. So data that are not compressed are copied once.
  * 2. Lengths are stored instead of offsets: they compress well, and a table's rows need not begin at 0.
- * 3. Whether to compress a part is asked of a few kilobytes of its middle. A random column costs only that.
- * 4. Places are handed out by one counter and are whole pages of the file, so that a parcel that is read leaves a hole.
+ * 3. A trial with a few kilobytes of its middle decides whether to compress a part. A random column costs only the
+ *    trial.
+ * 4. One counter gives out places, which are whole pages of the file, so that the file has a hole after a parcel is
+ *    read.
  * 5. What was written is handed to the disk early if it is much beside the machine's (or control group's) memory: dirty
  * pages count there. */
 #include "format/spill/spill_file.h"
@@ -24,16 +26,16 @@
 #define MAGIC 0x4c505348 /* "HSPL" */
 #define FILE_PAGE 4096
 #define ALIGN 64
-#define LEAST_PACKED 256               /* smaller parts are not worth it */
-#define TRY_BYTES (16 << 10)           /* of a large part, to see whether it compresses */
-#define WRITE_BEHIND (16 << 20)        /* bytes that are handed to the disk together */
-#define MEMORY_NS INT64_C(10000000000) /* how long the size of the memory is believed */
-#define MOST_PACKED (1 << 30)          /* larger parts stay as they are */
+#define LEAST_PACKED 256               /* smaller parts are not compressed */
+#define TRY_BYTES (16 << 10)           /* of a large part, for the trial */
+#define WRITE_BEHIND (16 << 20)        /* bytes whose write-back starts together */
+#define MEMORY_NS INT64_C(10000000000) /* how long the known size of the memory is valid */
+#define MOST_PACKED (1 << 30)          /* larger parts are not compressed */
 
 typedef struct parcel_head {
     uint32_t magic, crc;
     int64_t at, n_rows, n_nodes, packed_bytes, raw_bytes,
-        plain_bytes; /* plain: what the packed ones become, each at its 64 bytes */
+        plain_bytes; /* plain: unpacked bytes of the packed parts, each aligned to 64 bytes */
 } parcel_head;
 
 enum { PART_NONE, PART_PACKED, PART_RAW };
@@ -69,7 +71,7 @@ static _Atomic int64_t live_bytes; /* of all stores */
 static struct {
     hr_mutex lock;
     char *folder;           /* NULL: the default */
-    _Atomic int64_t quota1; /* one more than what was set; 0: the default */
+    _Atomic int64_t quota1; /* the quota plus one; 0: the default */
 } settings = { .lock = HR_MUTEX_INIT };
 
 static const char *default_folder(void)
@@ -128,7 +130,7 @@ hr_status hr_set_spill_dir(const char *folder, hr_error *err)
     return HR_OK;
 }
 
-/* What the variable says; < 0: nothing. */
+/* The variable's value; < 0: not set. */
 static hr_status default_quota(int64_t *out, hr_error *err)
 {
     const char *text = getenv("HEADRACE_SPILL_QUOTA");
@@ -265,7 +267,7 @@ static const hr_codec *const codec = &hr__codec_lz4;
 static const hr_codec *const codec = NULL;
 #endif
 
-/* Appends the part, compressed, to m->packed; *stored 0 and nothing is added if that does not pay. */
+/* Appends the part, compressed, to m->packed; *stored 0: compression saves too little, and nothing is added. */
 static hr_status pack(making *m, const void *data, int64_t n, int64_t *stored, hr_error *err)
 {
     int64_t room = codec->max_packed_bytes(n), used = m->packed.buffer ? m->packed.buffer->n_bytes : 0;
@@ -424,7 +426,7 @@ static hr_status no_space(const hr_spill_file *s, int64_t n, const char *what, i
                         change);
 }
 
-/* Where no quota is set, a fiftieth of the disk is left to others, or 256 MiB if that is less. */
+/* Without a quota, 1/50 of the disk stays free, or 256 MiB if that is less. */
 static hr_status check_disk(const hr_spill_file *s, int64_t n, hr_error *err)
 {
     int64_t left = 0, all = 0, reserve;
@@ -473,8 +475,8 @@ static hr_status open_file(hr_spill_file *s, int *out, hr_error *err)
     return hr__error_at(err, no_file(s->folder, fd, err), "%s", s->name);
 }
 
-/* The machine's memory, or our control group's, as it was not long ago: limits are changed seldom, and reading them
- * takes some ten files. */
+/* The memory of the machine, or of the control group, at most MEMORY_NS old: limits change rarely, and reading them
+ * takes about ten files. */
 static int64_t memory_about(void)
 {
     static _Atomic int64_t bytes, until_ns;
@@ -482,11 +484,10 @@ static int64_t memory_about(void)
 
     if (now >= until && atomic_compare_exchange_strong(&until_ns, &until, now + MEMORY_NS))
         atomic_store(&bytes, hr__memory_physical());
-    return atomic_load(
-        &bytes); /* 0 for who comes while another thread looks for the first time: then much is written early */
+    return atomic_load(&bytes); /* 0 while another thread reads it for the first time: then write-back starts early */
 }
 
-/* Lets the disk begin with what was written, once that is much: it would be in the way of others' memory. */
+/* Starts write-back of written bytes once there are many: dirty pages count against the memory of all processes. */
 static void write_behind(hr_spill_file *s, int fd, int64_t end)
 {
     int64_t behind = atomic_load_explicit(&s->behind, memory_order_relaxed);
@@ -522,7 +523,7 @@ static hr_status put(hr_spill_file *s, const hr_buffer *b, int64_t n, int64_t at
 
 /* ------------------------------------------------------------------------------------------------------------ write */
 
-/* The parcel as it lies on the disk, but for its head. */
+/* The parcel as it is on disk, except its head. */
 static hr_status join(const making *m, hr_buffer **out, int64_t *head_bytes, hr_error *err)
 {
     int64_t nodes = m->n_nodes * (int64_t)sizeof *m->nodes, packed = m->packed.buffer ? m->packed.buffer->n_bytes : 0;
@@ -601,7 +602,7 @@ void hr__spill_file_forget(hr_spill_file *s, const hr_spilled_table *p)
 {
     int64_t n = HR_ROUND_UP(p->n_bytes, FILE_PAGE);
 
-    if (!n || s->pid != hr__pid()) /* a forked child has the parent's file: it may read there */
+    if (!n || s->pid != hr__pid()) /* a forked child shares the parent's file, which it may only read */
         return;
     hr__file_punch(atomic_load_explicit(&s->fd, memory_order_acquire), p->at, n);
     count_live(s, -n);
@@ -615,7 +616,7 @@ typedef struct taking {
     const parcel_node *nodes;
     int64_t n_nodes, next;
     const uint8_t *packed;
-    int64_t packed_bytes, raw_bytes, unpacked; /* the last: bytes of the block that are filled */
+    int64_t packed_bytes, raw_bytes, unpacked; /* unpacked: bytes of the block that are filled */
     hr_buffer *block;                          /* raw parts, then unpacked ones */
 } taking;
 
@@ -624,7 +625,7 @@ static hr_status damaged(hr_error *err, const char *what)
     return hr_error_set(err, HR_BAD_DATA, "%s; the file was changed, or the disk is damaged", what);
 }
 
-/* *out NULL if there is no such part. Its size must be `want`; < 0: any. */
+/* *out NULL: the array does not have this part. Its size must be `want`; < 0: any. */
 static hr_status part_read(taking *t, const parcel_part *p, int64_t want, hr_buffer **out, hr_error *err)
 {
     int64_t at = p->at;
@@ -647,7 +648,7 @@ static hr_status part_read(taking *t, const parcel_part *p, int64_t want, hr_buf
     return hr__buffer_slice(t->block, at, p->n_bytes, out, err);
 }
 
-/* Lengths become offsets, in a buffer of its own: there is one more of them. */
+/* Lengths become offsets, in a new buffer: there is one offset more. */
 static hr_status offsets_read(taking *t, const parcel_node *node, int width, int64_t *n_values, hr_buffer **out,
                               hr_error *err)
 {
@@ -752,8 +753,8 @@ done:
     return st;
 }
 
-/* Both parts of the parcel from the disk, checked by its sum. The block is larger than the raw parts: what is unpacked
- * goes behind them. */
+/* Reads the packed and the raw parts of the parcel from the disk and checks the checksum. The block is larger than the
+ * raw parts: unpacked parts follow them. */
 static hr_status load(hr_spill_file *s, const hr_spilled_table *p, const hr_mem *mem, hr_buffer **front,
                       hr_buffer **block, hr_error *err)
 {
