@@ -62,11 +62,11 @@ int64_t hr__flat_element(hr_flat *f, int64_t first, int64_t i)
 /* -------------------------------------------------------------------------------------------------------- verifying */
 
 #define MAX_NESTING 128
-#define MAX_TABLE_BYTES 512 /* of what is looked at; Arrow's have up to 40 */
+#define MAX_TABLE_BYTES 512 /* of tables that can be verified; Arrow's have up to 40 */
 
 typedef struct verifier {
     hr_flat *f;
-    int64_t steps_left; /* tables that share parts cannot make it walk without end */
+    int64_t steps_left; /* bounds the walk over tables that share parts */
     hr_error *err;
 } verifier;
 
@@ -81,7 +81,7 @@ static bool lies(const hr_flat *f, int64_t at, int64_t n, int64_t align)
     return at >= 0 && n >= 0 && n <= f->n && at <= f->n - n && at % align == 0;
 }
 
-/* A vector or text at `at`, of items of so many bytes. */
+/* A vector or text at `at`, of items of `bytes` bytes. */
 static bool vector_lies(hr_flat *f, int64_t at, int64_t bytes, int64_t *n)
 {
     if (!lies(f, at, 4, 4))
@@ -92,7 +92,7 @@ static bool vector_lies(hr_flat *f, int64_t at, int64_t bytes, int64_t *n)
 
 static hr_status verify_table(verifier *v, const hr_flat_table *type, int64_t table, int depth);
 
-/* What the reference at `at` refers to. */
+/* Verifies the target of the reference at `at`. */
 static hr_status verify_part(verifier *v, const hr_flat_table *type, int i, int64_t table, int64_t at, int depth)
 {
     const hr_flat_field *field = &type->fields[i];
@@ -178,7 +178,7 @@ void hr__flat_clear(hr_flat_builder *b)
     *b = (hr_flat_builder){ .account = b->account };
 }
 
-/* n more bytes in front; NULL without memory. */
+/* n more bytes in front; NULL: no memory. */
 static uint8_t *push(hr_flat_builder *b, int64_t n)
 {
     if (!b->failed && b->cap - b->n < n) {
@@ -298,7 +298,7 @@ int64_t hr__flat_end(hr_flat_builder *b)
     put_number(b, 4 + 2 * n, 2);
     if (!b->failed) {
         int32_t back = (int32_t)(b->n - table);
-        memcpy(b->data + b->cap - table, &back, 4); /* little endian, as all that we run on */
+        memcpy(b->data + b->cap - table, &back, 4); /* little endian, like all supported machines */
     }
     return table;
 }

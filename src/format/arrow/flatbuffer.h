@@ -1,8 +1,8 @@
-/* flatbuffer.h - the little of FlatBuffers that Arrow's messages need: a reader that believes nothing, and a builder.
+/* flatbuffer.h - the part of FlatBuffers that Arrow's messages need: a reader that trusts no input, and a builder.
  *
- * The format (https://flatbuffers.dev/internals): a table begins with the distance back to its vtable, which says where
- * each field stands; strings, vectors and tables are referred to by their distance ahead. Parts can be shared, so that
- * a small buffer can describe a huge tree: whoever walks one counts its steps. */
+ * The format (https://flatbuffers.dev/internals): a table begins with the distance back to its vtable, which gives the
+ * place of each field; a reference to a string, vector or table is the distance ahead. Parts can be shared, so a small
+ * buffer can describe a huge tree: code that walks a tree must count its steps. */
 #ifndef HR_FLATBUFFER_H
 #define HR_FLATBUFFER_H
 
@@ -29,14 +29,14 @@ static inline uint64_t hr__flat_load(hr_flat *f, int64_t at, int n_bytes)
     return v;
 }
 
-/* Where field i of a table stands; 0: it has its default. */
+/* The place of field i of a table; 0: it has its default. */
 int64_t hr__flat_slot(hr_flat *f, int64_t table, int i);
 /* The table that field i refers to. */
 int64_t hr__flat_table(hr_flat *f, int64_t table, int i);
 /* A signed number of n_bytes (1: unsigned). */
 int64_t hr__flat_number(hr_flat *f, int64_t table, int i, int n_bytes, int64_t missing);
 hr_view hr__flat_text(hr_flat *f, int64_t table, int i);
-/* A vector: its length, and where its elements of item_bytes stand. */
+/* A vector: its length, and the place of its elements of item_bytes. */
 int64_t hr__flat_vector(hr_flat *f, int64_t table, int i, int item_bytes, int64_t *first);
 /* The table that element i of a vector of offsets refers to. */
 int64_t hr__flat_element(hr_flat *f, int64_t first, int64_t i);
@@ -49,7 +49,7 @@ typedef enum hr_flat_kind {
     HR_FLAT_VECTOR, /* of numbers or structs of `bytes` bytes */
     HR_FLAT_TABLE,  /* as `of` says */
     HR_FLAT_TABLES, /* a vector of them */
-    HR_FLAT_UNION   /* members[n] of its table; n is the byte in the field before. NULL there: not looked at */
+    HR_FLAT_UNION   /* members[n] of its table; n is the byte in the field before. NULL there: not verified */
 } hr_flat_kind;
 
 typedef struct hr_flat_table hr_flat_table;
@@ -65,8 +65,8 @@ struct hr_flat_table {
     int n_union;                 /* tables of its union field */
     const hr_flat_table *const *members;
 };
-/* HR_BAD_DATA names the table and the field. Beyond what FlatBuffers' own verifier sees (bounds, alignment, ends of
- * texts): fields lie within their table, and no two in one place. *root: the table. */
+/* HR_BAD_DATA names the table and the field. Checks the same as FlatBuffers' own verifier (bounds, alignment, ends of
+ * texts), and that fields lie within their table, no two in one place. *root: the table. */
 hr_status hr__flat_verify(hr_flat *f, const hr_flat_table *type, int64_t *root, hr_error *err) HR_MUST_USE;
 
 /* --- building, from the end to the beginning: parts before what refers to them. A part is named by its distance from

@@ -1,9 +1,9 @@
 /* ipc.c - Arrow IPC: the file format (Feather V2) and the stream format, which begin differently and hold the same
  * messages.
  *
- * A record batch is a fragment; where each stands is known when the file is open: from a file's footer, of a stream by
- * walking its messages, whose bodies are passed over. Dictionaries are read when a column first needs them, and kept;
- * in a stream, one may be replaced or extended (a delta) between record batches, so that each batch sees what came
+ * A record batch is a fragment; opening a file finds the place of each: in the footer of a file, or by a walk over the
+ * messages of a stream, which skips their bodies. The reader reads a dictionary when a column first needs it, and keeps
+ * it; a stream may replace or extend (a delta) a dictionary between record batches, so each batch uses the dictionaries
  * before it. */
 #include "format/arrow/ipc.h"
 
@@ -13,7 +13,7 @@
 #define MAGIC "ARROW1"
 #define BLOCK_BYTES 24 /* of the footer's lists */
 #define MAX_MESSAGE (INT64_C(1) << 31)
-#define ALIGN_BYTES 64 /* the most that writers align to */
+#define ALIGN_BYTES 64 /* the largest alignment of writers */
 #define CONTINUATION 0xffffffffu
 
 typedef struct ipc_options {
@@ -34,12 +34,12 @@ static const hr_option ipc_option_table[] = {
 
 enum { MESSAGE_SCHEMA = 1, MESSAGE_DICTIONARY, MESSAGE_BATCH, VERSION_4 = 3, VERSION_5 };
 
-/* Where a message stands. */
+/* The place of a message. */
 typedef struct ipc_block {
     int64_t at, message_bytes; /* the flatbuffer */
     int64_t body_at, body_bytes;
     int64_t n_rows; /* record batches */
-    int64_t before; /* of a stream: number of dictionary messages before it */
+    int64_t before; /* in a stream: number of dictionary messages before it */
 } ipc_block;
 
 typedef struct ipc_blocks {
@@ -47,11 +47,11 @@ typedef struct ipc_blocks {
     int64_t n, cap;
 } ipc_blocks;
 
-/* A dictionary's message. */
+/* The message of a dictionary. */
 typedef struct ipc_values {
     int64_t id;
     bool is_delta;
-    hr_array *values; /* with all that a delta extends; NULL: not read yet */
+    hr_array *values; /* with the values that a delta extends; NULL: not read yet */
 } ipc_values;
 
 typedef struct ipc_file {
@@ -81,7 +81,7 @@ static hr_status damaged(const hr_source *source, int64_t at, hr_status st, hr_e
     return hr__error_at(err, st, "%s: message at byte %lld is damaged", source->name, (long long)at);
 }
 
-/* n bytes at `at`: a flatbuffer with a table of this type, all of it verified. */
+/* Reads n bytes at `at`: a flatbuffer with a table of this type, and verifies it whole. */
 static hr_status flat_read(hr_source *source, int64_t at, int64_t n, const hr_flat_table *type, hr_account *account,
                            message *out, hr_error *err)
 {
@@ -162,7 +162,7 @@ static hr_status check_body(const ipc_file *f, const ipc_block *b, hr_error *err
     return HR_OK;
 }
 
-/* Arrow 0.17 said how a batch is compressed in the message's own metadata, and nowhere else. */
+/* Arrow 0.17 wrote the codec of a batch only in the message's own metadata. */
 static hr_status old_codec(message *m, const hr_codec **out, hr_error *err)
 {
     static const char key[] = "ARROW:experimental_compression";
@@ -185,7 +185,7 @@ static hr_status old_codec(message *m, const hr_codec **out, hr_error *err)
     return m->flat.bad ? hr_error_set(err, HR_BAD_DATA, "the message is damaged") : HR_OK;
 }
 
-/* The table of a RecordBatch in m, and what else its message says. */
+/* The table of a RecordBatch in m, and the codec of its message. */
 static hr_status batch_of(const ipc_file *f, message *m, const ipc_block *b, ipc_batch *out, hr_error *err)
 {
     int64_t table = m->kind == MESSAGE_DICTIONARY && m->header ? hr__flat_table(&m->flat, m->header, 1) : m->header;
@@ -197,7 +197,7 @@ static hr_status batch_of(const ipc_file *f, message *m, const ipc_block *b, ipc
     return st ? hr__error_at(err, st, "%s: message at byte %lld", f->base.name, (long long)b->at) : HR_OK;
 }
 
-/* Whether the batch has what the schema's columns need, as far as its message says. */
+/* Checks by its message that the batch has the buffers of the schema's columns. */
 static hr_status check_batch(ipc_file *f, message *m, const ipc_block *b, hr_error *err)
 {
     ipc_place *places;
@@ -215,7 +215,7 @@ static hr_status check_batch(ipc_file *f, message *m, const ipc_block *b, hr_err
     return st ? hr__error_at(err, st, "%s: message at byte %lld", f->base.name, (long long)b->at) : HR_OK;
 }
 
-/* A dictionary or a record batch, as the message says. */
+/* Adds a dictionary or a record batch, by the type of the message. */
 static hr_status add_message(ipc_file *f, message *m, ipc_block *b, hr_error *err)
 {
     HR_TRY(check_body(f, b, err));
@@ -242,13 +242,13 @@ static hr_status read_schema(ipc_file *f, hr_flat *flat, int64_t table, hr_error
     hr_status st = table ? ipc__schema_read(flat, table, f->base.account, &f->schema, err)
                          : hr_error_set(err, HR_BAD_DATA, "without a schema");
 
-    if (!st) /* before batches, which are nothing of ours if a type is not */
+    if (!st) /* before batches, which need known types */
         st = ipc__schema_types(f->schema, false, &f->types, err);
     return st ? hr__error_at(err, st, "%s", f->base.name) : HR_OK;
 }
 
-/* What may stand behind the end of a stream: zeros, up to a boundary. Anything else is a part that nobody would read,
- * as where zeros stand over a message's length, or where a stream follows another. */
+/* Checks the bytes after the end of a stream: only zeros, up to a boundary. Any other byte belongs to data that no
+ * reader would read, for example after a message length overwritten with zeros, or of a second stream. */
 static hr_status check_end(const ipc_file *f, int64_t at, hr_error *err)
 {
     int64_t n = f->source->n_bytes - at, n_read;
@@ -276,7 +276,7 @@ static hr_status stream_index(ipc_file *f, hr_error *err)
         HR_FAIL(HR_BAD_DATA, "%s: a stream begins with its schema, not with message number %d", f->base.name,
                 (int)m.kind);
     HR_GO(read_schema(f, &m.flat, m.header, err));
-    b = (ipc_block){ .at = at, .body_at = at + n, .body_bytes = m.body_bytes }; /* a schema has none, as a rule */
+    b = (ipc_block){ .at = at, .body_at = at + n, .body_bytes = m.body_bytes }; /* a schema usually has no body */
     HR_GO(check_body(f, &b, err));
     at = b.body_at + b.body_bytes;
     for (;;) {
@@ -325,9 +325,8 @@ done:
     return st;
 }
 
-/* Where the stream within a file begins: behind the magic, and zeros up to a boundary. 0: no message with a
- * continuation stands there (Polars writes the schema without its length, and Arrow before 0.15 wrote no
- * continuation). */
+/* Where the stream within a file begins: after the magic, and zeros up to a boundary. 0: there is no message with a
+ * continuation (Polars writes the schema without its length, and Arrow before 0.15 wrote no continuation). */
 static hr_status stream_begin(ipc_file *f, int64_t *at, hr_error *err)
 {
     uint8_t head[ALIGN_BYTES + 4];
@@ -343,7 +342,7 @@ static hr_status stream_begin(ipc_file *f, int64_t *at, hr_error *err)
     return HR_OK;
 }
 
-/* A file is a stream with a footer behind it, so the schema stands there twice. */
+/* A file is a stream with a footer after it, so it has the schema twice. */
 static hr_status check_schema(ipc_file *f, hr_error *err)
 {
     ipc_schema *first = NULL;
@@ -377,8 +376,8 @@ static int by_place(const void *a, const void *b)
     return (x->at > y->at) - (x->at < y->at);
 }
 
-/* All messages that the footer names, in the order of the file: none twice, none within another, and behind the last
- * one none that it does not name. */
+/* Checks all messages that the footer names, in the order of the file: none twice, none within another, and no message
+ * that the footer does not name. */
 static hr_status check_blocks(ipc_file *f, int64_t footer_at, hr_error *err)
 {
     int64_t n = f->dictionaries.n + f->batches.n, end = 8, length;
@@ -452,7 +451,7 @@ done:
 
 typedef struct lookup {
     ipc_file *f;
-    int64_t before; /* only messages before this one */
+    int64_t before; /* only messages before this one count */
     int depth;
 } lookup;
 
@@ -492,7 +491,7 @@ done:
     return st;
 }
 
-/* A dictionary as it is after message k: its last whole values, and the deltas since. */
+/* A dictionary after message k: its last whole values, and the deltas since. */
 static hr_status values_locked(const lookup *l, int64_t k, hr_array **out, hr_error *err)
 {
     ipc_values *v = l->f->values;
@@ -550,7 +549,7 @@ static hr_status find(void *context, int64_t id, hr_array **out, hr_error *err)
     return st;
 }
 
-/* What is to be known of dictionaries before any is read. */
+/* Lists the dictionaries, without reading their values. */
 static hr_status list_values(ipc_file *f, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -626,8 +625,8 @@ done:
     return st;
 }
 
-/* A batch is read whole. What cannot be within the limit is said before it is read; how far a compressed one grows is
- * not known then. */
+/* A batch is read whole. The error for a batch above the memory limit comes before the read; the decompressed size of a
+ * compressed one is unknown then. */
 static hr_status check_room(const ipc_reader *r, hr_error *err)
 {
     const ipc_file *f = r->file;

@@ -1,4 +1,4 @@
-/* ipc.h - what the files of the Arrow IPC format share. Private to src/format.
+/* ipc.h - types and functions shared by the files of the Arrow IPC format. Private to src/format.
  *
  *   ipc_schema.c  the schema message: flatbuffer -> ipc_schema, hr_schema; hr_schema -> message
  *   ipc_tables.c  which tables messages have, to verify them
@@ -13,11 +13,11 @@
 #include "format/arrow/flatbuffer.h"
 #include "format/format.h"
 
-/* A field as the file says, with its encoding. */
+/* A field of the file, with its encoding. */
 typedef struct ipc_field {
     char *name;
-    char *format; /* Arrow's, of the values (of what a dictionary holds); NULL: not known here */
-    char index;   /* dictionary-encoded: format of the indices; 0: it is not */
+    char *format; /* Arrow's, of the values (of a dictionary's values); NULL: unknown type */
+    char index;   /* format of a dictionary's indices; 0: not dictionary-encoded */
     int64_t id;   /* of the dictionary */
     int64_t type; /* of the flatbuffer's union */
     uint8_t *metadata;
@@ -41,10 +41,10 @@ extern const hr_flat_table ipc__message_table, ipc__footer_table; /* ipc_tables.
 /* From the table of a Schema in f. HR_BAD_DATA, HR_UNSUPPORTED. *out is new. */
 hr_status ipc__schema_read(hr_flat *f, int64_t table, hr_account *account, ipc_schema **out, hr_error *err) HR_MUST_USE;
 void ipc__schema_free(ipc_schema *s); /* NULL is fine */
-/* Whether two schemas say the same of their columns: names, types, encodings, order of bytes. */
+/* Whether two schemas have the same columns: names, types, encodings, order of bytes. */
 bool ipc__schema_same(const ipc_schema *a, const ipc_schema *b);
-/* One field as the C struct that hr__array_import wants: with its dictionaries if `encoded`, else as its values. Fields
- * without a known format are HR_UNSUPPORTED, or null if `lenient`. *out is released by its release. */
+/* One field as the C struct for hr__array_import: with its dictionaries if `encoded`, else with the type of its values.
+ * Fields of an unknown format are HR_UNSUPPORTED, or null if `lenient`. Free *out by its release. */
 hr_status ipc__field_export(const ipc_field *f, bool encoded, bool lenient, struct ArrowSchema *out,
                             hr_error *err) HR_MUST_USE;
 hr_status ipc__schema_types(const ipc_schema *s, bool lenient, hr_schema **out, hr_error *err) HR_MUST_USE;
@@ -95,7 +95,7 @@ typedef struct ipc_place {
     int64_t node, buffer, variadic;
 } ipc_place;
 hr_status ipc__places(const ipc_schema *s, const ipc_batch *b, ipc_place *out, hr_error *err) HR_MUST_USE; /* s->n */
-/* Column i of a batch, which begins at `at`, decoded; other columns' buffers are not read. *out is new. */
+/* Column i of a batch, which begins at `at`, decoded; reads no buffers of other columns. *out is new. */
 hr_status ipc__column_read(const ipc_schema *s, const ipc_batch *b, int i, ipc_place at, hr_source *source,
                            const hr_mem *mem, const ipc_dictionaries *d, hr_array **out, hr_error *err) HR_MUST_USE;
 /* The one column of a dictionary's batch: the values of field f. */

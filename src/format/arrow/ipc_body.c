@@ -1,10 +1,10 @@
-/* ipc_body.c - the buffers of a record batch as arrays.
+/* ipc_body.c - turns the buffers of a record batch into arrays.
  *
- * A message lists, field by field and depth first, a node (rows, nulls) for each field and the buffers that its layout
- * has. One column's buffers lie together in the body: they are read in one piece, taken apart, decompressed and put
- * into the right byte order; then the C data interface's structs are set up over them, and hr__array_import does the
- * rest (dictionaries, views, run ends become plain arrays there). What that interface trusts is checked here: that each
- * buffer has as many bytes as the rows, and the offsets in it, demand.
+ * A message lists, field by field and depth first, a node (rows, nulls) for each field and the buffers of its layout.
+ * The buffers of one column lie together in the body: the reader reads them at once, splits and decompresses them and
+ * corrects the byte order; then it sets up structs of the C data interface over them, and hr__array_import does the
+ * rest (dictionaries, views, run ends become plain arrays there). That interface trusts its input, so this file checks
+ * that each buffer has the bytes that the rows, and the offsets in it, need.
  *
  * Tests: test_ipc.c. */
 #include "format/arrow/ipc.h"
@@ -50,7 +50,7 @@ static void node_at(const ipc_batch *b, int64_t i, int64_t *n_rows, int64_t *n_n
     *n_nulls = (int64_t)hr__flat_load(&flat, b->nodes + NODE_BYTES * i + 8, 8);
 }
 
-/* All of them, also those of columns that nobody reads and of batches without rows. */
+/* Checks all buffers, also of columns that are not projected and of batches without rows. */
 static hr_status check_buffers(const ipc_batch *b, hr_error *err)
 {
     int64_t at, n;
@@ -101,7 +101,7 @@ enum { SWAP_PARTS = -1 };
 typedef struct shape {
     layout layout;
     int width; /* of a value, or of an offset */
-    int swap;  /* bytes to put into the other order; 1: none; SWAP_PARTS: 4, 4 and 8 of a month-day-nano */
+    int swap;  /* bytes per number to reverse; 1: none; SWAP_PARTS: 4, 4 and 8 of a month-day-nano */
 } shape;
 
 static int number_after(const char *text) { return text ? atoi(text + 1) : 0; }
@@ -152,7 +152,7 @@ static shape shape_of_format(const char *f)
     return (shape){ L_FIXED, widths[at - letters], widths[at - letters] };
 }
 
-/* As it lies in a batch: of a dictionary-encoded field the indices, unless `values` are meant. */
+/* The layout in a batch: for a dictionary-encoded field its indices, unless `values`. */
 static shape shape_of(const ipc_field *f, bool values)
 {
     char index[2] = { f->index, 0 };
@@ -170,7 +170,7 @@ static int buffers_of(layout l)
 
 /* ------------------------------------------------------------------------------------------------------- one column */
 
-/* What a tree of ArrowArrays points into; freed by its root's release. */
+/* The memory of a tree of ArrowArrays; the root's release frees it. */
 typedef struct holder {
     hr_buffer *block;  /* the column's part of the body */
     hr_buffer **parts; /* decompressed ones */
@@ -219,7 +219,7 @@ static void root_release(struct ArrowArray *a)
     holder_free(h);
 }
 
-static void child_release(struct ArrowArray *a) { a->release = NULL; } /* its root holds everything */
+static void child_release(struct ArrowArray *a) { a->release = NULL; } /* the root owns all memory */
 
 /* Memory that lives as long as the tree, zeroed. */
 static hr_status hold(walk *w, int64_t n_bytes, void **out)
@@ -308,7 +308,7 @@ static void reverse(uint8_t *p, int n)
     }
 }
 
-/* n bytes of values of the other byte order; our own memory, which nobody else sees yet. */
+/* Reverses the byte order of n bytes of values, in memory that no other thread sees yet. */
 static void reverse_values(uint8_t *p, int64_t n, int swap)
 {
     int step = swap == SWAP_PARTS ? 16 : swap;
@@ -324,13 +324,13 @@ static void reverse_values(uint8_t *p, int64_t n, int swap)
     }
 }
 
-/* The next buffer, of at least `least` bytes, values of `swap` bytes in our order. */
+/* The next buffer, of at least `least` bytes, with values of `swap` bytes in this machine's order. */
 static hr_status next_buffer(walk *w, int64_t least, int swap, const uint8_t **out, int64_t *n_out)
 {
     int64_t at, n;
 
     HR_TRY(buffer_place(w, w->buffer++, &at, &n));
-    *out = w->held->block->data + (n ? at - w->block_at : 0); /* without bytes it stands anywhere */
+    *out = w->held->block->data + (n ? at - w->block_at : 0); /* without bytes any place is right */
     *n_out = n;
     if (w->b->codec && n > 0)
         HR_TRY(decompressed(w, *out, n, out, n_out));
@@ -367,7 +367,7 @@ static hr_status next_offsets(walk *w, int64_t n, shape s, const uint8_t **out, 
     return HR_OK;
 }
 
-/* Views' further buffers, and behind them their lengths, as the C interface wants them. */
+/* The data buffers of views, and after them their lengths, as the C interface requires. */
 static hr_status view_buffers(walk *w, int64_t n, struct ArrowArray *out, const void *validity)
 {
     hr_flat flat = w->b->flat;
@@ -437,7 +437,8 @@ static hr_status plain_buffers(walk *w, int64_t n, shape s, struct ArrowArray *o
     return HR_OK;
 }
 
-/* As many nulls as the file says. It may say none with a validity that nobody is to look at: then all must be set. */
+/* Checks that the validity has the file's number of nulls. With 0 nulls, readers ignore the validity: then all its bits
+ * must be set. */
 static hr_status check_nulls(walk *w, const struct ArrowArray *a, const uint8_t *bits, int64_t n_bytes)
 {
     int64_t found = 0;
@@ -576,7 +577,7 @@ done:
     return st;
 }
 
-/* A column, which begins at this node, has the batch's rows. */
+/* Checks that a column, which begins at this node, has the batch's rows. */
 static hr_status check_rows(const ipc_batch *b, int64_t node, const char *name, hr_error *err)
 {
     int64_t n_rows, n_nulls;

@@ -1,7 +1,7 @@
 /* ipc_schema.c - Arrow schemas as IPC messages, both ways.
  *
- * Reading keeps what a field says of its encoding (dictionary, views, run ends), since its buffers follow from that;
- * types as the rest of the engine has them come out of the C struct that is made of it.
+ * The reader keeps the encoding of a field (dictionary, views, run ends), which decides its buffers; the engine's type
+ * comes from the C struct that ipc__field_export makes of it.
  *
  * Tests: test_ipc.c, test_parquet_write.c. */
 #include "data/cdata/arrow.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #define MIN_FIELD_BYTES                                                                                                \
-    16 /* a message spends at least so many on a field; one that shares parts cannot pretend to more */
+    16 /* least bytes of a field in a message; bounds the number of fields in a message that shares parts */
 
 enum { MESSAGE_SCHEMA = 1, VERSION_5 = 4 };
 /* The numbers of Schema.fbs's union of types. */
@@ -57,7 +57,7 @@ static hr_status no_memory(parse *p, int64_t n) { return hr__error_memory(p->err
 
 static hr_status damaged(parse *p) { return hr_error_set(p->err, HR_BAD_DATA, "the Arrow schema is damaged"); }
 
-/* A text must be UTF-8 without zero bytes; one that is not says that all of it is damaged. */
+/* A text must be UTF-8 without zero bytes; otherwise the whole message is damaged. */
 static hr_view text_of(parse *p, int64_t table, int i)
 {
     hr_view v = hr__flat_text(p->f, table, i);
@@ -66,7 +66,7 @@ static hr_view text_of(parse *p, int64_t table, int i)
     return v;
 }
 
-/* Formats of the C interface: *out is new, NULL if the type is not known to us. */
+/* Formats of the C interface: *out is new, NULL: unknown type. */
 
 static hr_status copied(parse *p, const char *format, char **out)
 {
@@ -100,7 +100,7 @@ static hr_status decimal_format(parse *p, int64_t t, char **out)
     return copied(p, format, out);
 }
 
-/* `unit` as a letter behind `head`. */
+/* `unit` as a letter after `head`. */
 static hr_status unit_format(parse *p, const char *head, int64_t unit, char **out)
 {
     char format[8];
@@ -255,7 +255,7 @@ static hr_status read_field(parse *p, int64_t table, int depth, ipc_field *out)
     return p->f->bad ? damaged(p) : HR_OK;
 }
 
-/* What was made stays in *out, also on failure. */
+/* *out keeps the finished fields, also on failure. */
 static hr_status read_fields(parse *p, int64_t table, int i, int depth, ipc_field **out, int *n_out)
 {
     int64_t first, n = hr__flat_vector(p->f, table, i, 4, &first);
@@ -350,7 +350,7 @@ static void exported_release(struct ArrowSchema *s)
     s->release = NULL;
 }
 
-/* What the indices of a dictionary stand for: the values' type as we have it once they are decoded. */
+/* The type of a dictionary's values, as the engine decodes them. */
 static hr_status export_dictionary(const ipc_field *f, bool lenient, struct ArrowSchema *out, hr_error *err)
 {
     struct ArrowSchema values;
@@ -366,7 +366,7 @@ static hr_status export_dictionary(const ipc_field *f, bool lenient, struct Arro
     return st;
 }
 
-/* Elsewhere (in Parquet) nothing is a view, and 2 GiB in a column chunk are rare. */
+/* For Parquet (`lenient`) nothing is a view, and 2 GiB in a column chunk are rare. */
 static const char *format_of(const ipc_field *f, bool lenient)
 {
     return lenient && f->type == T_UTF8_VIEW ? "u" : lenient && f->type == T_BINARY_VIEW ? "z" : f->format;
@@ -415,7 +415,7 @@ done:
     return st;
 }
 
-/* A type that cannot be (a decimal of 90 digits) is as good as one that is not known, if lenient. */
+/* If lenient, an invalid type (a decimal of 90 digits) counts as an unknown one. */
 static hr_status field_type(const ipc_field *f, bool lenient, hr_field *out, hr_error *err)
 {
     hr_error mine = HR_ERROR_INIT;

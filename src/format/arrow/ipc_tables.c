@@ -1,5 +1,4 @@
-/* ipc_tables.c - the tables of Arrow's messages, as Message.fbs, Schema.fbs and File.fbs have them, for
- * hr__flat_verify.
+/* ipc_tables.c - the tables of Arrow's messages, from Message.fbs, Schema.fbs and File.fbs, for hr__flat_verify.
  *
  * Tests: test_ipc.c. */
 #include "format/arrow/ipc.h"

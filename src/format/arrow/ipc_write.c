@@ -1,8 +1,8 @@
-/* ipc_write.c - Arrow IPC, written: a piece is a whole record batch message, so that encoding (copying, compressing)
- * runs on all threads, and a file is its beginning, pieces, and a footer that says where they stand.
+/* ipc_write.c - the Arrow IPC writer: a write chunk is a whole record batch message, so that encoding (copying,
+ * compressing) runs on all threads; a file is its beginning, write chunks, and a footer with their places.
  *
- * Buffers are padded to 64 bytes, as the specification recommends; a compressed one is preceded by its length.
- * Dictionaries are not made.
+ * The writer pads buffers to 64 bytes, as the specification recommends; the length of a compressed buffer precedes it.
+ * It writes no dictionaries.
  *
  * Tests: test_ipc.c, test_writers.c. */
 #include "format/arrow/ipc.h"
@@ -68,7 +68,7 @@ static hr_status pad(encode *e)
     return hr__growbuf_add(&e->body, zeros, HR_ROUND_UP(n, ALIGN) - n, e->err);
 }
 
-/* The compressed form behind its length; or, where that is no shorter, -1 and the bytes. */
+/* The compressed bytes after their length; or, if these are not shorter, -1 and the plain bytes. */
 static hr_status add_packed(encode *e, const uint8_t *data, int64_t n)
 {
     const hr_codec *c = e->w->codec;
@@ -113,7 +113,7 @@ static hr_status add_offsets(encode *e, const hr_array *a, int64_t *last)
     return add_buffer(e, p, (a->length + 1) * width);
 }
 
-/* An array without offset, and what is below it. */
+/* An array without offset, and its children. */
 static hr_status add_array(encode *e, const hr_array *a)
 {
     int64_t n_null = a->type->id == HR_T_NULL ? a->length : hr__array_null_count(a), last;
@@ -180,7 +180,7 @@ static hr_view batch_message(const encode *e, int64_t n_rows, hr_flat_builder *b
     return hr__flat_finish(b, hr__flat_end(b));
 }
 
-/* Of a piece: what the footer says of it. */
+/* What the footer says about a write chunk. */
 typedef struct batch_sizes {
     int64_t message_bytes, body_bytes;
 } batch_sizes;

@@ -1,12 +1,12 @@
 /* npy.c - NumPy's files: .npy, one array, and .npz, a zip archive of arrays. Rows are slices along the first axis.
  *
- * The array of a .npy file is the column `data`, a structured array has a column for each field. Fragments are so many
- * rows as begin in FRAGMENT_BYTES, and may be read from any row. What is in C order and in the machine's byte order is
- * read straight into the table's memory; in Fortran order each column of the file is read apart, and scattered.
+ * The array of a .npy file is the column `data`, a structured array has a column for each field. A fragment is the rows
+ * that begin in FRAGMENT_BYTES; a reader can begin at any row. It reads data in C order and in the machine's byte order
+ * directly into the table's memory; in Fortran order it reads each column of the file by itself and scatters it.
  *
  * The arrays of an .npz file are columns named like its members, which must have one length. A file is one fragment,
- * since members may be compressed; they are read side by side as streams, so that a member's checksum is known to be
- * right only at its end. A member in Fortran order is read as a whole first. */
+ * since members may be compressed; the reader reads them side by side as streams, so it checks a member's checksum only
+ * at its end. It first reads a member in Fortran order as a whole. */
 #include "format/numpy/npy.h"
 #include "format/numpy/zip.h"
 
@@ -32,7 +32,7 @@ typedef struct npy_file {
         npy_field *field;
     } *columns; /* base.schema->n */
     int64_t fragment_rows;
-    int64_t row_bytes; /* of all arrays that are read */
+    int64_t row_bytes; /* of all projected arrays */
 } npy_file;
 
 /* ---------------------------------------------------------------------------------------------------------- readers */
@@ -40,9 +40,9 @@ typedef struct npy_file {
 /* One array being read. */
 typedef struct npy_input {
     hr_stream *stream; /* a member's; NULL: the source's bytes */
-    hr_buffer *whole;  /* all of a member in Fortran order; NULL: not so */
-    hr_buffer *raw;    /* the rows at hand, in C order */
-    bool used;         /* some column is of this array */
+    hr_buffer *whole;  /* all of a member in Fortran order; NULL: C order */
+    hr_buffer *raw;    /* the current rows, in C order */
+    bool used;         /* a projected column belongs to this array */
 } npy_input;
 
 typedef struct npy_reader {
@@ -107,7 +107,7 @@ static hr_status read_stream(npy_reader *r, const npy_array *a, hr_stream *s, ui
                                       a->name ? a->name : "data", (long long)(n - n_read));
 }
 
-/* A member was read: its stream has checked it when it says that it ends. */
+/* A member was read: the stream must report its end, which includes the checks. */
 static hr_status end_stream(const npy_reader *r, const npy_array *a, npy_input *in, hr_error *err)
 {
     uint8_t more;
@@ -189,7 +189,7 @@ done:
 
 static const hr_reader_class npy_reader_class = { npy_next, npy_reader_close };
 
-/* Passes over n bytes. */
+/* Skips n bytes. */
 static hr_status pass_over(npy_reader *r, const npy_array *a, hr_stream *s, int64_t n, hr_error *err)
 {
     uint8_t bytes[4096];
@@ -199,7 +199,7 @@ static hr_status pass_over(npy_reader *r, const npy_array *a, hr_stream *s, int6
     return HR_OK;
 }
 
-/* Begins to read a member at the reader's first row. */
+/* Opens a member at the reader's first row. */
 static hr_status open_member(npy_reader *r, int64_t i, hr_error *err)
 {
     const npy_array *a = &r->file->arrays[i];
@@ -384,7 +384,7 @@ static hr_status open_npy(npy_file *f, hr_error *err)
 
 /* --- columns */
 
-/* A field's column: of an .npy `data` or the field, of an .npz the member, or member.field. *out is new. */
+/* The name of a field's column: of an .npy `data` or the field, of an .npz the member, or member.field. *out is new. */
 static hr_status column_name(const npy_file *f, const npy_array *a, const npy_field *field, char **out, hr_error *err)
 {
     hr_account *account = f->base.account;
@@ -465,7 +465,7 @@ done:
     return st;
 }
 
-/* Fragments, and what a row costs. */
+/* Computes the fragments and the bytes of a row. */
 static hr_status cut(npy_file *f, hr_error *err)
 {
     int64_t n = f->arrays[0].header.n_rows, row_bytes = f->arrays[0].header.row_bytes, n_fragments;

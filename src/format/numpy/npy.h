@@ -1,4 +1,5 @@
-/* npy.h - what the files of the NumPy reader share: headers of .npy, and raw rows that become columns. */
+/* npy.h - types and functions shared by the files of the NumPy reader: headers of .npy, and raw rows that become
+ * columns. */
 #ifndef HR_NPY_H
 #define HR_NPY_H
 
@@ -30,8 +31,7 @@ typedef struct npy_field {
     int64_t row_items;
 } npy_field;
 
-/* What stands before the data. A record is one element of the array, a row all records of one index of the first
- * axis. */
+/* The header of an array. A record is one element of the array, a row is all records of one index of the first axis. */
 typedef struct npy_header {
     hr_account *account;
     int64_t data_at; /* bytes of the header itself */
@@ -50,7 +50,7 @@ hr_status npy__create(hr_schema *schema, const void *options, hr_account *accoun
                       hr_error *err) HR_MUST_USE;
 
 #define NPY_MAX_HEADER_BYTES (1 << 20)
-#define NPY_HEAD_BYTES 12 /* of the start that npy__header_bytes looks at */
+#define NPY_HEAD_BYTES 12 /* of the beginning that npy__header_bytes needs */
 
 /* Length of the whole header from the file's first NPY_HEAD_BYTES bytes. */
 hr_status npy__header_bytes(const uint8_t *head, int64_t n, const char *name, int64_t *out, hr_error *err) HR_MUST_USE;
@@ -63,11 +63,11 @@ void npy__header_clear(npy_header *h);
  * `row`: the file and the first row, for errors. */
 hr_status npy__column(const npy_header *h, const npy_field *f, const char *name, int64_t row, hr_buffer *raw, int64_t n,
                       const hr_mem *mem, hr_array **out, hr_error *err) HR_MUST_USE;
-/* Whether the raw rows are already the column's values, so that they are to be read into memory of the table's. */
+/* Whether the raw rows are already the column's values, so that the reader reads them into the table's memory. */
 bool npy__is_values(const npy_header *h, const npy_field *f);
-/* Column-major records into rows: `from` holds columns [first, first + n_columns) of the file's, `stride` records of
- * each, of which n are wanted; `to` gets them at their places in n rows. A column is what has one index but for the
- * first axis. */
+/* Copies column-major records into rows: `from` holds columns [first, first + n_columns) of the file, `stride` records
+ * of each, of which n are used; `to` gets them at their places in n rows. A column is the records that differ only in
+ * the index of the first axis. */
 void npy__scatter(const npy_header *h, const uint8_t *from, int64_t stride, int64_t first, int64_t n_columns, int64_t n,
                   uint8_t *to);
 

@@ -4,8 +4,8 @@
  *     "\x93NUMPY" major minor length {'descr': '<f8', 'fortran_order': False, 'shape': (3, 4), }
  *
  * The length has 2 bytes in version 1 and 4 in versions 2 and 3; the text is Latin-1 before version 3, then UTF-8.
- * `descr` is the text of a type, or a list of (name, type) and (name, type, shape) for structured arrays. Only this
- * much of Python's grammar is read.
+ * `descr` is the text of a type, or a list of (name, type) and (name, type, shape) for structured arrays. The parser
+ * knows only this part of Python's grammar.
  *
  * Tests: test_npy.c. */
 #include "format/numpy/npy.h"
@@ -37,7 +37,7 @@ static void skip_blanks(cursor *c)
         c->p++;
 }
 
-/* Takes `ch` if it stands there. */
+/* Takes `ch` if it is the next character. */
 static bool take(cursor *c, char ch)
 {
     skip_blanks(c);
@@ -77,7 +77,7 @@ static void add_code(hr_text *out, uint32_t u)
     hr__text_add_bytes(out, b, n);
 }
 
-/* What follows a backslash. */
+/* The escape after a backslash. */
 static hr_status take_escape(cursor *c, hr_text *out, hr_error *err)
 {
     uint8_t ch = c->p < c->end ? *c->p++ : 0;
@@ -178,7 +178,7 @@ static hr_status take_shape(cursor *c, int most, int *n_dims, int64_t *shape, hr
 
 /* --- types of values */
 
-/* datetime64 and timedelta64: "[ns]", "[25us]", or nothing. What Arrow has no unit for becomes the next finer one. */
+/* datetime64 and timedelta64: "[ns]", "[25us]", or nothing. A unit that Arrow lacks becomes the next finer one. */
 static hr_status time_type(cursor *c, const char *text, bool is_span, npy_field *f, hr_error *err)
 {
     static const struct {
@@ -490,7 +490,7 @@ static hr_status field_type(const npy_header *h, npy_field *f, const char *name,
     return st ? hr__error_at(err, st, "%s", name) : HR_OK;
 }
 
-/* How many rows, records and bytes there are; what the file cannot hold is refused. */
+/* Computes the numbers of rows, records and bytes; an error if the file cannot hold them. */
 static hr_status measure(npy_header *h, int64_t n_bytes, const char *name, hr_error *err)
 {
     int64_t items;

@@ -1,8 +1,8 @@
-/* npy_values.c - raw rows of a .npy file as columns.
+/* npy_values.c - turns raw rows of a .npy file into columns.
  *
- * Numbers in the machine's byte order are columns as they stand in the file. The rest is copied once: fields are picked
- * out of their records, bytes are put into order, booleans become bits, padded texts lose their padding, times get a
- * unit that Arrow has, "not a time" becomes a null.
+ * Numbers in the machine's byte order become columns without a copy. All other values are copied once: fields out of
+ * their records, bytes into the machine's order, booleans into bits, texts without their padding, times in a unit that
+ * Arrow has; "not a time" becomes a null.
  *
  * Tests: test_npy.c. */
 #include "format/numpy/npy.h"
@@ -13,7 +13,7 @@ bool npy__is_values(const npy_header *h, const npy_field *f)
            (f->kind == NPY_PLAIN || f->kind == NPY_COMPLEX || f->kind == NPY_VOID);
 }
 
-/* Where column `column` of the file stands in a row. */
+/* The place of the file's column `column` in a row. */
 static int64_t row_major(const npy_header *h, int64_t column)
 {
     int64_t at = 0;
@@ -91,7 +91,7 @@ static void swap_bytes(uint8_t *p, int64_t n, int64_t width)
     }
 }
 
-/* The raw rows, or what was picked out of them: shares or new. */
+/* The raw rows, or the field's values out of them: shares or new. */
 static hr_status dense(const npy_header *h, const npy_field *f, hr_buffer *raw, int64_t n, const hr_mem *mem,
                        hr_buffer **out, hr_error *err)
 {

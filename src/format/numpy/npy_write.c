@@ -1,22 +1,22 @@
 /* npy_write.c - a column as .npy files: rows along the first axis.
  *
  * Rows of numbers, booleans and times, of tensors of them, or of lists of equal length; a null, or a row of another
- * length, is an error. The header says how many rows there are, so that it is written last, over the room that was left
- * for it.
+ * length, is an error. The header has the number of rows, so the writer writes it last, into the room at the beginning
+ * of the file.
  *
  * Tests: test_writers.c, test_numpy.py. */
 #include "format/numpy/npy.h"
 
 #include <stdio.h>
 
-#define HEADER_BYTES 384 /* enough for any shape; a multiple of 64, as NumPy wants it */
+#define HEADER_BYTES 384 /* enough for any shape; a multiple of 64, as NumPy requires */
 
 typedef struct npy_writer {
     hr_writer base;
     char *column;
 } npy_writer;
 
-/* What all pieces of a file have in common. */
+/* The common shape of all write chunks of a file. */
 typedef struct npy_shape {
     char descr[16]; /* "<f4" */
     int n_dims;
@@ -72,7 +72,7 @@ static hr_status not_dense(const npy_writer *w, const hr_array *a, hr_error *err
     return hr_error_set(err, HR_TYPE, "npy: column '%s': rows have different lengths, or hold nulls", w->column);
 }
 
-/* NumPy has the least number of all for NaT, which no time is: it is read back as a null. */
+/* The least int64 means NaT in NumPy, and would be read back as a null: an error. */
 static hr_status check_times(const npy_writer *w, const hr_array *values, int64_t begin, int64_t n, int64_t n_rows,
                              hr_error *err)
 {

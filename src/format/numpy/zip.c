@@ -1,9 +1,8 @@
 /* zip.c - zip archives: the directory at the end, and members as streams.
  *
- * Sizes come from the central directory (local headers may leave them out), also in the wide form of zip64. A deflated
- * member is given to the gzip codec with the header and the trailer that gzip would have written around it, so that
- * length and checksum are checked there; a stored one is summed here. What stands twice (names, methods, sizes,
- * checksums) has to agree. */
+ * Sizes come from the central directory (local headers may omit them), also in the wide form of zip64. A member_stream
+ * passes a deflated member to the gzip codec with a gzip header and trailer around it, so that the codec checks length
+ * and checksum; it sums a stored member itself. The two copies of names, methods, sizes and checksums must agree. */
 #include "format/numpy/zip.h"
 
 #include <stdlib.h>
@@ -136,8 +135,8 @@ static hr_status entry(hr_source *s, const uint8_t *p, int64_t left, int64_t at,
     return HR_OK;
 }
 
-/* What the member's own header says must be what the directory does: its name, how it is stored and, unless they are
- * left to a record behind the data (bit 3), its checksum and sizes. */
+/* Checks that the member's own header agrees with the directory: name, method and, unless a record after the data has
+ * them (bit 3), checksum and sizes. */
 static hr_status check_header(hr_source *s, const zip_member *m, hr_error *err)
 {
     uint8_t p[LOCAL_BYTES], *name = NULL;
@@ -178,7 +177,7 @@ static int by_place(const void *a, const void *b)
     return ((*x)->header_at > (*y)->header_at) - ((*x)->header_at < (*y)->header_at);
 }
 
-/* Members stand one behind the other, before the directory: none in another, and no data twice. */
+/* Checks that members lie one after another, before the directory, and do not overlap. */
 static hr_status check_overlaps(const hr_source *s, const zip_list *l, int64_t directory_at, hr_error *err)
 {
     const zip_member **by = hr__alloc(l->account, (size_t)HR_MAX(l->n, 1) * sizeof *by);
@@ -216,7 +215,7 @@ hr_status zip__list(hr_source *source, hr_account *account, zip_list *out, hr_er
         HR_GO(hr__error_memory(err, source->name, end.bytes));
     HR_GO(hr__source_read(source, p, end.at, end.bytes, err));
     for (int64_t i = 0; i < end.n; i++, at += n) {
-        out->n++; /* its name is freed also if it is not whole */
+        out->n++; /* zip__list_clear frees its name even if the entry is incomplete */
         HR_GO(entry(source, p + at, end.bytes - at, end.at + at, account, &out->items[i], &n, err));
     }
     if (at != end.bytes)
@@ -246,16 +245,16 @@ typedef struct member_stream {
     hr_stream base;
     hr_source *source;
     const zip_member *member;
-    int64_t at;      /* in what is given */
+    int64_t at;      /* offset in head, data and tail */
     int64_t data_at; /* of the file */
-    int n_head;      /* bytes before and behind the data: those of gzip, or none */
+    int n_head;      /* bytes before and after the data: gzip's, or none */
     uint8_t head[10];
     int n_tail;
     uint8_t tail[8];
     uint32_t crc; /* of a stored member, so far */
 } member_stream;
 
-/* Up to n bytes of what stands at `at` in head, data and tail. */
+/* Reads up to n bytes at `at` in head, data and tail. */
 static hr_status member_read(hr_stream *base, void *out, int64_t n, int64_t *n_read, hr_error *err)
 {
     member_stream *s = (member_stream *)base;
@@ -291,7 +290,7 @@ static void member_close(hr_stream *base)
 
 static const hr_stream_class member_class = { member_read, member_close };
 
-/* What gzip would have written around the data. */
+/* Makes the gzip header and trailer around the data. */
 static void frame(member_stream *s)
 {
     static const uint8_t head[10] = { 0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff };
@@ -304,7 +303,7 @@ static void frame(member_stream *s)
     s->n_tail = 8;
 }
 
-/* Where the data begins: behind the member's own header, which zip__list has seen. */
+/* Finds the begin of the data: after the member's own header, which zip__list has checked. */
 static hr_status find_data(member_stream *s, hr_error *err)
 {
     const zip_member *m = s->member;

@@ -1,14 +1,14 @@
 /* tar.c - tar archives: ustar, pax and GNU, as a walk over headers.
  *
- * A member is a header of 512 bytes and its data, filled up to 512. Before it there may be headers that only describe
- * it: a long name (GNU, type L) or a list of "length key=value\n" (pax, type x), whose `path` and `size` count here.
- * Numbers are octal texts, or binary with the first bit set. Each header's checksum is verified. A block of zeros is
- * the end, behind which nothing but zeros may stand, and so is the end of the file where a header would be. Which types
- * have data is as Python's tarfile sees it. Sparse members are refused. */
+ * A member is a header of 512 bytes and its data, padded to 512. Headers before it may describe it: a long name (GNU,
+ * type L) or a list of "length key=value\n" (pax, type x), of which the walk uses `path` and `size`. Numbers are octal
+ * texts, or binary with the first bit set. The walk verifies each header's checksum. A block of zeros ends the archive,
+ * and only zeros may follow it; the end of the file instead of a header ends it, too. The same types have data as in
+ * Python's tarfile. Sparse members are an error. */
 #include "format/tar/tar.h"
 
 #define BLOCK 512
-#define MAX_NAME_BYTES (1 << 20) /* of what describes a member */
+#define MAX_NAME_BYTES (1 << 20) /* of the description of a member */
 #define SMALL_WINDOW_BYTES (4 << 10)
 #define LONG_DATA_BYTES (64 << 10)
 
@@ -30,7 +30,7 @@ static hr_status bad(const tar_walk *t, const char *what, hr_error *err)
     return hr_error_set(err, HR_BAD_DATA, "%s: tar: byte %lld: %s", t->file, (long long)t->window.at, what);
 }
 
-/* The sum of a header's bytes, its own field taken as blanks; old programs summed signed bytes. */
+/* The sum of a header's bytes, with its checksum field as blanks; old programs summed signed bytes. */
 static void sums(const uint8_t *p, int64_t *plain, int64_t *is_signed)
 {
     *plain = *is_signed = 0;
@@ -85,7 +85,7 @@ static int64_t text_length(const uint8_t *p, int64_t n)
     return zero ? zero - p : n;
 }
 
-/* What the headers before a member's own said of it. */
+/* The description of a member by the headers before its own. */
 typedef struct described {
     bool has_name; /* in t->name */
     int64_t bytes; /* < 0: nothing */
@@ -181,8 +181,8 @@ static int64_t window_bytes(const tar_walk *t)
     return t->passes_most && !t->window.stream ? SMALL_WINDOW_BYTES : HR_WINDOW_BYTES;
 }
 
-/* Behind a block of zeros there is nothing but zeros: what else stands there belongs to members that nobody would read,
- * as where zeros stand over a header, or where an archive follows another. A newline may end the file. */
+/* Checks that only zeros follow a block of zeros: other bytes belong to members that no reader would read, for example
+ * after a header overwritten with zeros, or of a second archive. A newline may end the file. */
 static hr_status check_end(tar_walk *t, hr_error *err)
 {
     int64_t end = t->window.at, n;
@@ -262,7 +262,7 @@ hr_status tar__next(tar_walk *t, tar_member *out, bool *found, hr_error *err)
     out->n_name = t->name.n;
     out->regular = type == '0' || type == '7' || (type == 0 && !(out->n_name && out->name[out->n_name - 1] == '/'));
     if (type == 0 ? !out->regular
-                  : strchr("123456", type) != NULL) /* links, devices, folders: no data, whatever the size */
+                  : strchr("123456", type) != NULL) /* links, devices, folders: no data, with any size */
         n = 0;
     HR_TRY(skip(t, BLOCK, err));
     if (!t->window.stream && n > t->window.source->n_bytes - t->window.at)

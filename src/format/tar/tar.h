@@ -1,4 +1,4 @@
-/* tar.h - members of tar archives, one after the other. */
+/* tar.h - the members of tar archives, one after another. */
 #ifndef HR_TAR_H
 #define HR_TAR_H
 
@@ -9,7 +9,7 @@
 typedef struct tar_member {
     const char *name; /* with folders; valid until the next */
     int64_t n_name;
-    int64_t begin; /* of the file: its first header, with those that only describe it */
+    int64_t begin; /* offset in the file of its first header, with the headers that describe it */
     int64_t bytes; /* of its data, which is next in the window */
     bool regular;  /* a file; false: a folder, a link, a device */
 } tar_member;
@@ -18,10 +18,9 @@ typedef struct tar_walk {
     const char *file; /* for errors, borrowed */
     hr_window window;
     hr_text name;
-    int64_t padding; /* behind the data of the last member */
-    int64_t left;    /* of that data, not taken yet */
-    bool
-        passes_most; /* data are passed over as a rule: no more is read at a time than headers and short members take */
+    int64_t padding;  /* after the data of the last member */
+    int64_t left;     /* bytes of that data not yet read */
+    bool passes_most; /* most data are skipped: one read fetches only headers and short members */
 } tar_walk;
 
 hr_status tar__open(tar_walk *t, hr_source *source, const hr_codec *codec, int64_t at, hr_account *account,
@@ -29,9 +28,9 @@ hr_status tar__open(tar_walk *t, hr_source *source, const hr_codec *codec, int64
 void tar__clear(tar_walk *t);
 /* Where in the archive the next member begins. */
 static inline int64_t tar__at(const tar_walk *t) { return t->window.at + t->left + t->padding; }
-/* The next member; data of the last one that was not read is passed over. *found false: the end. */
+/* The next member; skips unread data of the last one. *found false: the end. */
 hr_status tar__next(tar_walk *t, tar_member *out, bool *found, hr_error *err) HR_MUST_USE;
-/* The data of the member at hand, behind what `to` holds. */
+/* Appends the data of the current member to `to`. */
 hr_status tar__read(tar_walk *t, const tar_member *m, hr_growbuf *to, hr_error *err) HR_MUST_USE;
 bool tar__is(const uint8_t *block); /* 512 bytes look like a header: their checksum is right */
 

@@ -1,14 +1,14 @@
-/* webdataset.c - tar archives of samples: a row for each run of members of one key, a column for each suffix.
+/* webdataset.c - tar archives of samples: a row for consecutive members with one key, a column for each suffix.
  *
- * A member "train/0001.seg.png" is of the key "train/0001" and the suffix "seg.png": the name up to the first dot
- * behind its last slash, and the rest in lower case. Members without either are passed over, and so are folders, links,
- * and names that begin as "__x__". Members of a sample stand one after the other.
+ * A member "train/0001.seg.png" has the key "train/0001" and the suffix "seg.png": the name up to the first dot after
+ * its last slash, and the rest in lower case. The reader skips members without a key or suffix, folders, links, and
+ * names that begin with "__x__". Members of a sample are consecutive.
  *
- * Opening a plain archive walks its headers (data are passed over): columns are all suffixes of the first archive,
- * sorted; fragments begin at the first sample that begins FRAGMENT_BYTES (less, if images are decoded) behind the last
- * one's begin. A compressed archive is one fragment; its suffixes are those of the first `sample` bytes. A reader walks
- * the same headers again, and reads data into the columns, without a copy where they are long; where little is wanted
- * of the archive, it reads little more.
+ * Opening a plain archive walks its headers and skips data: columns are all suffixes of the first archive, sorted; a
+ * fragment begins at the first sample that is FRAGMENT_BYTES (less, if images are decoded) or more after the begin of
+ * the fragment before. A compressed archive is one fragment, with the suffixes in its first `sample` bytes. A reader
+ * walks the same headers again, and reads data into the columns, without a copy if they are long; if the projection
+ * needs little of the archive, it reads little more.
  *
  * Tests: test_tar.c. */
 #include "image/image_chain.h"
@@ -17,7 +17,7 @@
 #include "format/tar/tar.h"
 
 #define FRAGMENT_BYTES (4 << 20)
-#define IMAGES_FRAGMENT_BYTES (512 << 10) /* as much as can be decoded before others wait for it */
+#define IMAGES_FRAGMENT_BYTES (512 << 10) /* the images of one fragment must not delay other tickets for long */
 #define MAX_MEMBER_BYTES (1 << 30)
 #define MAX_SUFFIXES 10000
 #define IMAGE_GROWTH 13 /* of a usual JPEG */
@@ -27,7 +27,7 @@ typedef enum wds_kind { WDS_BYTES, WDS_TEXT, WDS_INT, WDS_IMAGE } wds_kind;
 
 typedef struct wds_options {
     bool decode;
-    int images; /* 0: bytes, else a hr_pixel_mode and one more */
+    int images; /* 0: bytes, else a hr_pixel_mode plus one */
     int64_t sample;
 } wds_options;
 
@@ -63,8 +63,8 @@ typedef struct wds_file {
     hr_scan_file base;
     hr_source *source;
     const hr_codec *codec; /* NULL: plain */
-    bool others_are_fine;  /* suffixes that are not among these are passed over */
-    hr_image_chain chain;  /* what is done to images; of no steps: nothing */
+    bool others_are_fine;  /* other suffixes are ignored */
+    hr_image_chain chain;  /* steps on images; without steps: none */
     hr_type *image_type;
     bool has_images;      /* among the columns that are read */
     int key_out;          /* the key's column; -1: none */
@@ -78,7 +78,7 @@ typedef struct wds_file {
 
 /* ---------------------------------------------------------------------------------------------------------- samples */
 
-/* A member's name in two. */
+/* A member's name as key and suffix. */
 typedef struct wds_name {
     int64_t n_key; /* of the member's name */
     char *suffix;  /* in lower case; in `text` */
@@ -87,8 +87,8 @@ typedef struct wds_name {
 
 static void name_clear(wds_name *n) { hr__text_clear(&n->text); }
 
-/* Whether it has both, and is no "__x__". The last slash before a dot that has something before it counts: "a/.b" is
- * "a/", "b". */
+/* Whether the name has a key and a suffix, and does not begin with "__x__". The first dot after the last
+ * slash separates them: "a/.b" is "a/", "b". */
 static hr_status split_name(wds_name *out, const tar_member *m, const char *file, bool *is_part, hr_error *err)
 {
     const char *slash = memrchr(m->name, '/', (size_t)m->n_name), *dot, *begin = slash ? slash + 1 : m->name;
@@ -98,7 +98,7 @@ static hr_status split_name(wds_name *out, const tar_member *m, const char *file
     dot = memchr(begin, '.', (size_t)(end - begin));
     if (!m->regular || !dot || dot == m->name)
         return HR_OK;
-    if (dot == begin) { /* "a/.x": the key is "a/", unless that is only what stands behind another dot */
+    if (dot == begin) { /* "a/.x": the key is "a/", unless "a/" only follows another dot */
         const char *other = memrchr(m->name, '.', (size_t)(dot - m->name));
 
         if (other && !memchr(other + 1, '/', (size_t)HR_MAX(dot - other - 2, 0)))
@@ -128,7 +128,7 @@ static hr_status split_name(wds_name *out, const tar_member *m, const char *file
     return HR_OK;
 }
 
-/* Where the suffix is among the file's, or would be. */
+/* The place of the suffix among the file's; if it is new, the place where it belongs. */
 static int64_t find_suffix(const wds_file *f, const char *name, bool *found)
 {
     int64_t low = 0, high = f->n_suffixes;
@@ -195,7 +195,7 @@ typedef struct wds_column {
     const wds_suffix *suffix; /* NULL: the key */
     hr_growbuf valid;         /* a byte a row */
     hr_growbuf values;        /* int32 offsets, or int64 */
-    hr_growbuf data;          /* numbers and images: the member at hand */
+    hr_growbuf data;          /* numbers and images: the current member */
     hr_image_rows images;
     int64_t n_nulls;
     int64_t row; /* the last one that has a value; -1: none */
@@ -211,7 +211,7 @@ typedef struct wds_reader {
     tar_member member; /* the first of the next sample, if there is one */
     bool has_member, has_ended;
     wds_name name; /* of it */
-    hr_text key;   /* of the sample at hand */
+    hr_text key;   /* key of the current sample */
     int n_columns;
     wds_column columns[];
 } wds_reader;
@@ -238,7 +238,7 @@ static void wds_reader_close(hr_reader *base)
     hr__free(r);
 }
 
-/* The next member that is a part of a sample of this fragment. */
+/* The next member of a sample of this fragment. */
 static hr_status next_part(wds_reader *r, hr_error *err)
 {
     bool found, is_part = false;
@@ -276,7 +276,7 @@ static bool int_of(const hr_growbuf *text, int64_t *out)
     return hr__parse_int64(p, n, out);
 }
 
-/* The image at hand as pixels. */
+/* Adds the current image as pixels. */
 static hr_status add_image(wds_reader *r, wds_column *c, hr_error *err)
 {
     hr_image_dice dice = { 0 }; /* nothing is random */
@@ -291,7 +291,7 @@ static hr_status add_image(wds_reader *r, wds_column *c, hr_error *err)
               : HR_OK;
 }
 
-/* The member at hand is the value of column c in row `row` of the table. */
+/* Adds the current member as the value of column c in row `row` of the table. */
 static hr_status add_member(wds_reader *r, wds_column *c, int64_t row, hr_error *err)
 {
     wds_kind kind = c->suffix->kind;
@@ -321,7 +321,7 @@ static hr_status add_member(wds_reader *r, wds_column *c, int64_t row, hr_error 
     return hr__growbuf_add(&c->values, &v, 8, err);
 }
 
-/* The column's value of the row: its offset, or what stands for one that it lacks. */
+/* Ends the column's value of the row: its offset, or a null if it has none. */
 static hr_status end_value(wds_column *c, bool valid, hr_error *err)
 {
     int32_t end = c->data.buffer ? (int32_t)c->data.buffer->n_bytes : 0;
@@ -334,7 +334,7 @@ static hr_status end_value(wds_column *c, bool valid, hr_error *err)
     }
 }
 
-/* The row is whole: offsets, and nulls for what it lacks. */
+/* Ends the row: offsets, and nulls for missing members. */
 static hr_status end_row(wds_reader *r, int64_t row, hr_error *err)
 {
     for (int i = 0; i < r->n_columns; i++) {
@@ -356,7 +356,7 @@ static int64_t added_bytes(const wds_reader *r, const wds_column *c, int64_t ima
     return c->suffix->kind == WDS_IMAGE ? hr__image_rows_bytes(&c->images) - images_before : r->member.bytes;
 }
 
-/* The sample that begins with the member at hand, as row `row` (< 0: it is passed over). Adds its size to *bytes. */
+/* Adds the sample that begins with the current member as row `row` (< 0: skips it). Adds its size to *bytes. */
 static hr_status add_sample(wds_reader *r, int64_t row, int64_t *bytes, hr_error *err)
 {
     const wds_file *f = r->file;
@@ -477,7 +477,7 @@ static void column_init(wds_reader *r, wds_column *c)
     hr__image_rows_begin(&c->images, &r->mem, r->file->image_type);
 }
 
-/* Little of the archive is in the columns that are read. */
+/* Whether the projected columns are a small part of the archive. */
 static bool reads_little(const wds_file *f)
 {
     int64_t n = 0;
@@ -638,7 +638,7 @@ done:
     return st;
 }
 
-/* The columns of an archive that is not the first are those of the first. */
+/* A later archive gets the columns of the first one. */
 static hr_status suffixes_of_schema(wds_file *f, const hr_schema *schema, hr_error *err)
 {
     f->others_are_fine = true;
@@ -661,7 +661,7 @@ static hr_status suffixes_of_schema(wds_file *f, const hr_schema *schema, hr_err
     return HR_OK;
 }
 
-/* Column `name` becomes the out-th. */
+/* Column `name` becomes column number `out`. */
 static hr_status choose(wds_file *f, const char *name, int out, hr_field *field, hr_error *err)
 {
     static const hr_type_id ids[] = { HR_T_BINARY, HR_T_STRING, HR_T_INT64 };

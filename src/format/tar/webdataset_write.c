@@ -1,9 +1,9 @@
 /* webdataset_write.c - rows as samples in tar archives: a member KEY.COLUMN for each value of a row.
  *
- * The key is the column `__key__`; without one it is where the row came from (file-fragment-row), so that it does not
- * depend on how the work was cut. Text and bytes are written as they are, integers, booleans and floats as text; nulls
- * are left out. Other columns that begin with "__" say where a sample was read, and are not written. Headers are
- * ustar's, with GNU's extension for long names, and nothing in them depends on the day or the user.
+ * The key is the column `__key__`; without one it is the row's coordinate (file-fragment-row), so that it does not
+ * depend on how tables are cut. The writer writes text and bytes unchanged, and integers, booleans and floats as text;
+ * it skips nulls, and other columns that begin with "__", which say where a sample was read. Headers are ustar's, with
+ * GNU's extension for long names, and do not depend on the day or the user.
  *
  * Tests: test_writers.c. */
 #include "base/number.h"
@@ -28,7 +28,7 @@ typedef struct members {
 
 /* ---------------------------------------------------------------------------------------------------------- headers */
 
-/* n octal digits; what does not fit as GNU's binary number. */
+/* n octal digits; a larger number as GNU's binary number. */
 static void put_size(char *field, int n, int64_t v)
 {
     if (v < INT64_C(1) << (3 * n)) {
@@ -74,7 +74,7 @@ static hr_status add_member(members *m, const char *name, int64_t n_name, const 
 {
     char header[BLOCK];
 
-    if (n_name > 100) { /* GNU: a member before it holds the whole name */
+    if (n_name > 100) { /* GNU: a header before it holds the whole name */
         put_header(header, "././@LongLink", 13, n_name + 1, 'L');
         HR_TRY(add_padded(m, header, BLOCK));
         HR_TRY(add_padded(m, name, n_name + 1));

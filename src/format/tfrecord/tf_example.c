@@ -3,11 +3,11 @@
  *     Example { 1: Features { 1: repeated map entry { 1: key, 2: Feature { 1: BytesList | 2: FloatList | 3: Int64List
  *         } } } }
  *
- * each list { 1: repeated value }, floats and integers packed into one field or not. Unknown fields are passed over, as
- * protobuf demands; of a key that stands twice the last counts. A row is made in two steps: the record's features are
- * found and noted by column, then each column takes its value, so that a missing one is a null.
+ * each list { 1: repeated value }, floats and integers packed into one field or not. The walk skips unknown fields, as
+ * protobuf requires; of a repeated key the last one counts. A row takes two steps: note() stores the record's features
+ * by column, then each column takes its value, so that a missing one is a null.
  *
- * A column is a value if no record seen so far had two of them, else a list.
+ * A column holds values if no sampled record had two values for it, else lists.
  *
  * Tests: test_tfrecord.c. */
 #include "format/tfrecord/tfrecord.h"
@@ -36,8 +36,8 @@ static bool varint(wire *w, uint64_t *out)
     return false;
 }
 
-/* The next field: its number and type, the bytes of one with a length. false: malformed. Others than lengths are passed
- * over. */
+/* The next field: its number and type, and the bytes of a field with a length. false: malformed. Skips the values of
+ * other fields. */
 static bool field(wire *w, uint64_t *number, int *type, wire *bytes)
 {
     uint64_t tag, n;
@@ -75,7 +75,7 @@ static hr_status malformed(const char *name, int64_t number, const char *what, h
                         (long long)number, what);
 }
 
-/* A feature: its key, and its list as it stands there. */
+/* A feature: its key, and its undecoded list. */
 typedef struct feature {
     const char *key;
     int64_t n_key;
@@ -193,7 +193,7 @@ static int compare(const tf_column *c, const char *name, int64_t n)
     return d ? d : (c->n_name > n) - (c->n_name < n);
 }
 
-/* Where `name` is, or would be: *found. */
+/* The place of `name`; *found false: the place where it belongs. */
 static int64_t find(const tf_features *f, const char *name, int64_t n, bool *found)
 {
     int64_t low = 0, high = f->n;
@@ -215,7 +215,7 @@ static int64_t find(const tf_features *f, const char *name, int64_t n, bool *fou
     return low;
 }
 
-/* The column of this name, made if it is not there; NULL without memory. */
+/* The column of this name, created if it does not exist; NULL: no memory. */
 static tf_column *column_of(tf_features *f, const char *name, int64_t n)
 {
     bool found;
@@ -384,7 +384,7 @@ typedef struct maker {
     hr_growbuf values; /* int64, float, or int32 offsets of bytes */
     hr_growbuf data;   /* bytes */
     int64_t n_items, n_nulls;
-    bool is_set; /* by the record at hand */
+    bool is_set; /* by the current record */
     tf_kind kind;
     wire list;
 } maker;
@@ -394,8 +394,8 @@ struct tf_rows {
     const char *name;
     hr_mem mem;
     int64_t bytes;
-    int64_t *guesses; /* which column the k-th feature of the last record was; features->n */
-    int64_t entry;    /* the feature at hand is the entry-th of its record */
+    int64_t *guesses; /* the column of the k-th feature of the last record; features->n */
+    int64_t entry;    /* number of the current feature in its record */
     int n_columns;
     maker makers[];
 };
@@ -457,7 +457,7 @@ void tf__rows_free(tf_rows *r)
 
 int64_t tf__rows_bytes(const tf_rows *r) { return r->bytes; }
 
-/* A feature of the record is noted at its column. Records mostly have the same features in the same order. */
+/* Stores a feature of the record at its column. Records mostly have the same features in the same order. */
 static hr_status note(void *context, const feature *f, int64_t number, hr_error *err)
 {
     tf_rows *r = context;
@@ -487,7 +487,7 @@ static hr_status note(void *context, const feature *f, int64_t number, hr_error 
     return HR_OK;
 }
 
-/* What the column cannot hold. */
+/* The error for a value that the column cannot hold. */
 static hr_status misfit(const tf_rows *r, const maker *m, int64_t number, int64_t n, hr_error *err)
 {
     const tf_column *c = m->column;
@@ -515,7 +515,7 @@ static hr_status add_bytes(maker *m, wire bytes, hr_error *err)
     return hr__growbuf_add(&m->values, &end, 4, err);
 }
 
-/* The n values of the list at hand, which count_values counted, behind the column's. */
+/* Appends the n values of the current list, which count_values counted, to the column's. */
 static hr_status add_values(const tf_rows *r, maker *m, int64_t number_of_record, int64_t n, hr_error *err)
 {
     int64_t width = m->kind == TF_FLOAT ? 4 : 8;
@@ -550,7 +550,7 @@ static hr_status add_values(const tf_rows *r, maker *m, int64_t number_of_record
     return HR_OK;
 }
 
-/* A value that is not there. */
+/* Adds a missing value. */
 static hr_status add_null(maker *m, hr_error *err)
 {
     static const uint8_t zeros[8];

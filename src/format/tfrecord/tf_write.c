@@ -1,8 +1,8 @@
 /* tf_write.c - rows as TFRecord files of tf.train.Example.
  *
- * Columns of integers and booleans become int64 lists, of floats float lists (32 bits: the format knows no others), of
- * text and bytes bytes lists; a list or a tensor is a feature of all its values, a null is left out. Record: length,
- * its checksum, the Example, its checksum; https://www.tensorflow.org/tutorials/load_data/tfrecord.
+ * Columns of integers and booleans become int64 lists, columns of floats float lists (the format has only 32 bits),
+ * columns of text and bytes bytes lists; a list or a tensor is a feature of all its values, a null is no feature.
+ * Record: length, its checksum, the Example, its checksum; https://www.tensorflow.org/tutorials/load_data/tfrecord.
  *
  * Tests: test_writers.c. */
 #include "format/tfrecord/tfrecord.h"
@@ -17,7 +17,7 @@ typedef struct tf_writer {
     hr_schema *schema;
 } tf_writer;
 
-/* Buffers that a row is built in, from the inside outwards. */
+/* Buffers to build a row, from the innermost part to the outermost. */
 typedef struct tf_row {
     hr_growbuf values, features, entry;
     hr_error *err;
@@ -103,7 +103,7 @@ static uint64_t int_at(const hr_array *a, int64_t i)
     }
 }
 
-/* -> false: a number that 32 bits have only as infinite. */
+/* -> false: a number that becomes infinite in 32 bits. */
 static bool float_at(const hr_array *a, int64_t i, float *out)
 {
     const uint8_t *p = hr__array_values(a) + i * hr__type_bytes(a->type);
@@ -136,7 +136,7 @@ static hr_status too_large(tf_row *r, const char *column, const hr_array *a, int
     return st;
 }
 
-/* Values [begin, begin + n), and those in them, behind what r->values holds. */
+/* Appends values [begin, begin + n), and the values inside them, to r->values. */
 static hr_status add_values(tf_row *r, const char *column, const hr_array *a, int64_t begin, int64_t n)
 {
     uint8_t tag = tag_of(a->type);
