@@ -620,7 +620,7 @@ static int column_of(const fwf_file *f, const char *name)
     return -1;
 }
 
-/* The columns that are wanted, in the order of the projection. */
+/* The projected columns, in the order of the projection. */
 static hr_status choose_columns(fwf_file *f, const hr_projection *projection, int *n, hr_error *err)
 {
     char known[400] = "";

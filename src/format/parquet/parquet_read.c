@@ -194,7 +194,7 @@ typedef struct pq_reader {
     const pq_selection *selection; /* NULL: all rows */
     int64_t range;                 /* of it: the next one, or the one that `row` is in */
     int64_t range_end;             /* rows [row, range_end) may pass; row == range_end: find the next range */
-    struct pq_reader *scout;       /* NULL: all rows of a range are wanted */
+    struct pq_reader *scout;       /* NULL: all rows of a range may pass */
     pq_range *wanted;              /* tested, not yet returned: [first, n_wanted) */
     int64_t first, n_wanted, cap_wanted;
     int64_t wanted_rows; /* in these */

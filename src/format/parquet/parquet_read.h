@@ -17,7 +17,7 @@
  *        |
  *        |   pq__levels_take      takes entries until `rows` rows are there: a bit or an offset for each node of the
  *        |                        leaf's path (pq_track, pq_bits); says how many slots and values the entries announce
- *        |   add_values           reads just so many values behind the leaf's buffer (pq__values_fixed, _bits, _views)
+ *        |   add_values           appends that many values to the leaf's buffer (pq__values_fixed, _bits, _views)
  *        |                        and spreads them where slots are null (pq__spread)
  *        |   pq__cursor_page_end  once levels.left is 0: the page must be used up to its last byte
  *        v

@@ -25,7 +25,7 @@ hr_status pw__create(hr_schema *schema, const void *options, hr_account *account
 
 /* ------------------------------------------------------------------------------------ bytes: parquet_write_values.c */
 
-/* Thrift's compact protocol. `last` is the id of the field before, kept by whoever nests. */
+/* Thrift's compact protocol. `last` is the id of the field before; pw__open and pw__close keep it. */
 typedef struct pw_thrift {
     hr_growbuf *out;
     hr_status st;

@@ -133,7 +133,7 @@ static hr_status next_record(tf_records *r, hr_view *out, bool *found, hr_error 
     *out = (hr_view){ p, n };
     *found = true;
     r->number++;
-    return hr__window_skip(w, n + TF_FRAME_BYTES, &n, err); /* what is at hand stays there */
+    return hr__window_skip(w, n + TF_FRAME_BYTES, &n, err); /* the available bytes stay there */
 }
 
 /* The same without its payload. */
