@@ -850,9 +850,9 @@ static void test_wrong_results(void **unused)
         const char *text;
     } cases[] = {
         { NOTHING, { .one_to_one = true }, "map(f): gave 0 rows for a batch of 10" },
-        { DOUBLE, { .filter = true }, "map(f): did not give one boolean for each of 10 rows" },
-        { WRONG_KEEP, { .filter = true }, "map(f): did not give one boolean for each of 10 rows" },
-        { NOTHING, { .filter = true }, "map(f): did not give one boolean for each of 10 rows" },
+        { DOUBLE, { .filter = true }, "map(f): the function did not return one boolean for each of 10 rows" },
+        { WRONG_KEEP, { .filter = true }, "map(f): the function did not return one boolean for each of 10 rows" },
+        { NOTHING, { .filter = true }, "map(f): the function did not return one boolean for each of 10 rows" },
     };
     hr_table *in = numbers(0, 15);
 
@@ -1023,11 +1023,11 @@ static void test_wrong_columns(void **unused)
         { DOUBLE,
           { .made = "z", .columns = only_x, .n_columns = 1, .one_to_one = true },
           HR_CALLBACK,
-          "did not give one column of that name" },
+          "must return one column of this name" },
         { KEEP_ODD,
           { .made = "y", .columns = only_x, .n_columns = 1, .one_to_one = true },
           HR_CALLBACK,
-          "did not give one column of that name" },
+          "must return one column of this name" },
         { NOTHING,
           { .made = "y", .columns = only_x, .n_columns = 1, .one_to_one = true },
           HR_CALLBACK,
@@ -1059,7 +1059,7 @@ static void test_wrong_columns(void **unused)
         rig r = { 0 };
 
         assert_status(run_inline(&r, &s, made_of_x, twice, &err), HR_INVALID, &err);
-        assert_contains(err.text, "there is a column of that name already");
+        assert_contains(err.text, "a column of this name exists already");
         end_inline(&r, &s);
         hr_error_clear(&err);
     }
@@ -1079,7 +1079,7 @@ static void test_refusals(void **unused)
     assert_status(hr__op_calls(calls, &bad, &op, &err), HR_INVALID, &err);
     hr_error_clear(&err);
     assert_status(hr__op_calls(calls, &no_promise, &op, &err), HR_INVALID, &err);
-    assert_contains(err.text, "a row for a row");
+    assert_contains(err.text, "must return one row per row");
     hr__calls_unref(calls);
     hr_error_clear(&err);
 }
@@ -1306,7 +1306,7 @@ static void test_forked_child(void **unused)
         rig_close(&q);
         hr__calls_close(s.calls);
         end_inline(&r, &s);
-        _exit(st == HR_INVALID && strstr(err.text, "not of its child") ? 0 : 1);
+        _exit(st == HR_INVALID && strstr(err.text, "a forked child") ? 0 : 1);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);

@@ -140,7 +140,7 @@ static void fits(void **state)
         { first_doubles, table_of_one("x", array_of_ints((const int64_t[]){ 7, (1ll << 53) + 1 }, 2)), NULL,
           "column 'x' is int64, expected double as in the first batch: row 1 of them is 9007199254740993" },
         { first_ints, table_of_one("y", ints(whole, 2)), NULL,
-          "column 'y' is not in the first batch, whose columns are 'x': give all columns in every batch, with None "
+          "column 'y' is not in the first batch, whose columns are 'x'; return all columns in every batch, with None "
           "where "
           "there is no value" },
     };

@@ -1,14 +1,14 @@
-/* batch_cutter.c - function batches of source-defined size.
+/* batch_cutter.c - cuts a ticket's rows into a function's batches, within blocks of the source.
  *
- * A function sees the rows of one *block*, the rows [k*rows, (k+1)*rows) of a fragment, or the part of it that a filter
- * above left. Readers cut their tables wherever it suits them; a function's result may depend on its batch (a mean, a
- * random draw), and must not depend on readers. So the cuts here are a function of the sequence of rows alone:
+ * A function sees the rows of one *block*, the rows [k*rows, (k+1)*rows) of a fragment, or those that a filter upstream
+ * kept. Readers may cut tables anywhere; a function's result may depend on its batch (a mean, a random draw) but must
+ * not depend on readers. So the cuts are a function of the sequence of rows alone:
  *
  * 1. A new block begins a new batch.
  * 2. Inside a block a batch ends when it has `rows` rows (one source row may have become many), or where the next row
- *    would bring it over `bytes`; each is counted from the batch's first row, hence in the end from the block's.
- * 3. The bytes of rows are what they would take if each stood alone: widths, lengths, offsets, no validity bits. That
- *    sum is the same however the rows are cut, which what a table happens to hold is not.
+ *    would bring it over `bytes`; both count from the batch's first row, hence from the block's.
+ * 3. The bytes of a row are those of the row alone: widths, lengths, offsets, no validity bits. Their sum does not
+ *    depend on cuts, unlike the memory of a table.
  *
  * A batch's ordinal is its block's number, and from bit 40 on its number in the block. */
 #include "op/call.h"
@@ -29,8 +29,8 @@ typedef struct block {
 
 struct hr_batch_cutter {
     hr_mem mem;
-    int64_t rows, bytes, most_bytes; /* most_bytes 0: no matter */
-    block block;                     /* that of the open batch */
+    int64_t rows, bytes, most_bytes; /* most_bytes 0: no limit */
+    block block;                     /* of the open batch */
     int64_t part;                    /* number of the open batch in its block */
     batch open;
     batch *ready; /* a queue: items [head, n_ready) */
@@ -74,7 +74,7 @@ void hr__batch_cutter_free(hr_batch_cutter *p)
 
 /* ------------------------------------------------------------------------------------------------- bytes of rows */
 
-/* Of elements [at, at + n) of a's buffers (so `at` includes a's offset). */
+/* Bytes of elements [at, at + n) of a's buffers; `at` includes a->offset. */
 static int64_t element_bytes(const hr_array *a, int64_t at, int64_t n)
 {
     const hr_array *child = a->n_children ? a->children[0] : NULL;
@@ -113,10 +113,10 @@ static int64_t rows_bytes(const hr_table *t, int64_t begin, int64_t n)
     return sum;
 }
 
-/* The most rows m <= n from `begin` on whose bytes do not pass `bytes`. */
+/* The most rows m <= n from `begin` on with at most `bytes` bytes. */
 static int64_t rows_within(const hr_table *t, int64_t begin, int64_t n, int64_t bytes)
 {
-    int64_t low = 0, high = n; /* low fits, more than high does not */
+    int64_t low = 0, high = n; /* low rows fit, more than high rows do not */
 
     if (rows_bytes(t, begin, n) <= bytes)
         return n;
@@ -148,7 +148,7 @@ static bool block_equal(block a, block b)
 
 /* ------------------------------------------------------------------------------------------------------- batches */
 
-/* The open batch is complete. */
+/* Completes the open batch. */
 static hr_status close_open(hr_batch_cutter *p, hr_error *err)
 {
     if (p->open.n_rows == 0)
@@ -181,7 +181,7 @@ static hr_status open_add(hr_batch_cutter *p, const hr_table *t, int64_t begin, 
     return p->open.n_rows == p->rows ? close_open(p, err) : HR_OK;
 }
 
-/* Rows [begin, begin + n), all of the open block. */
+/* Adds rows [begin, begin + n), all of the open block. */
 static hr_status add_rows(hr_batch_cutter *p, const hr_table *t, int64_t begin, int64_t n, hr_error *err)
 {
     while (n > 0) {
@@ -193,7 +193,7 @@ static hr_status add_rows(hr_batch_cutter *p, const hr_table *t, int64_t begin, 
             HR_TRY(close_open(p, err));
             continue;
         }
-        take = HR_MAX(take, 1); /* a row larger than `bytes` stands alone */
+        take = HR_MAX(take, 1); /* a row larger than `bytes` is a batch of its own */
         HR_TRY(open_add(p, t, begin, take, err));
         begin += take;
         n -= take;
@@ -208,7 +208,7 @@ hr_status hr__batch_cutter_add(hr_batch_cutter *p, const hr_table *t, hr_error *
     if (t->n_rows == 0)
         return HR_OK;
     if (!t->origin)
-        return hr_error_set(err, HR_BUG, "batches: a table of %lld rows without origin", (long long)t->n_rows);
+        return hr_error_set(err, HR_BUG, "batch cutter: a table of %lld rows has no origin", (long long)t->n_rows);
     while (begin < t->n_rows) {
         block b = block_of(p, t->origin, begin);
         int64_t n = hr__origin_in_block(t->origin, begin, p->rows);
@@ -224,7 +224,7 @@ hr_status hr__batch_cutter_add(hr_batch_cutter *p, const hr_table *t, hr_error *
     return HR_OK;
 }
 
-/* A batch of one table is a slice of what is held anyhow. */
+/* HR_BUDGET: the batch is too large. A batch of one table is a slice and needs no memory. */
 static hr_status check_batch(const hr_batch_cutter *p, const batch *got, hr_error *err)
 {
     int64_t bytes = 0;

@@ -110,7 +110,7 @@ def test_every_kind_of_function(kind, compute):
 def test_a_new_column_is_an_error_that_says_what_to_do(kind, compute):
     ds = KINDS[kind](lambda ids: {"v": ids} if ids[0] < 600 else {"v": ids, "late": ids}, compute)
     expected = (
-        "column 'late' is not in the first batch, whose columns are 'v': give all columns in every batch"
+        "column 'late' is not in the first batch, whose columns are 'v'; return all columns in every batch"
     )
     for consume in (ds.to_arrow, lambda ds=ds: ds.sort("v").take_all(), ds.materialize):
         with pytest.raises(exceptions.TypeMismatchError, match=expected):

@@ -432,7 +432,7 @@ def test_sums_of_decimals_are_exact_or_refused(kind, data):
             want[k] = (sum(there), len(there)) if there else None
     grouped = ds.groupby("k")
     if any(w is not None and abs(w[0]) >= 10**most for w in want.values()):
-        with pytest.raises(_core.DataError, match=rf"sum: that of column 'x' has more than {most} digits"):
+        with pytest.raises(_core.DataError, match=rf"sum: the sum of column 'x' has more than {most} digits"):
             grouped.sum("x").take_all()
     elif cells:
         found = {r["k"]: r["sum(x)"] for r in grouped.sum("x").iter_rows()}

@@ -116,7 +116,7 @@ def test_columns_and_suffixes():
     assert out.take_all() == [{"id": 1, "x_l": 1, "y": 2, "x_r": 3, "z": 4}]
     assert out.select_columns(["x_r"]).take_all() == [{"x_r": 3}]
     assert out.select_columns(["z", "id"]).take_all() == [{"z": 4, "id": 1}]
-    with pytest.raises(ValueError, match="two columns are called 'x'; give suffixes"):
+    with pytest.raises(ValueError, match="two output columns have the name 'x'; set left_suffix"):
         left.join(right, "inner", on="id", right_on="rid")
     assert left.join(right, "left_semi", on="id", right_on="rid").columns() == ["id", "x", "y"]
 
@@ -135,7 +135,7 @@ def test_wrong_arguments():
     with pytest.raises(_core.TypeMismatchError, match="left key 'id' is int64, right key 'id' is string"):
         left.join(right, "inner")
     lists = hd.from_items([{"id": [1]}])
-    with pytest.raises(_core.TypeMismatchError, match="column 'id' of type list.* cannot be a key: numbers"):
+    with pytest.raises(_core.TypeMismatchError, match="column 'id' of type list.* cannot be a key"):
         lists.join(lists, "inner")
     with pytest.raises(ValueError, match="join_type: expected one of .*found 'outer'"):
         left.join(left, "outer")

@@ -361,7 +361,7 @@ def test_a_window_that_does_not_fit():
     context = hd.DataContext.get_current()
     context.memory_limit_bytes = "24MiB"
     try:
-        with pytest.raises(exceptions.MemoryLimitError, match="take smaller ones"):
+        with pytest.raises(exceptions.MemoryLimitError, match="use smaller windows"):
             for _ in ds.iter_batches(local_shuffle_buffer_size=5_000_000):
                 pass
         assert (

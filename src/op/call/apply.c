@@ -1,22 +1,20 @@
-/* apply.c - a function that runs elsewhere: in worker processes, in Python threads, or in the consumer's own.
+/* apply.c - the operator whose function runs in worker processes, Python threads or the consumer's thread.
  *
- * Rows are cut into batches: of the source as for map.c, each table as it is, or groups (groups.c). One call is
- * one batch, or several where batches are short; a few calls at a time become a group of calls, the task is suspended,
- * and the thread goes on with other tickets. `resumed` emits the results by the order of the batches: those of a
- * generator as they come, others when the calls before are done; then it submits the next group. A push of many rows
- * thus gives its first results soon, and never holds the results of more than a group. How many servers there are, how
- * fast each is, and how many batches travel together decides nothing but time: each batch has random bits of its own,
- * and results have the coordinates of the batch that they are of.
+ * Rows are cut into batches: of the source as for map.c, each table as it is, or groups (groups.c). One call is one
+ * batch, or several short ones. A few calls become a call set; then the task is suspended, and the thread goes on with
+ * other tickets. `resumed` emits results in the order of the batches (a generator's as they come, others when the
+ * earlier calls are done) and submits the next set. So a push of many rows gives its first results soon and holds the
+ * results of one set at most. The number of servers, their speed and the number of batches per call decide only the
+ * time: each batch has its own random bits, and results have the coordinates of their batch.
  *
- * The function's first table in canonical order says what its columns are (first_columns.c): until it is there, only
- * the ticket that is first gives anything. It goes into positions, since whoever goes on from there sees another table
- * first. A function that makes a column of some others (call_columns.c) is sent those alone; the rest of the batch
- * waits here for the result. A filter's function says which rows to keep, and what goes on are the input's own columns:
- * its rows need not travel back.
+ * The function's first table in canonical order defines its columns (first_columns.c): until it is known, only the
+ * first ticket emits. Positions contain these columns, since a resumed run sees another table first. A function that
+ * makes one column from others (call_columns.c) gets only those; the other columns wait here for the result. A filter's
+ * function returns which rows to keep, and the operator emits the input's own rows.
  *
- * A class of one instance sees its batches in the order of the rows (turns.c): the operator says when all calls of a
- * ticket are there. What its finish() gives comes behind all other rows, by the stage's last ticket. Its state is saved
- * before the first batch behind a marker; a marker whose ticket has no batch goes no further.
+ * A class with one instance sees its batches in the order of the rows (turns.c): the operator reports when all calls of
+ * a ticket are submitted. The rows of finish() come last, in the stage's last ticket. The instance's state is saved
+ * before the first batch after a marker; a marker whose ticket has no batch is dropped.
  *
  * Tests: test_calls.c, test_process.c, test_compute_matrix.py. */
 #include "op/call/calls.h"
@@ -27,11 +25,11 @@
 #include <stdlib.h>
 
 #define BLOCK_ROWS 4096
-#define MIN_GROUP 2 /* calls: what one server has in hand, and one more */
+#define MIN_GROUP 2 /* calls: the one that a server runs, and one more */
 #define MAX_GROUP 16
-#define CALL_NS (2 * INT64_C(1000000)) /* batches travel together that take so long, as far as is known */
-#define GROUPS_NS (10 * CALL_NS)       /* groups likewise: there may be many small ones */
-#define GROUPED_ROWS 4096              /* of groups that travel together, about */
+#define CALL_NS (2 * INT64_C(1000000)) /* batches of this total duration (estimated) make one call */
+#define GROUPS_NS (10 * CALL_NS)       /* the same for groups, of which many may be small */
+#define GROUPED_ROWS 4096              /* rows of the groups in one call, about */
 #define GROUPED_BATCHES 2048
 
 typedef struct apply_op {
@@ -55,16 +53,16 @@ typedef struct apply_op {
 typedef struct apply_task {
     hr_batch_cutter *cutter;
     hr_groups *groups;
-    hr_call_set *group;      /* what is waited for; NULL: nothing */
+    hr_call_set *group;      /* the call set that the task waits for; NULL: none */
     bool last;               /* the ticket has no more input */
-    bool complete;           /* and all of it is in calls */
-    bool turn_done;          /* those were submitted, and the queue was told */
-    bool finishing;          /* the last call of all is among them */
-    hr_call *saves;          /* the call that says with what state it began; NULL: none, or it has. Only to compare */
+    bool complete;           /* all input is in calls */
+    bool turn_done;          /* all calls are submitted, and the queue knows */
+    bool finishing;          /* the call of finish() is among them */
+    hr_call *saves;          /* the call that saves the state for the marker; NULL: none, or done. Only for comparing */
     int64_t n_calls;         /* so far */
-    int64_t *batch_rows_out; /* how many rows each batch of the call that is collected has given */
-    int64_t at_batch;        /* the last that gave any */
-    uint8_t *keep;           /* a filter's: of the call that is collected, n_kept rows are known */
+    int64_t *batch_rows_out; /* rows that each batch of the current call has given */
+    int64_t at_batch;        /* the last batch that gave rows */
+    uint8_t *keep;           /* a filter's: which rows of the current call to keep; n_kept are known */
     int64_t n_kept;
 } apply_task;
 
@@ -101,7 +99,7 @@ static hr_status apply_restore(const hr_op *op, hr_op_run *run, const char *stat
     bool known = false;
 
     if (*columns++ != ':' || n > strlen(columns))
-        return hr_error_set(err, HR_INVALID, "position: what it says of %s is damaged", a->name);
+        return hr_error_set(err, HR_INVALID, "position: the state of %s is damaged", a->name);
     if (n && !run->other_code)
         HR_TRY(hr__first_columns_recall(&r->first, columns, (int64_t)n, &known, err));
     if (known)
@@ -153,8 +151,8 @@ static void apply_task_clear(const hr_op *op, hr_task *task)
 
 /* ----------------------------------------------------------------------------------------------- batches into calls */
 
-/* The random bits are made of the batch's first coordinate and not of its ordinal: the former is the same after a
- * resume whether or not anybody counted the batches before. */
+/* The random bits depend on the batch's first coordinate, not on its ordinal: after a resume the coordinate is the
+ * same, whether or not earlier batches were counted. */
 static hr_call_place place_of(hr_task *task, const hr_table *in, int64_t row, int64_t ordinal)
 {
     const hr_op_run *run = hr__task_run(task);
@@ -162,7 +160,7 @@ static hr_call_place place_of(hr_task *task, const hr_table *in, int64_t row, in
     hr_bits128 key;
     hr_hash h;
 
-    memset(&p, 0, sizeof p); /* it travels as it is, padding and all */
+    memset(&p, 0, sizeof p); /* it is sent as bytes, padding included */
     p.run = ((const hr_calls_run *)run->state)->id;
     p.seed = run->seed;
     p.epoch = run->epoch;
@@ -193,8 +191,8 @@ static uint32_t flags_of(const apply_op *a, hr_task *task, const apply_task *t)
     return flags | (t->finishing ? HR_CALL_LAST : 0);
 }
 
-/* Input for worker processes is put into their arena here, on a pool thread: sending it is then a matter of a few
- * hundred bytes, which the poller's only thread can do for all. Takes batches, whose rows and ordinals are set. */
+/* Copies input for worker processes into their arena here, on a pool thread: sending it then takes a few hundred bytes,
+ * which one poller thread can do for all. Takes batches, whose rows and ordinals are set. */
 static hr_status add_call(const apply_op *a, hr_task *task, apply_task *t, hr_table *whole, hr_batch_place *batches,
                           int64_t n_batches, hr_error *err)
 {
@@ -240,8 +238,7 @@ static hr_status add_table(const apply_op *a, hr_task *task, apply_task *t, cons
     return add_call(a, task, t, (hr_table *)in, batch, 1, err);
 }
 
-/* How many batches a call should have now: few enough that none waits long for the others, or where there are few of
- * them. */
+/* The number of batches for the next call: few enough that no batch waits long for the others. */
 static int64_t batches_wanted(const apply_op *a)
 {
     int64_t ns = a->max_batches > 1 ? hr__calls_batch_ns(a->calls) : 0;
@@ -284,7 +281,7 @@ done:
     return st;
 }
 
-/* The next group of calls of complete batches or groups; none: no group. */
+/* Makes the next call set from complete batches or groups; t->group stays NULL if there are none. */
 static hr_status add_batches(const apply_op *a, hr_task *task, apply_task *t, hr_error *err)
 {
     const hr_mem mem = batch_mem(a, task);
@@ -311,7 +308,7 @@ static hr_status add_batches(const apply_op *a, hr_task *task, apply_task *t, hr
     return HR_OK;
 }
 
-/* A row without columns, from which the rows of finish() are made. */
+/* A row without columns: the origin of the rows of finish(). */
 static hr_status last_input(hr_task *task, hr_table **out, hr_error *err)
 {
     const hr_run_coords row = { { .instance = hr__task_run(task)->last_instance }, 1, false };
@@ -328,7 +325,7 @@ done:
     return st;
 }
 
-/* The last call of all: for what the instance has left. */
+/* Adds the last call of the run, for finish(). */
 static hr_status add_last(const apply_op *a, hr_task *task, apply_task *t, hr_error *err)
 {
     hr_table *row = NULL;
@@ -341,7 +338,7 @@ static hr_status add_last(const apply_op *a, hr_task *task, apply_task *t, hr_er
     return st;
 }
 
-/* The next group of calls, behind the ticket's last one that of finish(). */
+/* Makes the next call set; after the ticket's last one the call of finish(). */
 static hr_status add_next(const apply_op *a, hr_task *task, apply_task *t, hr_error *err)
 {
     if (t->cutter || t->groups)
@@ -352,13 +349,13 @@ static hr_status add_next(const apply_op *a, hr_task *task, apply_task *t, hr_er
                                                                                          : HR_OK;
 }
 
-/* Suspends the task until there is something of its group to collect. */
+/* Suspends the task until its call set has a result to collect. */
 static hr_status await(hr_task *task, apply_task *t, hr_error *err)
 {
     hr_resume *resume = NULL;
 
     HR_TRY(hr__task_suspend(task, &resume, err));
-    if (!hr__call_set_wait(t->group, resume)) /* it is resumed at once */
+    if (!hr__call_set_wait(t->group, resume)) /* there is a result: resume at once */
         hr__resume(resume, HR_OK, NULL);
     return HR_PENDING;
 }
@@ -437,7 +434,7 @@ static hr_status apply_finish(const hr_op *op, hr_task *task, hr_error *err)
 
 /* ------------------------------------------------------------------------------------------------ results into rows */
 
-/* Adds one result of a filter to the rows that are known; false: it is not what it should be. */
+/* Adds one result of a filter to t->keep; false: the result is malformed. */
 static bool unpack_keep(apply_task *t, const hr_table *found, int64_t n_rows)
 {
     const hr_array *a = found->schema->n == 1 ? found->columns[0] : NULL;
@@ -465,7 +462,8 @@ static hr_status kept_results(const apply_op *a, hr_task *task, apply_task *t, c
     if (!done)
         return HR_OK;
     if (t->n_kept != in->n_rows)
-        HR_FAIL(HR_CALLBACK, "%s: did not give one boolean for each of %" PRId64 " rows", a->name, in->n_rows);
+        HR_FAIL(HR_CALLBACK, "%s: the function did not return one boolean for each of %" PRId64 " rows", a->name,
+                in->n_rows);
     HR_GO(hr__table_keep(hr__task_mem(task), in, t->keep, &out, err));
     if (out)
         HR_GO(hr__task_emit(task, &out, err));
@@ -484,8 +482,7 @@ static int64_t batch_begin(const hr_call *call, int64_t batch)
     return row;
 }
 
-/* A table of results as it goes on: rows [at, at + n) of it are of batch `batch`. Several batches, each without a
- * promise, are one table with coordinates of all. */
+/* The origin of a table of results. A table of several batches has the coordinates of each. */
 static hr_status coordinates(const apply_op *a, apply_task *t, const hr_call *call, const hr_result *r, hr_origin **out,
                              hr_error *err)
 {
@@ -511,7 +508,7 @@ static hr_status coordinates(const apply_op *a, apply_task *t, const hr_call *ca
     return st;
 }
 
-/* Whether it says what batches it is of, and those are in order. */
+/* Whether a result names existing batches in order. */
 static bool makes_sense(apply_task *t, const hr_call *call, const hr_result *r)
 {
     int64_t n = 0, last = r->batch + HR_MAX(r->n_counts, 1) - 1;
@@ -527,7 +524,7 @@ static bool makes_sense(apply_task *t, const hr_call *call, const hr_result *r)
     return !r->counts || n == r->table->n_rows;
 }
 
-/* A promise of a row for a row is kept by each batch. */
+/* Checks for each batch that a function that promised one row per row kept its promise. */
 static hr_status check_promise(const apply_op *a, const apply_task *t, const hr_call *call, bool done, hr_error *err)
 {
     for (int64_t i = 0; a->rules.one_to_one && i < call->n_batches; i++)
@@ -538,7 +535,7 @@ static hr_status check_promise(const apply_op *a, const apply_task *t, const hr_
     return HR_OK;
 }
 
-/* The first table says what all are to be like: whoever comes before it is known waits for its turn. */
+/* Whether the first table defines the columns: until it is known, other tickets wait for their turn. */
 static bool needs_first(const apply_op *a) { return !a->filter && !a->rules.schema; }
 
 static bool may_emit(const apply_op *a, hr_task *task)
@@ -547,7 +544,7 @@ static bool may_emit(const apply_op *a, hr_task *task)
            hr__task_is_first(task);
 }
 
-/* `r` as it was collected, of which *table is what goes on: replaced. */
+/* Replaces *table, made from the result `r`, by a table with the columns of the first one. */
 static hr_status fit_to_first(const apply_op *a, hr_task *task, const hr_call *call, const hr_result *r,
                               hr_table **table, hr_error *err)
 {
@@ -620,7 +617,7 @@ static hr_status emit_results(const apply_op *a, hr_task *task, apply_task *t, c
     return done ? check_promise(a, t, call, true, err) : HR_OK;
 }
 
-/* The function failed: the run does, or its batch is left out. */
+/* The function failed: fails the run, or leaves out the batch. */
 static hr_status failed(const apply_op *a, hr_task *task, hr_call *call, hr_error *err)
 {
     hr_calls_run *run = hr__task_run(task)->state;
@@ -657,7 +654,7 @@ static void next_call(apply_task *t)
     t->n_kept = t->at_batch = 0;
 }
 
-/* What the ticket's first call said of the instance's state goes with the ticket's marker. */
+/* Adds the state that the ticket's first call saved to the ticket's marker. */
 static void save(hr_task *task, apply_task *t, hr_call *call)
 {
     char *state;
@@ -670,7 +667,7 @@ static void save(hr_task *task, apply_task *t, hr_call *call)
     t->saves = NULL;
 }
 
-/* Emits what can be collected now. *all: the group is through. */
+/* Emits the results that can be collected now. *all: the call set is done. */
 static hr_status collect(const apply_op *a, hr_task *task, apply_task *t, bool *all, hr_error *err)
 {
     hr_call_set *g = t->group;
@@ -687,7 +684,7 @@ static hr_status collect(const apply_op *a, hr_task *task, apply_task *t, bool *
             notify(a, hr__task_run(task));
         save(task, t, call);
         if (done && call->st && !call->streams && call->n_batches == 1)
-            st = HR_OK; /* what it gave before it failed is half of something */
+            st = HR_OK; /* results before the failure are incomplete */
         else
             st = a->filter ? kept_results(a, task, t, call, &r, done && !call->st, err)
                            : emit_results(a, task, t, call, &r, done && !call->st, err);
@@ -720,7 +717,7 @@ static hr_status apply_resumed(const hr_op *op, hr_task *task, hr_error *err)
         t->group = NULL;
     }
     if (!all || t->cutter || t->groups)
-        hr__task_more(task); /* the next, when these results have gone on */
+        hr__task_more(task); /* makes the next call set when these results have gone on */
     return HR_OK;
 }
 
@@ -856,9 +853,10 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
     if (o->schema)
         HR_GO(hr__schema_import(o->schema, &schema, err));
     if (o->made && (!o->one_to_one || o->filter || o->n_group_keys > 0))
-        HR_FAIL(HR_INVALID, "%s: makes column '%s': a row for a row, not by groups", name, o->made);
+        HR_FAIL(HR_INVALID, "%s: a function that makes column '%s' must return one row per row and cannot take groups",
+                name, o->made);
     if (o->of_class.finishes && (o->filter || o->one_to_one || !o->of_class.at_a_time))
-        HR_FAIL(HR_INVALID, "%s: finish() gives rows of its own, behind those of one instance", name);
+        HR_FAIL(HR_INVALID, "%s: finish() needs one instance, and a function that may return any number of rows", name);
     if (o->block_rows < 0 || o->batch_bytes < 0)
         HR_FAIL(HR_INVALID, "%s: batches of %" PRId64 " rows, %" PRId64 " bytes", name, o->block_rows, o->batch_bytes);
     if (!(a = hr__zalloc(NULL, sizeof *a))) {
@@ -874,7 +872,7 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
     HR_GO(copy_keys(a, o, err));
     HR_GO(hr__call_columns_init(&a->columns, o, err));
     a->rules = (hr_function){ a->name, schema, o->one_to_one && !o->filter };
-    a->base.one_to_one = a->rules.one_to_one && !o->max_errored; /* some rows may be left out */
+    a->base.one_to_one = a->rules.one_to_one && !o->max_errored; /* failed batches may be left out */
     schema = NULL;
     a->as_is = o->batch_rows != 0;
     a->block_rows = o->block_rows ? o->block_rows : BLOCK_ROWS;
@@ -889,7 +887,7 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
     a->max_errored = o->max_errored;
     a->max_batches = o->max_errored ? 1
                      : a->keys      ? GROUPED_BATCHES
-                                    : o->max_batches; /* what is left out is one batch */
+                                    : o->max_batches; /* a failed call must be one batch */
     if (o->max_errored)
         hr__calls_forgive(calls);
     a->base.made = a->base.one_to_one ? a->columns.made : NULL;

@@ -1,8 +1,8 @@
 /* blocks.c - the same rows in tables that begin and end with blocks of the source (batch_cutter.c).
  *
  * A function's batches do not depend on how readers cut, as long as the function's ticket holds whole blocks. Tickets
- * of a scan do. Behind a limit or a union a ticket is one table, as some reader happened to cut it: with this operator
- * in front of those, at the end of the stage that reads, it is one block, or what a filter left of it.
+ * of a scan do. Downstream of a limit or a union a ticket is one table as a reader cut it. This operator, at the end of
+ * the reading stage, makes each table one block, or the rows of a block that a filter kept.
  *
  * Tests: test_run.c, test_batch_cutter.c. */
 #include "op/call.h"
@@ -81,7 +81,7 @@ hr_status hr__op_blocks(int64_t n_rows, hr_op **out, hr_error *err)
 
     *out = NULL;
     if (n_rows < 1)
-        return hr_error_set(err, HR_INVALID, "blocks: of %" PRId64 " rows", n_rows);
+        return hr_error_set(err, HR_INVALID, "blocks: %" PRId64 " rows per block; expected at least 1", n_rows);
     if (!(b = hr__alloc(NULL, sizeof *b)))
         return hr__error_memory(err, "blocks", sizeof *b);
     hr__op_init(&b->base, &blocks_class);

@@ -1,8 +1,7 @@
-/* call_columns.c - a function that makes a column of some others: it is sent those alone, and the rest of the rows wait
- * for it.
+/* call_columns.c - a function that makes one column from others gets only those; the other columns wait for its result.
  *
- * A wide column that the function does not use is thus neither put where worker processes can read it nor, unless
- * somebody behind wants it, read at all.
+ * So a wide column that the function does not use is not copied to the workers' arena and, unless an operator
+ * downstream needs it, not read.
  *
  * Tests: test_calls.c. */
 #include "op/call/calls.h"
@@ -68,9 +67,11 @@ hr_status hr__call_columns_schema(const hr_call_columns *c, const hr_schema *who
                                   hr_schema **out, hr_error *err)
 {
     if (found->n != 1 || strcmp(found->fields[0].name, c->made) != 0)
-        return hr_error_set(err, HR_CALLBACK, "%s: did not give one column of that name, but %d", c->made, found->n);
+        return hr_error_set(err, HR_CALLBACK,
+                            "%s: the function must return one column of this name, but returned %d columns", c->made,
+                            found->n);
     if (hr__schema_find(whole, c->made) >= 0)
-        return hr_error_set(err, HR_INVALID, "%s: there is a column of that name already", c->made);
+        return hr_error_set(err, HR_INVALID, "%s: a column of this name exists already", c->made);
     return hr__schema_append(whole, c->made, found->fields[0].type, true, out, err);
 }
 

@@ -1,18 +1,18 @@
-/* calls.c - a queue of function calls: filled by operators of any number of runs, served by whoever comes.
+/* calls.c - a queue of function calls: operators of any number of runs fill it, any number of servers serve it.
  *
- * Servers in this process (Python threads, the consumer between two batches) come and take: hr__calls_take, then
- * hr__call_done. Worker processes are brought their calls (process.c). Both may be there at once.
+ * Servers in this process (Python threads, the consumer between two batches) call hr__calls_take, then hr__call_done.
+ * process.c sends calls to worker processes. Both kinds can serve at once.
  *
- * Order. Calls of a run are served in the order of its rows, whichever thread was first to queue its own; those of
- * several runs in the order of their arrival. Results have none: a group's operator collects them by index. If several
- * calls of a group fail, the first by index counts, whichever failed first; those behind it that still wait are not
- * served any more, unless failures are forgiven. */
+ * Order. The calls of a run are served in the order of its rows, whichever thread queued them first; calls of several
+ * runs in the order of arrival. Results come in any order: the operator of a call set collects them by index. If
+ * several calls of a set fail, the error of the lowest index counts; waiting calls after it are not served, unless the
+ * operator leaves out failed batches. */
 #include "op/call/calls.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-#define LONG_NS (5 * INT64_C(1000000)) /* of calls each of which is worth waking somebody */
+#define LONG_NS (5 * INT64_C(1000000)) /* a call longer than this wakes its operator on its own */
 
 /* ------------------------------------------------------------------------------------------------- the queue itself */
 
@@ -145,7 +145,7 @@ static bool before(const hr_call *a, const hr_call *b)
     return a->turn != b->turn ? a->turn < b->turn : a->number < b->number;
 }
 
-/* Where a call is put that came last: before the first of its run that comes after it, if there is one. */
+/* The place of a new call in the list: before the first call of its run with a later turn; NULL: at the end. */
 static hr_call *next_of_last(const hr_call *call)
 {
     hr_call *next = NULL;
@@ -156,7 +156,7 @@ static hr_call *next_of_last(const hr_call *call)
     return next;
 }
 
-/* Where one is put that had been begun: first of all, but for those of its run that come before it. */
+/* The place of a call that had begun: first, except for earlier calls of its run. */
 static hr_call *next_of_first(const hr_call *call)
 {
     hr_call *next = call->calls->waiting.first;
@@ -172,7 +172,7 @@ static void wait_locked(hr_call *call, bool first)
     call->state = HR_CALL_WAITING;
     hr__call_list_add(&call->calls->waiting, call, first ? next_of_first(call) : next_of_last(call));
     if (call->resumes || call->calls->paused.n)
-        hr__cond_broadcast(&call->calls->arrived); /* not each of those who wait may have it */
+        hr__cond_broadcast(&call->calls->arrived); /* not every waiting server may take it */
     else
         hr__cond_signal(&call->calls->arrived);
 }
@@ -185,7 +185,7 @@ bool hr__call_fits_locked(const hr_call *call, const hr_call_list *l, uint64_t s
     return true;
 }
 
-/* The first call that `server` may have, now TAKEN; NULL: none. */
+/* Takes the first call that `server` may take; NULL: none. */
 static hr_call *pop_locked(hr_calls *c, uint64_t server)
 {
     hr_call *call = c->waiting.first;
@@ -254,7 +254,7 @@ hr_resume *hr__call_add_locked(hr_call *call, hr_result *takes)
     return call->streams ? hr__call_set_ready_locked(call->group) : NULL;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- groups */
+/* -------------------------------------------------------------------------------------------------------- call sets */
 
 hr_status hr__call_set_new(hr_calls *c, hr_account *account, hr_call_set **out, hr_error *err)
 {
@@ -319,15 +319,15 @@ hr_resume *hr__call_set_ready_locked(hr_call_set *g)
     return r;
 }
 
-/* It has ended, as `st` says, and is in no list. Those behind a failed one need not be done. */
+/* Ends a call, which is in no list, with status `st`. Calls after a failed one are not needed. */
 static void done_locked(hr_call *call, hr_status st, hr_error *moved)
 {
     hr_call_set *g = call->group;
 
     if (!st && call->incomplete)
-        st = hr_error_set(moved, HR_NO_MEMORY, "no memory for its results");
+        st = hr_error_set(moved, HR_NO_MEMORY, "out of memory for the results of a function");
     if (!st && g->run->cancelled)
-        st = hr_error_set(moved, HR_CANCELLED, "the run was stopped"); /* it may have given only some */
+        st = hr_error_set(moved, HR_CANCELLED, "the run was stopped"); /* it may have given only some of its results */
     call->state = HR_CALL_DONE;
     call->st = st;
     hr__call_end_locked(call);
@@ -340,7 +340,7 @@ static void done_locked(hr_call *call, hr_status st, hr_error *moved)
         }
 }
 
-/* Why a call that waits would wait for ever; HR_OK: it would not. */
+/* The reason why no server will ever take a waiting call; HR_OK: a server can. */
 static hr_status refusal_locked(const hr_calls *c, hr_error *err)
 {
     if (c->closed)
@@ -356,8 +356,9 @@ hr_status hr__call_set_submit(hr_call_set *g, hr_calls_run *run, hr_error *err)
     hr_status st;
 
     if (c->pid != hr__pid())
-        return hr_error_set(err, HR_INVALID, "%s: its workers are those of process %d, not of its child %d", c->name,
-                            c->pid, hr__pid());
+        return hr_error_set(err, HR_INVALID,
+                            "%s: the workers belong to process %d; a forked child (process %d) cannot use them",
+                            c->name, c->pid, hr__pid());
     hr__lock(&c->lock);
     st = run->cancelled ? hr_error_set(err, HR_CANCELLED, "the run was stopped") : refusal_locked(c, err);
     if (!st)
@@ -380,7 +381,7 @@ hr_status hr__call_set_submit(hr_call_set *g, hr_calls_run *run, hr_error *err)
     return st;
 }
 
-/* What a paused call gave was collected: it may go on. */
+/* The results of a paused call have been collected: it may continue. */
 static bool go_on_relocks(hr_calls *c, hr_call *call)
 {
     if (call->worker) {
@@ -433,7 +434,7 @@ bool hr__call_set_wait(hr_call_set *g, hr_resume *takes)
     return waits;
 }
 
-/* Out of whatever list it is in. True: nobody serves it, it can be freed. */
+/* Removes the call from its list. True: no server has it, so the caller may free it. */
 static bool let_go_locked(hr_call *call)
 {
     hr_calls *c = call->calls;
@@ -484,7 +485,7 @@ void hr__call_set_free(hr_call_set *g)
         hr__workers_drop(c);
 }
 
-/* What nobody has begun, or nobody goes on with, is done. */
+/* Ends the calls that no server has. */
 static void drop_waiting_locked(hr_call_set *g)
 {
     for (int i = 0; i < g->n; i++) {
@@ -519,7 +520,7 @@ void hr__calls_run_cancel(hr_calls *c, hr_calls_run *run)
         hr_error_set(&err, HR_CANCELLED, "the run was stopped");
         hr__resume(r, HR_CANCELLED, &err);
         hr__lock(&c->lock);
-        g = run->groups; /* from the beginning: it may have gone meanwhile */
+        g = run->groups; /* from the beginning again: the set may have been freed meanwhile */
     }
     hr__unlock(&c->lock);
     hr__workers_drop(c);
@@ -537,13 +538,13 @@ void hr__calls_refuse(hr_calls *c)
         hr_resume *r;
 
         if (l == &c->paused && !c->closed)
-            break; /* by a server in this process, which is there */
+            break; /* paused by a server in this process, which still exists */
         hr__call_list_remove(l, call);
         done_locked(call, st, &err);
         r = hr__call_set_ready_locked(call->group);
         hr__unlock(&c->lock);
         if (r)
-            hr__resume(r, HR_OK, NULL); /* the operator reports it behind the results before it */
+            hr__resume(r, HR_OK, NULL); /* the operator reports the error after the results before it */
         hr__lock(&c->lock);
     }
     hr__unlock(&c->lock);
@@ -643,7 +644,7 @@ hr_status hr__calls_take(hr_calls *c, uint64_t server, int timeout_ms, hr_call *
         if (timeout_ms < 0)
             hr__cond_wait(&c->arrived, &c->lock);
         else if (wait_ns <= 0 || !hr__cond_wait_ns(&c->arrived, &c->lock, wait_ns))
-            timeout_ms = 0; /* one last look */
+            timeout_ms = 0; /* check once more */
     }
     c->n_asking--;
     if (call) {
@@ -651,7 +652,7 @@ hr_status hr__calls_take(hr_calls *c, uint64_t server, int timeout_ms, hr_call *
         call->server = server;
         c->n_in_hand++;
     } else if (c->waiting.first) {
-        hr__cond_signal(&c->arrived); /* the signal was for somebody else */
+        hr__cond_signal(&c->arrived); /* the signal was meant for another server */
     }
     closed = c->closed;
     hr__unlock(&c->lock);
@@ -737,7 +738,7 @@ void hr__call_pause(hr_call *takes)
         r = hr__call_set_ready_locked(call->group);
     } else if (!orphan) {
         call->resumes = true;
-        if (call->results.n == 0) { /* all was collected meanwhile */
+        if (call->results.n == 0) { /* all results have been collected meanwhile */
             wait_locked(call, true);
         } else {
             call->state = HR_CALL_PAUSED;
@@ -770,7 +771,7 @@ bool hr__calls_paused(hr_calls *c, uint64_t tag)
     return found;
 }
 
-/* How long calls and batches take. */
+/* Updates the mean durations of calls and batches. */
 static void learn_locked(hr_call *call)
 {
     hr_calls *c = call->calls;

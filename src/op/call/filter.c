@@ -1,4 +1,4 @@
-/* filter.c - the rows that a function wants to keep, with their coordinates.
+/* filter.c - the rows that a C function keeps, with their coordinates.
  * The rows themselves: data/keep_rows.c. */
 #include "op/operators.h"
 
@@ -73,7 +73,7 @@ hr_status hr__op_filter(const hr_filter_function *fn, hr_op **out, hr_error *err
 
     *out = NULL;
     if (!fn->call)
-        HR_FAIL(HR_INVALID, "filter(%s): no function to call", name);
+        HR_FAIL(HR_INVALID, "filter(%s): the function is NULL", name);
     if (!(f = hr__zalloc(NULL, sizeof *f)) || !(f->name = hr__strdup(NULL, name))) {
         st = hr__error_memory(err, "filter", sizeof *f);
         goto done;

@@ -1,24 +1,25 @@
-/* first_columns.c - the tables of a function under the columns of its first one.
+/* first_columns.c - conforms a function's tables to the columns of its first table.
  *
- * A function without a declared schema says with its first table, in canonical order, what its columns are; until that
- * is there, no other table goes on (apply.c). Those that come after it are made to fit, each by itself, so that threads
- * decide nothing:
+ * If a function declares no schema, its first table in canonical order defines its columns; until that table is known,
+ * no other table goes on (apply.c). Each later table is conformed by itself, so that the result does not depend on
+ * threads:
  *
- * 1. A column that a table lacks is null in it. A column that the first table lacks is an error: rows that went on have
- * none.
+ * 1. A column that a later table lacks is null in it. A column that the first table lacks is an error, since emitted
+ *    rows lack it.
  * 2. Integers where the first table has doubles become doubles. Doubles where it has integers become integers, null
- *    where they are NaN, if all of them are whole (up to 2^53, where all integers are doubles); else they are an error.
- * 3. What only nearly differs (null and T, tensors and lists) stays as the table has it if that says more: conform.c.
+ *    where they are NaN, if all values are whole (up to 2^53, where doubles hold all integers); otherwise it is an
+ *    error.
+ * 3. Of nearly equal types (null and T, tensors and lists) the more exact one stays: conform.c.
  *
- * NumPy and pandas know no integers with nulls: the function is shown doubles with NaN. A column of the first table
- * that holds what it was shown, or is as long, as often NaN and whole, is those integers again. That is a guess: if a
- * later table has fractions there, its column stays doubles, and whoever puts tables together makes all of them
- * doubles. */
+ * NumPy and pandas have no integers with nulls: the function sees doubles with NaN. A column of doubles in the first
+ * table becomes integers again if it holds values that the function saw, or has the same length and NaNs and is whole.
+ * That is a guess: if a later table has fractions there, its column stays doubles, and concatenating the tables makes
+ * all of them doubles. */
 #include "op/call/calls.h"
 
 #include <inttypes.h>
 
-#define MANY_WHOLE 16 /* so many whole numbers are no coincidence */
+#define MANY_WHOLE 16 /* from this many whole numbers on, they are integers */
 
 void hr__first_columns_clear(hr_first_columns *f)
 {
@@ -42,7 +43,7 @@ static bool is_none(const hr_array *a, int64_t i)
     return hr__array_is_null(a, i) || double_at(a, i) != double_at(a, i);
 }
 
-/* `given` holds some of rows [begin, begin + n) of `shown`, in their order. */
+/* Whether `given` holds some of rows [begin, begin + n) of `shown`, in order. */
 static bool is_some_of(const hr_array *given, const hr_array *shown, int64_t begin, int64_t n)
 {
     int64_t at = begin;
@@ -59,7 +60,7 @@ static bool is_some_of(const hr_array *given, const hr_array *shown, int64_t beg
     return true;
 }
 
-/* It has a value for each row that has one, and many. */
+/* Whether `given` has a value exactly where `shown` has one, and many values. */
 static bool is_made_of(const hr_array *given, const hr_array *shown, int64_t begin, int64_t n)
 {
     int64_t n_values = 0;
@@ -82,7 +83,7 @@ static bool some_null(const hr_array *a, int64_t begin, int64_t n)
     return false;
 }
 
-/* The integer column of the input that this one is; NULL: it is doubles. A single value may be a mean or a sum. */
+/* The integer type of the input column that `given` repeats; NULL: none. A single value may be a mean or a sum. */
 static hr_type *integers_of(const hr_array *given, const char *name, const hr_shown *shown)
 {
     int at = shown->in ? hr__schema_find(shown->in->schema, name) : -1;
@@ -142,10 +143,11 @@ static hr_status new_column(const hr_schema *first, const char *name, hr_error *
     char names[200];
 
     hr__schema_names(first, names, sizeof names);
-    return hr_error_set(err, HR_TYPE,
-                        "column '%s' is not in the first batch, whose columns are %s: give all columns in every batch, "
-                        "with None where there is no value",
-                        name, names);
+    return hr_error_set(
+        err, HR_TYPE,
+        "column '%s' is not in the first batch, whose columns are %s; return all columns in every batch, "
+        "with None where there is no value",
+        name, names);
 }
 
 static hr_status other_type(const hr_field *first, const hr_array *a, int64_t row, hr_error *err)
@@ -195,7 +197,7 @@ static hr_status fit_column(const hr_field *first, bool guessed, const hr_mem *m
     return st;
 }
 
-/* The schema of arrays under the first one's names. */
+/* The schema of the arrays with the names of the first schema. */
 static hr_status schema_of(const hr_schema *first, hr_array *const *columns, hr_schema **out, hr_error *err)
 {
     hr_field *fields = hr__alloc(NULL, ((size_t)first->n + 1) * sizeof *fields);

@@ -1,16 +1,15 @@
-/* groups.c - whole groups of rows, for functions that see one at a time.
+/* groups.c - collects whole groups of rows, for functions that see one group at a time.
  *
- * Rows that follow each other are of one group if they agree in the key columns; whoever is above has put them next to
- * each other. A group may lie across tables, and is complete when another begins or the input ends. Many small ones are
- * handed out together, as one table and the number of rows of each. The cuts between those: a hand-out ends with the
- * group that brings it to `rows` rows, to about `bytes` bytes, or to `n_groups` groups. Whoever wants fewer groups gets
- * those in front. */
+ * Neighbouring rows with equal key columns are a group; an operator upstream has put them next to each other. A group
+ * may lie across tables; it is complete when another begins or the input ends. Many small groups go out together, as
+ * one table and the number of rows of each. A cut follows the group that brings them to `rows` rows, to about `bytes`
+ * bytes, or to `n_groups` groups. A caller that wants fewer groups gets the first ones. */
 #include "op/call.h"
 
 typedef struct span {
     hr_table *table; /* counted */
     int64_t begin, n;
-    bool cut; /* after it what was collected is handed out */
+    bool cut; /* a cut follows it */
 } span;
 
 struct hr_groups {
@@ -19,13 +18,13 @@ struct hr_groups {
     int n_names;
     int *keys; /* columns */
     int64_t rows, bytes, n_groups;
-    span *spans; /* of rows that were not handed out: items [head, n_spans) */
+    span *spans; /* of rows that are still here: items [head, n_spans) */
     int64_t head, n_spans, cap_spans;
-    hr_batch_place *batches; /* groups in them: items [at_batch, n_batches), the last one maybe incomplete */
+    hr_batch_place *batches; /* their groups: items [at_batch, n_batches); the last may be incomplete */
     int64_t at_batch, n_batches, cap_batches;
-    int64_t open_rows, open_groups; /* since the last cut, the open group left out */
-    double open_bytes;              /* and with it */
-    int64_t n_cuts;                 /* not handed out */
+    int64_t open_rows, open_groups; /* since the last cut, without the open group */
+    double open_bytes;              /* since the last cut, with the open group */
+    int64_t n_cuts;                 /* cuts that are still here */
     int64_t ordinal;
 };
 
@@ -161,7 +160,7 @@ static bool goes_on(const hr_groups *g, const hr_table *t)
     return last && !last->cut && rows_agree(g, last->table, last->begin + last->n - 1, t, 0);
 }
 
-/* The open group is complete. */
+/* Completes the open group. */
 static void close_group(hr_groups *g)
 {
     if (g->at_batch == g->n_batches || (g->n_spans > g->head && g->spans[g->n_spans - 1].cut))
@@ -186,7 +185,7 @@ static hr_status open_group(hr_groups *g, hr_error *err)
     return HR_OK;
 }
 
-/* Rows [begin, begin + n), all of the open group, behind what is there. */
+/* Appends rows [begin, begin + n), all of the open group. */
 static hr_status add_span(hr_groups *g, hr_table *t, int64_t begin, int64_t n, hr_error *err)
 {
     span *last = g->n_spans > g->head ? &g->spans[g->n_spans - 1] : NULL;

@@ -1,9 +1,9 @@
 /* map.c - a C function over tables, on pool threads, with a state for each thread that calls it.
  *
  * What the function sees does not depend on threads or readers: either batches of the source (batch_cutter.c), or each
- * table as it is, which a rebatch above has cut. What it gives back is checked against the declared schema, and gets
- * coordinates: those of the input if the function promises one row for one, else new ones made from the batch's first
- * (op.h: origins). The second half of that is shared with functions in other processes (apply.c). */
+ * table as it is, which a rebatch upstream has cut. The operator checks the function's table against the declared
+ * schema and gives it coordinates: the input's if the function promises one row per row, otherwise new ones made from
+ * the batch's first (op.h: origins). apply.c shares this half for functions in other processes. */
 #include "op/call.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@ typedef struct map_op {
     hr_op base;
     char *name;
     hr_map_function fn; /* owns its context */
-    hr_schema *schema;  /* declared; NULL: whatever comes out */
+    hr_schema *schema;  /* declared; NULL: none */
     bool as_is;         /* each table is one batch */
 } map_op;
 
@@ -63,7 +63,7 @@ hr_status hr__function_result(const hr_function *f, const hr_table *in, int64_t 
         *out = hr_table_ref(found);
         return HR_OK;
     }
-    if (f->schema && f->schema != found->schema) /* equal names and types: the declaration's metadata and nullability */
+    if (f->schema && f->schema != found->schema) /* same names and types: takes the declared metadata and nullability */
         HR_GO(hr__table_with_schema(found, f->schema, &typed, err));
     else
         typed = hr_table_ref(found);
@@ -75,7 +75,7 @@ done:
     return st;
 }
 
-/* HR_CALLBACK if the function promised a row for a row and gave n_rows in all. */
+/* HR_CALLBACK: the function promised one row per row and returned another number. */
 static hr_status rows_promised(const hr_function *f, const hr_table *in, int64_t n_rows, hr_error *err)
 {
     if (!f->one_to_one || n_rows == in->n_rows)
@@ -241,7 +241,7 @@ static hr_status map_new(const hr_map_function *fn, const hr_map_options *o, map
     map_op *m = NULL;
 
     if (!fn->call)
-        return hr_error_set(err, HR_INVALID, "map(%s): no function to call", name);
+        return hr_error_set(err, HR_INVALID, "map(%s): the function is NULL", name);
     if (o->batch_rows < 0)
         return hr_error_set(err, HR_INVALID, "map(%s): batches of %" PRId64 " rows", name, o->batch_rows);
     if (!(m = hr__zalloc(NULL, sizeof *m)) || !(m->name = hr__strdup(NULL, name))) {

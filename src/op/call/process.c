@@ -1,29 +1,29 @@
-/* process.c - worker processes that serve a queue of calls; this file is their keeper's side, worker.c theirs.
+/* process.c - worker processes that serve a queue of calls: the driver's side; worker.c is the worker's side.
  *
- * Each worker is at the other end of a link. It has one call that it runs and, where calls are short, one more that
- * waits in its socket, so that it never idles while a result travels. Long calls are given out one by one: what waits
- * behind one could have been begun by another worker. Calls go to the worker that has the fewest. Input lies in one
- * arena that all workers map, results in the worker's own: what is sent are descriptors.
+ * Each worker is at the other end of a link. It runs one call; if calls are short, one more waits in its socket, so
+ * that the worker does not idle while a result travels. Long calls go out one by one, because another worker could
+ * begin a waiting one. A call goes to the worker with the fewest calls. Input lies in one arena that all workers map,
+ * results in the worker's own arena: messages carry descriptors.
  *
  *   INIT bytes            ->                    once
  *   CALL tag place table  ->
- *   RUN run, RUN_END run  ->                    instances of classes: make one now, let go of it
- *   DROP tag              ->                    nobody wants it any more: skip it if it has not begun, or streams
- *                         <-  RESULT tag table  any number; STREAM: and more will come
- *                         <-  PAUSED tag        it has given much, and goes on when told
+ *   RUN run, RUN_END run  ->                    instances of classes: make one, free it
+ *   DROP tag              ->                    the call is not wanted: skip it if it has not begun, or streams
+ *                         <-  RESULT tag table  any number; STREAM: more follow
+ *                         <-  PAUSED tag        it has many uncollected results and waits for MORE
  *   MORE tag              ->
- *                         <-  STATE tag text    of its instance, before the call's first batch
+ *                         <-  STATE tag text    the instance's state before the call's first batch
  *                         <-  DONE tag status
  *   END                   ->                    then the worker closes its end
  *
- * Threads. The poller's thread alone receives and declares workers lost, so that what a worker sent before it died
- * counts. Any thread sends: it picks a call and a worker under the lock, and sends without it, owning nothing but
- * references; if the send fails because the worker is gone, the poller will hear of that too.
+ * Threads. Only the poller's thread receives and declares workers lost, so messages that a worker sent before it died
+ * count. Any thread sends: it picks a call and a worker under the lock and sends without the lock, holding only
+ * references. If the send fails because the worker is gone, the poller notices too.
  *
- * A worker that died fails the call that it ran, or has it done again by another (hr__calls_configure); those that it
- * had not begun are given to others. It is not replaced here; who starts workers decides that, and says so by
- * hr__calls_expect. With none left and none expected, all calls fail. A worker that was told to end stays here until it
- * closes its end: it may still read input. Whoever waits for its answers is told at once. */
+ * When a worker dies, the call that it ran fails or is repeated by another worker (hr__calls_configure); calls that it
+ * had not begun go to other workers. The code that starts workers decides whether to replace it, and announces that by
+ * hr__calls_expect. With no worker left and none expected, all calls fail. A worker that got END stays listed until it
+ * closes its end, because it may still read input; tasks that wait for its results fail at once. */
 #include "op/call/calls.h"
 
 #include "io/poll.h"
@@ -33,8 +33,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define MAX_OUT 2                        /* calls that a worker has at a time */
-#define SHORT_NS (20 * INT64_C(1000000)) /* of calls that a worker may have two of; a result travels in some 50 us */
+#define MAX_OUT 2                        /* calls of a worker at a time */
+#define SHORT_NS (20 * INT64_C(1000000)) /* a worker may have two calls this short; a result travels about 50 us */
 
 struct hr_calls_worker {
     hr_calls *calls; /* a part's reference */
@@ -44,14 +44,14 @@ struct hr_calls_worker {
     atomic_int refs;
     bool open; /* gets calls */
     bool listed;
-    bool gone;        /* was declared lost */
-    bool ending;      /* was told to end: that it goes is no loss */
-    hr_call_list had; /* TAKEN, in the order in which it got them, and PAUSED */
-    int n_out;        /* of them TAKEN */
-    int64_t busy_ns;  /* since when it runs what it runs */
+    bool gone;        /* the poller saw the end of its socket */
+    bool ending;      /* END was sent: its end is no loss */
+    hr_call_list had; /* TAKEN calls in the order in which it got them, and PAUSED calls */
+    int n_out;        /* TAKEN calls among them */
+    int64_t busy_ns;  /* when it began its current call */
     int64_t n_done;
-    uint64_t run;  /* of the call that it did last */
-    hr_error lost; /* how it went */
+    uint64_t run;  /* of its last call */
+    hr_error lost; /* why it was lost */
 };
 
 /* ------------------------------------------------------------------------------------------------------ the workers */
@@ -179,7 +179,7 @@ typedef struct sending {
     hr_link *link;
     uint64_t tag;
     hr_call_place place;
-    hr_batch_place *batches; /* of the call, which lives until its worker is done with it: copied */
+    hr_batch_place *batches; /* copies: the call may be freed during the send */
     int64_t n_batches;
     char *loads; /* likewise */
     hr_table *table;
@@ -194,7 +194,7 @@ static void sending_clear(sending *s)
     *s = (sending){ 0 };
 }
 
-/* The worker with the fewest calls that may have this one; *any: there is one that may have some call. */
+/* The worker with the fewest calls that may take this one; *any: some worker could take another call. */
 static hr_calls_worker *freest_locked(hr_calls *c, const hr_call *call, bool *any)
 {
     hr_calls_worker *best = NULL;
@@ -223,7 +223,7 @@ static hr_call *choose_locked(hr_calls *c, hr_calls_worker **out)
     return NULL;
 }
 
-/* Gives the first waiting call to a worker; false: no call, or no worker that is free. */
+/* Assigns the first waiting call to a worker; false: no call, or no free worker. */
 static bool assign(hr_calls *c, sending *out)
 {
     hr_calls_worker *w;
@@ -278,7 +278,7 @@ static hr_status send_call(sending *s, hr_error *err)
     return st;
 }
 
-/* The call that could not be sent, if its worker still has it. */
+/* Takes back a call that could not be sent, if its worker still has it. */
 static hr_call *take_back(hr_calls *c, uint64_t tag)
 {
     hr_call *call = NULL;
@@ -302,7 +302,7 @@ void hr__workers_dispatch(hr_calls *c)
 
         hr__call_sent(c, &s.place);
         if (call)
-            hr__call_done(call, st, &err); /* no memory to send it: only this call fails */
+            hr__call_done(call, st, &err); /* out of memory while sending: only this call fails */
         hr_error_clear(&err);
         sending_clear(&s);
     }
@@ -315,7 +315,7 @@ static bool tell(hr_link *link, uint32_t kind, uint64_t tag)
 
 static bool unwanted(const hr_call *call) { return !call->group || call->run->cancelled; }
 
-/* A call that nobody wants, and whose worker was not told of that. */
+/* An orphan whose worker has not got DROP. */
 static bool next_to_drop(hr_calls *c, sending *out)
 {
     bool found = false;
@@ -336,7 +336,7 @@ void hr__workers_drop(hr_calls *c)
     sending s = { 0 };
 
     while (next_to_drop(c, &s)) {
-        tell(s.link, HR_MSG_DROP, s.tag); /* if not, then it runs for nothing */
+        tell(s.link, HR_MSG_DROP, s.tag); /* on failure the call runs in vain */
         sending_clear(&s);
     }
 }
@@ -371,12 +371,12 @@ void hr__worker_go_on_relocks(hr_calls *c, hr_call *call)
     if (w->n_out++ == 0)
         w->busy_ns = hr__clock_ns();
     hr__unlock(&c->lock);
-    tell(link, HR_MSG_MORE, tag); /* if not, the worker is lost, and so the poller says */
+    tell(link, HR_MSG_MORE, tag); /* on failure the worker is lost, and the poller reports that */
     hr__link_unref(link);
     hr__lock(&c->lock);
 }
 
-/* A worker that was not told yet; it gets no more calls. */
+/* A worker that has not got END; it gets no more calls. */
 static bool next_to_end(hr_calls *c, sending *out)
 {
     hr_calls_worker *w;
@@ -427,7 +427,7 @@ int hr__calls_busy(hr_calls *c, int *pids, int most)
     return n;
 }
 
-/* Somebody still waits for what an ending worker has: no longer. */
+/* Fails a call of an ending worker that a task waits for. */
 static bool next_to_fail(hr_calls *c)
 {
     hr_error err = HR_ERROR_INIT;
@@ -454,7 +454,7 @@ void hr__workers_close(hr_calls *c)
 
     while (next_to_end(c, &s)) {
         if (!tell(s.link, HR_MSG_END, 0))
-            hr__link_close(s.link); /* this, too, ends it, and the poller hears of it */
+            hr__link_close(s.link); /* this ends the worker, too, and the poller notices */
         sending_clear(&s);
     }
     while (next_to_fail(c))
@@ -463,7 +463,7 @@ void hr__workers_close(hr_calls *c)
 
 /* -------------------------------------------------------------------------------------------------------- receiving */
 
-/* The bytes of a DONE. */
+/* Parses the bytes of a DONE. */
 static hr_status done_parse(const hr_message *m, hr_status *st, hr_error *what)
 {
     const char *bytes = m->bytes;
@@ -484,8 +484,8 @@ static hr_status done_parse(const hr_message *m, hr_status *st, hr_error *what)
     return HR_OK;
 }
 
-/* Learns how long calls take. A worker's first one of a run does not count: it may have been starting, or made an
- * instance. */
+/* Updates the mean durations. The first call of a run in a worker does not count: the worker may have started or made
+ * an instance. */
 static void count_done_locked(hr_calls_worker *w, const hr_call *call)
 {
     hr_calls *c = w->calls;
@@ -499,7 +499,7 @@ static void count_done_locked(hr_calls_worker *w, const hr_call *call)
     w->busy_ns = now;
 }
 
-/* The bytes of a RESULT or STREAM: the batch that it begins with, and counts. */
+/* Parses the bytes of a RESULT or STREAM: its first batch, and counts. */
 static hr_status result_parse(hr_message *m, hr_result *out)
 {
     int64_t n = m->n_bytes / (int64_t)sizeof(int64_t) - 1;
@@ -518,7 +518,7 @@ static hr_status result_parse(hr_message *m, hr_result *out)
     return HR_OK;
 }
 
-/* A worker keeps a call aside. It goes on at once if all was collected meanwhile. */
+/* A worker paused a call. Continues it at once if all results have been collected meanwhile. */
 static hr_resume *paused_relocks(hr_calls_worker *w, hr_call *call)
 {
     call->state = HR_CALL_PAUSED;
@@ -596,23 +596,23 @@ static hr_status state_message(hr_calls_worker *w, hr_message *m)
     return st && w->ending ? HR_OK : st;
 }
 
-/* HR_BAD_DATA: the message makes no sense. */
+/* HR_BAD_DATA: the message is invalid. */
 static hr_status on_message(hr_calls_worker *w, hr_message *m, hr_error *err)
 {
     hr_status st = HR_INVALID;
 
     if (m->kind == HR_MSG_DONE && (st = done_message(w, m)) == HR_BAD_DATA)
-        return hr_error_set(err, HR_BAD_DATA, "a status of %" PRId64 " bytes", m->n_bytes);
+        return hr_error_set(err, HR_BAD_DATA, "DONE has %" PRId64 " bytes", m->n_bytes);
     if (m->kind == HR_MSG_RESULT || m->kind == HR_MSG_STREAM || m->kind == HR_MSG_PAUSED)
         st = call_message(w, m);
     if (m->kind == HR_MSG_STATE)
         st = state_message(w, m);
     if (st)
-        return hr_error_set(err, HR_BAD_DATA, "a message of kind %u about call %" PRIu64, m->kind, m->tag);
+        return hr_error_set(err, HR_BAD_DATA, "unexpected message of kind %u for call %" PRIu64, m->kind, m->tag);
     return HR_OK;
 }
 
-/* One before it in its group failed, and that is not forgiven: nobody will look at this one. */
+/* Whether an earlier call of its set failed, so that no one needs this call. */
 static bool is_moot_locked(const hr_call *call)
 {
     const hr_call_set *g = call->group;
@@ -634,8 +634,8 @@ static bool expect_one_locked(hr_calls *c)
     return true;
 }
 
-/* Takes a call of a worker that died. Which one it ran is known: the first that it got, unless it had several at a
- * time. NULL: it had none, or the one is done again. */
+/* Takes a call of a dead worker. The worker ran the first call that it got, unless it had several at a time. NULL: no
+ * call is left to fail. */
 static hr_call *next_of_dead_locked(hr_calls_worker *w, bool *first)
 {
     hr_calls *c = w->calls;
@@ -651,12 +651,12 @@ static hr_call *next_of_dead_locked(hr_calls_worker *w, bool *first)
         (ran && c->max_retries >= 0 && call->n_deaths > c->max_retries))
         return call;
     if (!expect_one_locked(c))
-        return call; /* nobody will come */
+        return call; /* no server will come */
     hr__call_requeue_locked(call);
     return next_of_dead_locked(w, first);
 }
 
-/* A waiting call of a run whose instance is lost. */
+/* Takes a waiting call of a run whose instance is lost. */
 static hr_call *next_of_lost_locked(hr_calls *c)
 {
     hr_call *call = c->waiting.first;
@@ -668,7 +668,7 @@ static hr_call *next_of_lost_locked(hr_calls *c)
     return call;
 }
 
-/* A worker that is gone leaves the list; its calls fail, or are done again. */
+/* Removes a gone worker from the list; fails or repeats its calls. */
 static void reap(hr_calls_worker *w)
 {
     hr_calls *c = w->calls;
@@ -680,7 +680,7 @@ static void reap(hr_calls_worker *w)
     hr__runs_lost_locked(c, w, &w->lost);
     if (!w->ending)
         hr_error_set(&c->lost_why, HR_PEER, "no worker process is left; %s", w->lost.text);
-    if (!w->ending && c->tolerant) /* before anybody hears of it, who may queue more */
+    if (!w->ending && c->tolerant) /* before any task resumes, which may queue more calls */
         (void)expect_one_locked(c);
     while ((call = next_of_dead_locked(w, &first)) || (call = next_of_lost_locked(c))) {
         hr_error err = HR_ERROR_INIT;
@@ -699,7 +699,7 @@ static void reap(hr_calls_worker *w)
     worker_unref(w);
 }
 
-/* The worker will send no more: its calls fail with st, or are done again. */
+/* The worker is lost: fails its calls with st, or repeats them. */
 static void worker_lost(hr_calls_worker *w, hr_status st, const char *what)
 {
     hr__poller_remove(hr__link_fd(w->link));
@@ -711,7 +711,7 @@ static void worker_lost(hr_calls_worker *w, hr_status st, const char *what)
     reap(w);
 }
 
-/* On the poller's thread: something came, or the end. */
+/* On the poller's thread: a message came, or the end of the socket. */
 static void worker_ready(void *context)
 {
     hr_calls_worker *w = context;
@@ -728,7 +728,7 @@ static void worker_ready(void *context)
     } else if (st == HR_PEER) {
         worker_lost(w, st, "was lost");
     } else {
-        snprintf(what, sizeof what, "cannot be understood: %.500s", err.text);
+        snprintf(what, sizeof what, "sent an invalid message: %.500s", err.text);
         worker_lost(w, st, what);
     }
     hr_error_clear(&err);
@@ -736,7 +736,7 @@ static void worker_ready(void *context)
 
 /* -------------------------------------------------------------------------------------------------------- a new one */
 
-/* Among the workers, but without calls yet. */
+/* Adds the worker to the list; it gets no calls yet. */
 static hr_status list(hr_calls_worker *w, hr_error *err)
 {
     hr_calls *c = w->calls;
@@ -755,7 +755,7 @@ static hr_status list(hr_calls_worker *w, hr_error *err)
     return closed ? hr_error_set(err, HR_CANCELLED, "%s: cancelled: the function pool was closed", c->name) : HR_OK;
 }
 
-/* Runs that began before it came, as far as they want more instances ahead. Up to n of them; -> how many. */
+/* The runs (at most n_max) that want more instances ahead; returns their number. */
 static int runs_ahead(hr_calls *c, uint64_t *ids, int n_max)
 {
     int n = 0;
@@ -770,7 +770,7 @@ static int runs_ahead(hr_calls *c, uint64_t *ids, int n_max)
     return n;
 }
 
-/* A run that ends meanwhile may have told it of its end before it heard of the beginning: it is told again. */
+/* Sends RUN for these runs. A run that ended meanwhile may have sent RUN_END before RUN: sends RUN_END again. */
 static void tell_runs(hr_calls_worker *w)
 {
     uint64_t ids[16];
@@ -781,7 +781,7 @@ static void tell_runs(hr_calls_worker *w)
             tell(w->link, HR_MSG_RUN_END, ids[i]);
 }
 
-/* From now on it gets calls, unless it died or was told to end meanwhile. */
+/* The worker gets calls from now on, unless it died or got END meanwhile. */
 static void open_up(hr_calls_worker *w)
 {
     hr__lock(&w->calls->lock);
@@ -794,7 +794,7 @@ static void unlist(hr_calls_worker *w)
 {
     hr__lock(&w->calls->lock);
     unlist_locked(w);
-    w->calls->n_expected++; /* as before it came */
+    w->calls->n_expected++; /* undoes the decrement of list() */
     hr__unlock(&w->calls->lock);
 }
 
@@ -814,7 +814,7 @@ hr_status hr__calls_add_worker(hr_calls *c, int fd, int pid, const void *init, i
     hr__link_set_backlog(w->link, hr__poller_flush);
     HR_GO(hr__link_send_patiently(w->link, HR_MSG_INIT, 0, init, init_bytes, NULL, err));
     HR_GO(list(w, err));
-    atomic_fetch_add(&w->refs, 1); /* the poller's */
+    atomic_fetch_add(&w->refs, 1); /* the poller's reference */
     if ((st = hr__poller_add(hr__link_fd(w->link), worker_ready, w, err))) {
         unlist(w);
         worker_unref(w);

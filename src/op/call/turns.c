@@ -1,20 +1,18 @@
-/* turns.c - one operator's calls in one run: instances of a class, and whose turn it is.
+/* turns.c - the calls of one operator in one run: instances of a class, and the order of calls.
  *
- * A server makes an *instance* of a user's class for each run, and lets go of it when the run has ended; processes and
- * threads live on. They are told by numbers of runs, which are never used again.
+ * A server makes an *instance* of a user's class for each run and frees it when the run has ended; processes and
+ * threads live on. Run numbers, which are never reused, identify instances.
  *
  * With one instance (hr_calls_class.at_a_time) calls begin in the order of the rows: a ticket's calls in the order of
- * their numbers, tickets in the order of their turns. Several threads queue calls, so that those of a later ticket may
- * be there first. A call may begin when
- *   1. the operator has said of all tickets before its own that all their calls are there (hr__calls_turn_done),
- *   2. it is the first of its run that waits,
- *   3. not too many have begun and not ended: a worker does its calls one after the other, a server in this process
- *      has one,
- *   4. the one before it is on its way to the worker: several threads send.
+ * their numbers, tickets in the order of their turns. Several threads queue calls, so calls of a later ticket may come
+ * first. A call may begin when
+ *   1. all calls of the tickets before its own are submitted (hr__calls_turn_done),
+ *   2. it is the first waiting call of its run,
+ *   3. not too many calls have begun and not ended: a worker runs its calls in order, a server in this process has one,
+ *   4. the call before it has been sent to the worker (several threads send).
  *
- * An instance lives in one worker. Where what it holds are rows (finish(), state_dict()) and that worker dies, the run
- * has lost them: its calls fail from there on, and nothing is done again by an instance that knows nothing of the rows
- * before.
+ * An instance lives in one worker. If it holds rows (finish(), state_dict()) and the worker dies, the run has lost
+ * these rows: its later calls fail, and no call is repeated by a new instance without the earlier rows.
  *
  * Tests: test_process.c, test_calls.c. */
 #include "op/call/calls.h"
@@ -51,7 +49,7 @@ void hr__calls_run_end(hr_calls *c, hr_calls_run *run)
     }
     if (told) {
         c->n_ended++;
-        hr__cond_broadcast(&c->arrived); /* servers in this process look which instances they may let go of */
+        hr__cond_broadcast(&c->arrived); /* servers in this process free the instances of ended runs */
     }
     hr__unlock(&c->lock);
     if (told)
@@ -103,7 +101,7 @@ void hr__runs_lost_locked(hr_calls *c, const hr_calls_worker *w, const hr_error 
         run->home = NULL;
         if (run->how.keeps && !run->lost.status)
             hr_error_set(&run->lost, HR_PEER,
-                         "%s; the rows that its instance held are lost, since it has finish() or state_dict(): go on "
+                         "%s; the rows that its instance held are lost, since it has finish() or state_dict(); resume "
                          "from the last position",
                          why->text);
     }
@@ -116,7 +114,7 @@ hr_status hr__run_refusal_locked(const hr_calls_run *run, hr_error *err)
 
 /* ------------------------------------------------------------------------------------------------------------ turns */
 
-/* The ticket after `turn` is the next, unless that is known of it, too. */
+/* Advances `turn` past all tickets whose calls are submitted. */
 static void advance_locked(hr_calls_run *run)
 {
     bool found = true;
@@ -150,7 +148,7 @@ hr_status hr__calls_turn_done(hr_calls *c, hr_calls_run *run, int64_t turn, hr_e
     return st;
 }
 
-/* Of its run, among those that wait: they lie in order. */
+/* Whether it is the first waiting call of its run; the list is in order. */
 static bool is_first_locked(const hr_call *call)
 {
     const hr_call *p = call->calls->waiting.first;
@@ -169,7 +167,7 @@ bool hr__call_may_begin_locked(const hr_call *call, const hr_calls_worker *w)
     if (call->turn > run->turn || !is_first_locked(call))
         return false;
     if (run->lost.status)
-        return false; /* whoever buries its worker fails it */
+        return false; /* reap() of its worker fails it */
     return w ? (!run->home || run->home == w) && !run->sends : run->n_begun < run->how.at_a_time;
 }
 
@@ -221,7 +219,7 @@ void hr__call_save(hr_call *call, const char *state)
 
     hr__lock(&call->calls->lock);
     old = call->saved;
-    call->saved = copy; /* without memory there is none: the marker is dropped */
+    call->saved = copy; /* NULL if out of memory: the marker is dropped */
     hr__unlock(&call->calls->lock);
     hr__free(old);
 }

@@ -1,9 +1,9 @@
-/* whole_groups.c - tables none of which ends in the middle of a group.
+/* whole_groups.c - an operator whose output tables hold whole groups.
  *
- * Rows come with groups next to each other, in tables cut anywhere; what goes on are tables of whole groups, about
- * 4,096 rows or 2,048 groups or some MiB each, so that each ticket behind has all rows of its groups. The open group is
- * held: one may be as large as it likes, and has to fit into memory. A stream operator; positions are not kept (a
- * resumed run starts over).
+ * The input has the rows of a group next to each other, in tables cut anywhere. The output tables hold whole groups,
+ * about 4,096 rows, 2,048 groups or a few MiB each, so each ticket downstream has all rows of its groups. The operator
+ * holds the open group, which must fit in memory. It is a stream operator without positions (a resumed run starts
+ * over).
  *
  * Tests: test_groups.c, test_map_groups.py. */
 #include "op/call.h"
@@ -121,7 +121,7 @@ hr_status hr__op_whole_groups(const char *const *keys, int n_keys, hr_op **out, 
 
     *out = NULL;
     if (n_keys < 1)
-        return hr_error_set(err, HR_INVALID, "groups: no columns to group by");
+        return hr_error_set(err, HR_INVALID, "groups: expected at least one column to group by");
     if (!(w = hr__zalloc(NULL, sizeof *w)))
         return hr__error_memory(err, "groups", sizeof *w);
     hr__op_init(&w->base, &whole_groups_class);

@@ -1,11 +1,10 @@
-/* worker.c - a worker process's side of its link: calls come in, results and a status go out. See process.c for the
- * talk.
+/* worker.c - the worker process's side of its link: receives calls, sends results and a status. process.c lists the
+ * messages.
  *
- * One thread uses it, in a loop. Before each call it reads whatever has come meanwhile, so that a call whose run was
- * cancelled is answered unseen. What is told of runs keeps its place among the calls. Several calls may be open at a
- * time: functions that await, and generators that were paused because they gave more than anybody collects. Results lie
- * in an arena of this process, which the other one maps: what was built with hr__worker_mem is sent without a copy,
- * anything else is copied once by the link.
+ * One thread uses it, in a loop. Before each call it reads all messages that have come, so that it answers a cancelled
+ * call without running it. RUN and RUN_END keep their place among the calls. Several calls may be open: functions that
+ * await, and paused generators. Results lie in an arena of this process, which the driver maps: results built with
+ * hr__worker_mem travel without a copy; the link copies others once.
  *
  * Tests: test_process.c. */
 #include "op/call/calls.h"
@@ -14,13 +13,13 @@
 #include "share/process_link.h"
 #include "share/exchange_arena.h"
 
-/* A call that was handed out. */
+/* An open call: the user has it. */
 typedef struct open_call {
     uint64_t tag, run;
     int64_t ahead_bytes;
-    int64_t n_bytes, n_tables; /* given since it was handed out or went on */
+    int64_t n_bytes, n_tables; /* results since it began or continued */
     bool paused;
-    bool dropped, more; /* to be told, when it is paused */
+    bool dropped, more; /* DROP or MORE came; reported when it is paused */
 } open_call;
 
 struct hr_worker {
@@ -28,7 +27,7 @@ struct hr_worker {
     hr_arena *arena;
     hr_mem mem;
     hr_link *link;
-    void *init; /* came, and was not asked for yet */
+    void *init; /* received, not taken yet */
     int64_t init_bytes;
     bool has_init;
     hr_work *calls; /* a queue: items [head, n) */
@@ -121,7 +120,7 @@ static hr_status send_done(hr_worker *w, uint64_t tag, hr_status result, const h
 
 static hr_status receive(hr_worker *w, int timeout_ms, hr_error *err);
 
-/* What has come meanwhile. */
+/* Receives all messages that have come. */
 static hr_status receive_all(hr_worker *w, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -154,7 +153,7 @@ hr_status hr__worker_result(hr_worker *w, uint64_t tag, const hr_table *t, const
     open_call *o = find_open(w, tag);
 
     if (!o)
-        return hr_error_set(err, HR_INVALID, "worker: a result without a call");
+        return hr_error_set(err, HR_INVALID, "worker: a result for a call that is not open");
     o->n_bytes += hr__table_bytes_used(t); /* before the table may be the other process's */
     o->n_tables++;
     HR_TRY(send_result(w, go ? HR_MSG_STREAM : HR_MSG_RESULT, tag, t, of, err));
@@ -175,7 +174,7 @@ hr_status hr__worker_result(hr_worker *w, uint64_t tag, const hr_table *t, const
 hr_status hr__worker_save(hr_worker *w, uint64_t tag, const char *state, hr_error *err)
 {
     if (!find_open(w, tag))
-        return hr_error_set(err, HR_INVALID, "worker: a state of no call");
+        return hr_error_set(err, HR_INVALID, "worker: a state for a call that is not open");
     return hr__link_send_patiently(w->link, HR_MSG_STATE, tag, state, (int64_t)strlen(state), NULL, err);
 }
 
@@ -184,7 +183,7 @@ hr_status hr__worker_done(hr_worker *w, uint64_t tag, hr_status st, const hr_err
     open_call *o = find_open(w, tag);
 
     if (!o)
-        return hr_error_set(err, HR_INVALID, "worker: the end of no call");
+        return hr_error_set(err, HR_INVALID, "worker: the end of a call that is not open");
     HR_TRY(send_done(w, tag, st, st ? what : NULL, err));
     *o = w->open[--w->n_open];
     return HR_OK;
@@ -192,7 +191,7 @@ hr_status hr__worker_done(hr_worker *w, uint64_t tag, hr_status st, const hr_err
 
 /* -------------------------------------------------------------------------------------------------------- listening */
 
-/* One more in the queue, all zero. */
+/* Appends an all-zero entry to the queue. */
 static hr_status queue(hr_worker *w, hr_work_kind kind, uint64_t tag, hr_work **out, hr_error *err)
 {
     if (w->head == w->n)
@@ -224,7 +223,7 @@ static hr_status on_call(hr_worker *w, hr_message *m, hr_error *err)
         memcpy(&place, bytes, sizeof place);
     batches_bytes -= place.state_bytes;
     if (batches_bytes < (int64_t)sizeof *c->batches || batches_bytes % (int64_t)sizeof *c->batches || !m->table)
-        return hr_error_set(err, HR_PEER, "worker: a call of %lld bytes", (long long)m->n_bytes);
+        return hr_error_set(err, HR_PEER, "worker: a CALL message has %lld bytes", (long long)m->n_bytes);
     HR_TRY(queue(w, HR_WORK_CALL, m->tag, &c, err));
     c->place = place;
     bytes += sizeof place;
@@ -241,7 +240,7 @@ static hr_status on_call(hr_worker *w, hr_message *m, hr_error *err)
     return HR_OK;
 }
 
-/* Out of the queue. */
+/* Removes an entry from the queue. */
 static hr_work take_out(hr_worker *w, int64_t i)
 {
     hr_work found = w->calls[i];
@@ -255,7 +254,7 @@ static hr_work take_out(hr_worker *w, int64_t i)
     return found;
 }
 
-/* A call that has not begun is answered at once; one that is open is told when it gives the next, or goes on. */
+/* Answers a call that has not begun at once; an open call learns of it with its next result or continuation. */
 static hr_status on_drop(hr_worker *w, uint64_t tag, hr_error *err)
 {
     open_call *o = find_open(w, tag);
@@ -298,7 +297,7 @@ static hr_status on_message(hr_worker *w, hr_message *m, hr_error *err)
     case HR_MSG_RUN: return on_run(w, HR_WORK_RUN, m->tag, err);
     case HR_MSG_RUN_END: return on_run(w, HR_WORK_RUN_END, m->tag, err);
     case HR_MSG_END: w->ended = true; return HR_OK;
-    default: return hr_error_set(err, HR_PEER, "worker: a message of kind %u", m->kind);
+    default: return hr_error_set(err, HR_PEER, "worker: unknown message kind %u", m->kind);
     }
 }
 
@@ -325,7 +324,7 @@ hr_status hr__worker_init(hr_worker *w, int timeout_ms, void **bytes, int64_t *n
     return HR_OK;
 }
 
-/* A paused call that has something to be told. */
+/* Reports DROP or MORE of a paused call. */
 static bool next_paused(hr_worker *w, hr_work *out)
 {
     for (int64_t i = 0; i < w->n_open; i++) {
@@ -340,7 +339,7 @@ static bool next_paused(hr_worker *w, hr_work *out)
     return false;
 }
 
-/* Its run's instance is in the middle of a call. */
+/* Whether the instance of its run is in the middle of a call. */
 static bool has_to_wait(const hr_worker *w, const hr_work *c)
 {
     if (c->kind != HR_WORK_CALL || !(c->place.flags & HR_CALL_IN_ORDER))
@@ -351,7 +350,7 @@ static bool has_to_wait(const hr_worker *w, const hr_work *c)
     return false;
 }
 
-/* What may be done now; -1: nothing. */
+/* The entry that may begin now; -1: none. */
 static int64_t next_of_queue(const hr_worker *w)
 {
     int64_t i = w->head;
@@ -385,6 +384,6 @@ hr_status hr__worker_next(hr_worker *w, int timeout_ms, hr_work *out, hr_error *
             return next_call(w, i, out, err);
         if (timeout_ms == 0)
             return HR_PENDING;
-        HR_TRY(receive(w, timeout_ms, err)); /* it may have been a DROP */
+        HR_TRY(receive(w, timeout_ms, err)); /* the message may have been a DROP */
     }
 }

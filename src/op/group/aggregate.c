@@ -1,4 +1,4 @@
-/* aggregate.c - aggregates as arguments, bound to a column, and the lists that those of values are made of.
+/* aggregate.c - parses aggregates, binds them to columns, and makes their lists of values.
  *
  * Tests: test_keyed.c, test_groupby.py. */
 #include "op/group/aggregate.h"
@@ -39,7 +39,8 @@ hr_status hr__agg_init(hr_agg *out, const hr_aggregate *from, hr_error *err)
     if (from->own)
         out->cls = &hr__agg_own;
     else if (!from->function || !(out->cls = find_class(from->function)))
-        return hr_error_set(err, HR_NOT_FOUND, "aggregate: no function '%s'", from->function ? from->function : "");
+        return hr_error_set(err, HR_NOT_FOUND, "aggregate: unknown function '%s'",
+                            from->function ? from->function : "");
     hr__options_default(out->cls->options, &out->options);
     HR_GO(hr__options_parse(out->cls->options, from->settings, from->n_settings, &out->options, err));
     if (from->column && !(out->column = hr__strdup(NULL, from->column)))
@@ -52,7 +53,7 @@ hr_status hr__agg_init(hr_agg *out, const hr_aggregate *from, hr_error *err)
     if (!out->name)
         HR_GO(hr__error_memory(err, "aggregate", 64));
     if (from->own)
-        HR_GO(hr__own_new(from->function, from->own, &out->own, err)); /* last: takes the context */
+        HR_GO(hr__own_new(from->function, from->own, &out->own, err)); /* last, because it takes the context */
 done:
     if (st)
         hr__agg_clear(out);
@@ -90,7 +91,7 @@ hr_status hr__agg_bind(const hr_agg *a, const hr_schema *in, hr_agg *out, hr_err
     hr_status st = HR_OK;
 
     *out = (hr_agg){ .cls = a->cls, .own = a->own ? hr__own_ref(a->own) : NULL, .options = a->options };
-    out->options.quantiles = NULL; /* not shared: a text */
+    out->options.quantiles = NULL; /* a text of `a`'s own, not shared */
     if (a->options.quantiles && !(out->options.quantiles = hr__strdup(NULL, a->options.quantiles)))
         HR_GO(hr__error_memory(err, "aggregate", 64));
     if ((a->column && !(out->column = hr__strdup(NULL, a->column))) || !(out->name = hr__strdup(NULL, a->name)))
@@ -162,8 +163,7 @@ hr_status hr__agg_merge(const hr_agg *a, const void *from, int64_t n, const uint
 
 /* ------------------------------------------------------------------------------------------------------------ lists */
 
-/* Lists over `values`, of which list g has those between ends[g - 1] and ends[g]; the ends' buffer has a 0 in front.
- * Takes both. */
+/* A large_list of n lists over `values`; list g is values [offsets[g], offsets[g + 1]). Takes both. */
 static hr_status new_lists(const hr_agg *a, hr_buffer *offsets, hr_array *values, int64_t n, hr_array **out,
                            hr_error *err)
 {
@@ -172,11 +172,10 @@ static hr_status new_lists(const hr_agg *a, hr_buffer *offsets, hr_array *values
     return hr__array_new(a->state, n, 0, buffers, &values, 1, out, err);
 }
 
-/* Turns counts at at[1 + g] into the places where group g begins, at[g]; fills `order` by `place`, and leaves
- * offsets. */
+/* Orders values by group: from the count of each group makes its offset, then gives the place of each value. */
 typedef struct by_group {
     hr_buffer *offsets; /* n_groups + 1 */
-    int64_t *next;      /* where the next of a group goes */
+    int64_t *next;      /* next[g]: the place of the next value of group g */
     int64_t *order;
     int64_t n;
 } by_group;
@@ -188,7 +187,7 @@ static void by_group_clear(by_group *b)
     hr__free(b->order);
 }
 
-/* counts[g] are in offsets[g + 1]. */
+/* offsets[g + 1] holds the count of group g; becomes the end of group g. */
 static hr_status by_group_begin(by_group *b, int64_t n_groups, hr_account *account, hr_error *err)
 {
     int64_t *at = (int64_t *)b->offsets->data;

@@ -1,10 +1,10 @@
 /* aggregate_fixed.c - aggregates whose partial result is a few numbers: counts, sums, means, deviations, least and
  * greatest numbers.
  *
- * The code converts values to int64 or double first, a batch at a time, and then adds them to their groups. So there is
- * one loop for each aggregate and not one for each type. Integer sums accumulate in 128 bits; a result that does not
- * fit in 64 is an error. std uses Welford's recurrence; partial results merge by that of Chan, Golub and LeVeque
- * (1979), in canonical order.
+ * The code first converts a batch of values to int64 or double and then adds them to their groups: one loop per
+ * aggregate instead of one per type. Integer sums accumulate in 128 bits; a result that does not fit in 64 is an error.
+ * std uses Welford's recurrence; partial results merge by the recurrence of Chan, Golub and LeVeque (1979), in
+ * canonical order.
  *
  * Tests: test_keyed.c, test_groupby.py. */
 #include "base/decimal.h"
@@ -19,7 +19,7 @@ __extension__ typedef unsigned __int128 uint128;
 
 /* --------------------------------------------------------------------------------------------------------- values */
 
-static bool is_signed_like(const hr_type *t) /* integers, and times as such */
+static bool is_signed_like(const hr_type *t) /* signed integers, and times stored as such */
 {
     return (t->id >= HR_T_INT8 && t->id <= HR_T_UINT64) || (t->id >= HR_T_DATE32 && t->id <= HR_T_DURATION);
 }
@@ -33,7 +33,7 @@ static bool is_float(const hr_type *t) { return t->id >= HR_T_FLOAT16 && t->id <
 static bool is_int(const hr_type *t) { return t->id >= HR_T_INT8 && t->id <= HR_T_UINT64; }
 static bool is_decimal(const hr_type *t) { return t->id == HR_T_DECIMAL128 || t->id == HR_T_DECIMAL256; }
 
-/* Integers, times and booleans. uint64 as its bits. */
+/* Loads integers, times and booleans; a uint64 keeps its bits. */
 static void load_ints(const hr_array *a, int64_t begin, int64_t n, int64_t *out)
 {
     if (a->type->id == HR_T_BOOL) {
@@ -93,7 +93,7 @@ static const uint8_t *validity_of(const hr_array *a)
     return a->buffers[0] && hr__array_null_count(a) ? a->buffers[0]->data : NULL;
 }
 
-/* For each row: `S *g` is its group's state, `i` its place in the batch; NULLS and VALUE are what is to be done. */
+/* For each row runs NULLS or VALUE, with `S *g`, the state of its group, and `i`, its place in the batch. */
 #define EACH_ROW(S, load, type, NULLS, VALUE)                                                                          \
     do {                                                                                                               \
         const uint8_t *valid = validity_of(in);                                                                        \
@@ -116,7 +116,7 @@ static const uint8_t *validity_of(const hr_array *a)
 
 /* ---------------------------------------------------------------------------------------------------------- results */
 
-/* A column of results, all valid so far. */
+/* A column of results; all are valid at first. */
 typedef struct results {
     hr_buffer *buffers[3];
     int64_t n_nulls;
@@ -243,7 +243,7 @@ static inline void set_wide(sum_state *s, int128 v)
     s->sum.i.high = (int64_t)(v >> 64);
 }
 
-/* --- of decimals: 320 bits, so that no number of rows is too many; the result is looked at in the end */
+/* --- decimals: sums have 320 bits, which no number of rows overflows; the result is checked at the end */
 
 enum { SUM_WORDS = 5 };
 typedef struct decimal_state {
@@ -262,7 +262,7 @@ static void add_words(decimal_state *g, const uint64_t w[SUM_WORDS])
     }
 }
 
-/* A decimal of `bytes`, as wide as sums are. */
+/* Sign-extends a decimal of `bytes` bytes to the width of sums. */
 static void load_words(const uint8_t *p, int bytes, uint64_t w[SUM_WORDS])
 {
     memset(w, p[bytes - 1] >> 7 ? 0xff : 0, SUM_WORDS * sizeof *w);
@@ -314,8 +314,9 @@ static hr_status put_decimal(const hr_agg *a, const decimal_state *s, bool mean,
         return HR_OK;
     }
     if (!hr__wide_has_digits(&v, a->result->precision))
-        return hr_error_set(err, HR_BAD_DATA, "sum: that of column '%s' has more than %d digits; cast it to double",
-                            a->column, (int)a->result->precision);
+        return hr_error_set(err, HR_BAD_DATA,
+                            "sum: the sum of column '%s' has more than %d digits; cast the column to double", a->column,
+                            (int)a->result->precision);
     hr__wide_store(&v, bytes, values + i * bytes);
     return HR_OK;
 }
@@ -409,7 +410,8 @@ static hr_status put_sum(const hr_agg *a, const sum_state *s, void *values, int6
         return HR_OK;
     }
     if (a->result->id == HR_T_UINT64 ? v > (int128)UINT64_MAX : v > INT64_MAX || v < INT64_MIN)
-        return hr_error_set(err, HR_BAD_DATA, "sum: that of column '%s' does not fit into 64 bits; cast it to double",
+        return hr_error_set(err, HR_BAD_DATA,
+                            "sum: the sum of column '%s' does not fit into 64 bits; cast the column to double",
                             a->column);
     put_int(a->result, values, i, (int64_t)v);
     return HR_OK;
@@ -444,7 +446,7 @@ done:
 
 typedef struct moments {
     int64_t n, nulls;
-    double mean, m2; /* mean: of `mean`, the sum */
+    double mean, m2; /* mean: for the aggregate `mean` the sum */
 } moments;
 
 static hr_status moments_bind(hr_agg *a, hr_error *err)
@@ -577,7 +579,7 @@ static hr_status std_result(const hr_agg *a, const void *states, int64_t n, cons
 typedef struct extreme {
     union {
         double d;
-        int64_t i; /* in the order of signed numbers: uint64 with its first bit turned over */
+        int64_t i; /* ordered as signed: a uint64 with its highest bit flipped */
     } v;
     int64_t n, nulls;
 } extreme;
@@ -766,8 +768,8 @@ static hr_status part_result(const hr_agg *a, const void *states, int64_t n, con
 /* --------------------------------------------------------------------------------------------------------- the list */
 
 #define IGNORE_NULLS(value_)                                                                                           \
-    { "ignore_nulls", HR_OPT_BOOL, offsetof(hr_aggregate_options, ignore_nulls),        0, 0,                          \
-      value_,         NULL,        "leave nulls out; else a null makes the result null" }
+    { "ignore_nulls", HR_OPT_BOOL, offsetof(hr_aggregate_options, ignore_nulls),       0, 0,                           \
+      value_,         NULL,        "ignore nulls; false: a null makes the result null" }
 
 static const hr_option count_options[] = { { "ignore_nulls", HR_OPT_BOOL, offsetof(hr_aggregate_options, ignore_nulls),
                                              0, 0, 0, NULL, "count values, not rows" },
@@ -775,10 +777,10 @@ static const hr_option count_options[] = { { "ignore_nulls", HR_OPT_BOOL, offset
 static const hr_option null_options[] = { IGNORE_NULLS(1), { 0 } };
 static const hr_option std_options[] = { IGNORE_NULLS(1),
                                          { "ddof", HR_OPT_INT, offsetof(hr_aggregate_options, ddof), 0, 1000, 1, NULL,
-                                           "degrees of freedom that are taken off the number of values" },
+                                           "degrees of freedom, subtracted from the number of values" },
                                          { 0 } };
 
-/* Those of numbers; of other types min and max are in aggregate_values.c, which hands these on. */
+/* min and max of numbers; aggregate_values.c has those of other types and uses these for numbers. */
 const hr_agg_class hr__agg_min_number = { "min",     NULL,           null_options, extreme_bind, min_update,
                                           min_merge, extreme_result, NULL,         NULL,         false };
 const hr_agg_class hr__agg_max_number = { "max",     NULL,           null_options, extreme_bind, max_update,

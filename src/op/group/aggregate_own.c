@@ -1,4 +1,4 @@
-/* aggregate_own.c - aggregates of a user's own: callbacks over states of fixed size, with the rows as tables. */
+/* aggregate_own.c - a user's aggregates: callbacks over states of fixed size, with rows as tables. */
 #include "op/group/aggregate.h"
 
 #include "op/operators.h"
@@ -32,10 +32,9 @@ const char *hr__own_name(const hr_own_aggregate *o) { return o->name; }
 static hr_status check(const char *name, const hr_aggregate_function *fn, hr_error *err)
 {
     if (!fn->update || !fn->merge || !fn->result || !fn->result_type)
-        return hr_error_set(err, HR_INVALID, "%s: an aggregate of one's own has update, merge, result and result_type",
-                            name);
+        return hr_error_set(err, HR_INVALID, "%s: an own aggregate needs update, merge, result and result_type", name);
     if (fn->state_bytes < 1 || fn->state_bytes > HR_OWN_STATE_MOST)
-        return hr_error_set(err, HR_INVALID, "%s: states of %d bytes, expected 1 to %d", name, fn->state_bytes,
+        return hr_error_set(err, HR_INVALID, "%s: states of %d bytes; expected 1 to %d", name, fn->state_bytes,
                             HR_OWN_STATE_MOST);
     return HR_OK;
 }
@@ -53,7 +52,7 @@ hr_status hr__own_new(const char *name, const hr_aggregate_function *fn, hr_own_
     atomic_init(&o->refs, 1);
     HR_GO(hr__type_parse(fn->result_type, &o->result, err));
     if (!hr__type_bytes(o->result))
-        HR_FAIL(HR_TYPE, "%s: a result of type %s, expected one of fixed width (numbers, times, decimals)", name,
+        HR_FAIL(HR_TYPE, "%s: result_type is %s; expected a type of fixed width (numbers, times, decimals)", name,
                 fn->result_type);
     o->fn = *fn;
     *out = o;
@@ -75,7 +74,7 @@ static hr_status own_bind(hr_agg *a, hr_error *err)
     return HR_OK;
 }
 
-/* The one column as a table, or all. */
+/* The table of the one column, or of all columns. */
 static hr_status rows_of(const hr_table *t, int column, hr_table **out, hr_error *err)
 {
     hr_schema *schema = NULL;
@@ -114,7 +113,7 @@ hr_status hr__own_merge(const hr_agg *a, const void *from, int64_t n, const uint
     return st ? hr__function_failed(a->own->name, st, err) : HR_OK;
 }
 
-/* Bits of the bytes that are not 0; *out NULL: all are. */
+/* A bitmap: bit i is set if byte i is not 0. *out NULL: all bits would be set. */
 static hr_status bitmap_of(const uint8_t *valid, int64_t n, const hr_mem *mem, hr_buffer **out, hr_error *err)
 {
     *out = NULL;
@@ -141,7 +140,7 @@ static hr_status own_result(const hr_agg *a, const void *states, int64_t n, cons
         HR_GO(hr__error_memory(err, a->own->name, n));
     memset(valid, 1, (size_t)n);
     HR_GO(hr__buffer_new(mem, n * bytes, &buffers[1], err));
-    memset(buffers[1]->data, 0, (size_t)(n * bytes)); /* under nulls */
+    memset(buffers[1]->data, 0, (size_t)(n * bytes)); /* the values of nulls */
     if ((st = fn->result(fn->context, states, n, buffers[1]->data, valid, err))) {
         st = hr__function_failed(a->own->name, st, err);
         goto done;

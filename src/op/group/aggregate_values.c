@@ -1,9 +1,9 @@
 /* aggregate_values.c - aggregates that need the values themselves: quantiles, distinct values, lists, least and
  * greatest text.
  *
- * What comes in is a list of values for each group. `shorten` drops those that cannot matter (of equal ones all but the
- * first, all but the least), for all lists at once, so that partial results stay small where they can; `finish` makes
- * the result. The approximate ones of Ray are exact here.
+ * The input is a list of values per group. `shorten` drops values that cannot change the result (repetitions, all but
+ * the least), for all lists at once, so that partial results stay small; `finish` makes the result. Ray's approximate
+ * aggregates are exact here.
  *
  * Tests: test_keyed.c, test_groupby.py. */
 #include "op/group/aggregate.h"
@@ -31,7 +31,7 @@ static const int64_t *offsets_of(const hr_array *lists)
     return (const int64_t *)lists->buffers[1]->data + lists->offset;
 }
 
-/* The lists with only some of their values: picks[0 .. offsets[n]) of the child. Takes the offsets' buffer. */
+/* Lists with these offsets over picks[0 .. offsets[n]) of the child's values. Takes the offsets' buffer. */
 static hr_status picked_lists(const hr_array *lists, hr_buffer *offsets, const int64_t *picks, const hr_mem *mem,
                               hr_array **out, hr_error *err)
 {
@@ -53,7 +53,7 @@ static hr_status share(const hr_array *lists, hr_array **out)
     return HR_OK;
 }
 
-/* A table of one column: the values of all lists, as they are numbered in the child. */
+/* A table of one column: the values of all lists, in the order of the child. */
 static hr_status values_table(const hr_array *lists, hr_table **out, hr_error *err)
 {
     hr_array *values = hr__array_ref(lists->children[0]);
@@ -91,7 +91,7 @@ static hr_status extreme_bind(hr_agg *a, const hr_agg_class *of_numbers, hr_erro
 static hr_status min_bind(hr_agg *a, hr_error *err) { return extreme_bind(a, &hr__agg_min_number, err); }
 static hr_status max_bind(hr_agg *a, hr_error *err) { return extreme_bind(a, &hr__agg_max_number, err); }
 
-/* Of each list the best value, or with nulls that count, a null. */
+/* Shortens each list to its least or greatest value, or to a null if nulls count. */
 static hr_status extreme_shorten(const hr_agg *a, const hr_array *lists, const hr_mem *mem, hr_array **out,
                                  hr_error *err)
 {
@@ -129,7 +129,7 @@ done:
     return st;
 }
 
-/* Lists of one value or none, as a column. */
+/* Makes a column of lists that have at most one value. */
 static hr_status extreme_finish(const hr_agg *a, const hr_array *lists, const hr_mem *mem, hr_array **out,
                                 hr_error *err)
 {
@@ -169,8 +169,9 @@ static hr_status list_finish(const hr_agg *a, const hr_array *lists, const hr_me
 
 /* -------------------------------------------------------------------------------------------------- distinct values */
 
-/* The values of each list by what they equal: *ids (new, hr__free) of each value of the child from the first list's on;
- * numbers rise with first sights, so that a value is the first of its kind if its number was not there before. */
+/* Numbers the values within lists: *ids (new, hr__free) has a number for each value of the child, from the first list's
+ * on; equal values of a list have equal numbers. A new number is one more than all before it, so it marks the first of
+ * equal values. */
 static hr_status number_values(const hr_array *lists, const hr_mem *mem, uint32_t **ids, int64_t *n_kinds,
                                hr_error *err)
 {
@@ -220,7 +221,7 @@ done:
     return st;
 }
 
-/* Each list without repetitions, and (counts non-NULL, new, hr__free) how often each value stood there. */
+/* The lists without repetitions; *counts (may be NULL; new, hr__free): the count of each value. */
 static hr_status distinct(const hr_array *lists, const hr_mem *mem, hr_array **out, int64_t **counts, hr_error *err)
 {
     const int64_t *at = offsets_of(lists);
@@ -300,7 +301,7 @@ done:
     return st;
 }
 
-/* An int64 column that is the child of lists with these offsets. Takes `counts`' content by copying it. */
+/* Lists of int64 with the offsets of `like`; copies counts. */
 static hr_status count_lists(hr_type *type, const hr_array *like, const int64_t *counts, const hr_mem *mem,
                              hr_array **out, hr_error *err)
 {
@@ -359,7 +360,7 @@ done:
 
 /* ---------------------------------------------------------------------------------------------- the k most frequent */
 
-/* large_list<struct<COLUMN: T, count: int64>>, as Ray names them. */
+/* large_list<struct<COLUMN: T, count: int64>>: Ray's names. */
 static hr_status top_bind(hr_agg *a, hr_error *err)
 {
     hr_field fields[2] = { 0 };
@@ -472,7 +473,7 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The values of a list; -> how many, -1: a null among them. */
+/* Copies the values of a list; returns their number, -1: one is null. */
 static int64_t values_of(const hr_array *lists, int64_t i, double *out)
 {
     const hr_array *values = lists->children[0];
@@ -498,8 +499,7 @@ static int64_t longest(const hr_array *lists)
 
 #define SORT_BELOW 64
 
-/* Brings v[k] where it would stand in order, smaller ones before it: Hoare's quickselect, with a sort where it goes
- * badly. */
+/* Moves the k-th smallest value to v[k], smaller values before it: Hoare's quickselect; sorts if that degenerates. */
 static void select_value(double *v, int64_t n, int64_t k)
 {
     for (int rounds = 0; n > SORT_BELOW; rounds++) {
@@ -533,7 +533,7 @@ static void select_value(double *v, int64_t n, int64_t k)
     qsort(v, (size_t)n, sizeof *v, by_value);
 }
 
-/* The q-quantile of values without an order; they are moved about. NaN counts as the greatest. */
+/* The q-quantile of unsorted values; reorders v. NaN counts as the greatest. */
 static double one_quantile(double *v, int64_t n, double q)
 {
     double at = q * (double)(n - 1), low = floor(at), next;
@@ -556,7 +556,7 @@ static double one_quantile(double *v, int64_t n, double q)
     return v[i] + (next - v[i]) * (at - low);
 }
 
-/* Between neighbours in proportion, as NumPy's "linear". */
+/* Interpolates between neighbours, as NumPy's "linear". */
 static double quantile_of(const double *v, int64_t n, double q)
 {
     double at = q * (double)(n - 1), low = floor(at);
@@ -604,7 +604,7 @@ done:
 
 #define MAX_QUANTILES 100
 
-/* "0.1,0.5": -> how many, -1 if it is not that. */
+/* Parses "0.1,0.5"; returns the number of quantiles, -1: another text. */
 static int parse_quantiles(const char *text, double out[MAX_QUANTILES])
 {
     int n = 0;
@@ -627,8 +627,9 @@ static hr_status quantiles_bind(hr_agg *a, hr_error *err)
     if (!a->input || !is_plain_number(a->input))
         return hr__agg_refuse(a, "numbers", err);
     if (parse_quantiles(a->options.quantiles, qs) < 0)
-        return hr_error_set(err, HR_INVALID, "%s: quantiles are '%s', expected numbers from 0 to 1: 0.1,0.5",
-                            a->cls->name, a->options.quantiles ? a->options.quantiles : "");
+        return hr_error_set(err, HR_INVALID,
+                            "%s: quantiles are '%s'; expected numbers from 0 to 1, for example 0.1,0.5", a->cls->name,
+                            a->options.quantiles ? a->options.quantiles : "");
     return list_type(hr__type_simple(HR_T_FLOAT64), &a->result, err);
 }
 
@@ -671,35 +672,35 @@ done:
 /* --------------------------------------------------------------------------------------------------------- the list */
 
 #define IGNORE_NULLS(value_)                                                                                           \
-    { "ignore_nulls", HR_OPT_BOOL, offsetof(hr_aggregate_options, ignore_nulls), 0, 0, value_, NULL, "leave nulls out" }
+    { "ignore_nulls", HR_OPT_BOOL, offsetof(hr_aggregate_options, ignore_nulls), 0, 0, value_, NULL, "ignore nulls" }
 
 static const hr_option null_options[] = { IGNORE_NULLS(1), { 0 } };
 static const hr_option keep_options[] = { IGNORE_NULLS(0), { 0 } };
 static const hr_option quantile_options[] = { IGNORE_NULLS(1),
                                               { "q", HR_OPT_DOUBLE, offsetof(hr_aggregate_options, q), 0, 1, 0.5, NULL,
-                                                "which, from 0 to 1" },
+                                                "which quantile, from 0 to 1" },
                                               { 0 } };
 static const hr_option quantiles_options[] = { IGNORE_NULLS(1),
                                                { "quantiles", HR_OPT_TEXT, offsetof(hr_aggregate_options, quantiles), 0,
-                                                 0, 0, "0.5", "which, as 0.1,0.5,0.9" },
+                                                 0, 0, "0.5", "which quantiles, for example 0.1,0.5,0.9" },
                                                { 0 } };
 static const hr_option top_options[] = {
-    IGNORE_NULLS(1), { "k", HR_OPT_INT, offsetof(hr_aggregate_options, k), 1, 1e9, 10, NULL, "how many" }, { 0 }
+    IGNORE_NULLS(1), { "k", HR_OPT_INT, offsetof(hr_aggregate_options, k), 1, 1e9, 10, NULL, "number of values" }, { 0 }
 };
 
 const hr_agg_class hr__agg_values[] = {
     { "min", "least value", null_options, min_bind, NULL, NULL, NULL, extreme_shorten, extreme_finish, false },
     { "max", "greatest value", null_options, max_bind, NULL, NULL, NULL, extreme_shorten, extreme_finish, false },
-    { "quantile", "value below which a part of the numbers lies", quantile_options, quantile_bind, NULL, NULL, NULL,
-      NULL, quantile_finish, false },
+    { "quantile", "the q-quantile of numbers", quantile_options, quantile_bind, NULL, NULL, NULL, NULL, quantile_finish,
+      false },
     { "approx_quantile", "several quantiles, as a list", quantiles_options, quantiles_bind, NULL, NULL, NULL, NULL,
       quantiles_finish, false },
-    { "unique", "different values, as a list in the order of their first sight", keep_options, unique_bind, NULL, NULL,
-      NULL, distinct_shorten, distinct_shorten, true },
-    { "count_distinct", "number of different values", null_options, count_distinct_bind, NULL, NULL, NULL,
+    { "unique", "distinct values, as a list in order of first occurrence", keep_options, unique_bind, NULL, NULL, NULL,
+      distinct_shorten, distinct_shorten, true },
+    { "count_distinct", "number of distinct values", null_options, count_distinct_bind, NULL, NULL, NULL,
       distinct_shorten, count_distinct_finish, true },
-    { "value_counter", "different values and how often each stands there", null_options, counter_bind, NULL, NULL, NULL,
-      NULL, counter_finish, false },
+    { "value_counter", "distinct values and their counts", null_options, counter_bind, NULL, NULL, NULL, NULL,
+      counter_finish, false },
     { "approx_topk", "the most frequent values with their counts", top_options, top_bind, NULL, NULL, NULL, NULL,
       top_finish, false },
     { "list", "all values", keep_options, list_bind, NULL, NULL, NULL, NULL, list_finish, false },

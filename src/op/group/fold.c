@@ -1,9 +1,9 @@
 /* fold.c - rows -> partial results -> results, for all aggregates of a group-by at once.
  *
- * A partial result is a table: a row a group, its key columns, and for each aggregate a column of states (aggregate.h).
- * A fold holds the states of all groups seen so far and adds partial results to them. Lists of values are not merged as
- * they come but kept with their groups' numbers, and joined when they have become twice as many: so each value is moved
- * a few times at most.
+ * A partial result is a table: a row per group, its key columns, and a column of states for each aggregate
+ * (aggregate.h). A fold holds the states of all groups so far and adds partial results to them. It keeps lists of
+ * values with the numbers of their groups and concatenates them when their bytes have doubled, so each value moves a
+ * few times at most.
  *
  * Tests: test_keyed.c. */
 #include "op/group/fold.h"
@@ -24,12 +24,12 @@ static hr_status key_places(hr_grouping *g, const hr_schema *in, const char *con
     return HR_OK;
 }
 
-/* Names may not repeat: nobody could get at the second. */
+/* Column names must differ, since a name finds the first column only. */
 static hr_status check_names(const hr_schema *s, hr_error *err)
 {
     for (int i = 0; i < s->n; i++)
         if (hr__schema_find(s, s->fields[i].name) != i)
-            return hr_error_set(err, HR_INVALID, "two columns of the result are called '%s'", s->fields[i].name);
+            return hr_error_set(err, HR_INVALID, "two columns of the result have the name '%s'", s->fields[i].name);
     return HR_OK;
 }
 
@@ -74,7 +74,7 @@ hr_status hr__grouping_new(const hr_schema *in, const char *const *keys, int n_k
     if (!g->keys || !g->first_columns || !g->columns || !g->aggs)
         HR_GO(hr__error_memory(err, "group", n_aggs * (int64_t)sizeof *g->aggs));
     HR_GO(key_places(g, in, keys, err));
-    HR_GO(hr__grouper_new(in, g->keys, n_keys, NULL, &probe, err)); /* are they keys? */
+    HR_GO(hr__grouper_new(in, g->keys, n_keys, NULL, &probe, err)); /* fails if a column cannot be a key */
     for (; g->n_aggs < n_aggs; g->n_aggs++) {
         HR_GO(hr__agg_bind(&aggs[g->n_aggs], in, &g->aggs[g->n_aggs], err));
         g->columns[g->n_aggs] = aggs[g->n_aggs].column ? hr__schema_find(in, aggs[g->n_aggs].column) : -1;
@@ -113,7 +113,7 @@ static void unref_columns(hr_array **columns, int n)
         hr__array_unref(columns[i]);
 }
 
-/* A table of these columns, which are taken, and of no origin. */
+/* A table of these columns, without origin. Takes the columns. */
 static hr_status table_of(hr_schema *schema, hr_array **columns, int64_t n_rows, hr_table **out, hr_error *err)
 {
     hr_status st = hr__table_new(schema, columns, n_rows, NULL, out, err);
@@ -153,7 +153,7 @@ static hr_status value_states(const hr_agg *a, const hr_table *rows, int column,
     return st;
 }
 
-/* Rows as groups: which group each belongs to, and the groups' keys and hashes. */
+/* The group of each row, and the keys and hashes of the groups. */
 typedef struct row_groups {
     hr_grouper *keys;
     uint32_t *ids;
@@ -168,8 +168,8 @@ static void row_groups_clear(row_groups *r)
     hr__free(r->hashes);
 }
 
-/* Do the first rows nearly all have keys of their own? Then so have the others, and looking each up gains nothing:
- * whoever merges partial results does it again. A function of the rows alone, as sums of floats depend on it. */
+/* Whether nearly all of the first rows have different keys. Then looking up the others gains nothing, because the merge
+ * of partial results does it again. A function of the rows alone, because sums of floats depend on it. */
 static hr_status are_distinct(const hr_grouping *g, const hr_table *rows, row_groups *r, bool *out, hr_error *err)
 {
     *out = false;
@@ -180,7 +180,7 @@ static hr_status are_distinct(const hr_grouping *g, const hr_table *rows, row_gr
     return HR_OK;
 }
 
-/* Each row is a group. */
+/* Makes each row a group. */
 static void each_its_own(const hr_grouping *g, const hr_table *rows, row_groups *r, hr_array **columns)
 {
     r->n = rows->n_rows;
@@ -261,25 +261,25 @@ hr_status hr__grouping_hashes(const hr_grouping *g, const hr_table *partial, hr_
 
 /* ------------------------------------------------------------------------------------------------------------- fold */
 
-/* The lists of one aggregate, in the order in which they came, each with its group's number. Of aggregates of distinct
- * values the pairs of group and value instead, each once. */
+/* The lists of one aggregate in order of arrival, each with the number of its group. For distinct values instead the
+ * pairs (group, value), each once. */
 typedef struct lists {
-    hr_grouper *seen; /* the pairs; NULL: none yet, or it is not such an aggregate */
+    hr_grouper *seen; /* the pairs; NULL: none yet, or not an aggregate of distinct values */
     hr_schema *pair;
     hr_array **parts;
     int64_t n_parts, cap_parts;
-    uint32_t *ids; /* of all parts' rows */
+    uint32_t *ids; /* the group of each row of all parts */
     int64_t n_ids, cap_ids;
-    int64_t n_bytes, compact_bytes; /* now, and after they were joined last */
+    int64_t n_bytes, compact_bytes; /* now, and after the last concatenation */
 } lists;
 
 struct hr_fold {
     const hr_grouping *grouping;
     hr_account *account;
     hr_grouper *keys;
-    hr_buffer **states; /* of each aggregate; NULL: it has lists */
+    hr_buffer **states; /* of each aggregate; NULL: an aggregate of values */
     lists *lists;
-    int64_t room; /* groups for which states have room */
+    int64_t room; /* number of groups that fit in `states` */
     uint32_t *ids;
     int64_t cap_ids;
 };
@@ -346,7 +346,7 @@ int64_t hr__fold_bytes(const hr_fold *f)
     return n;
 }
 
-/* Room for the states of n groups, new ones zero. */
+/* Makes room for the states of n groups; new states are zero. */
 static hr_status grow_states(hr_fold *f, int64_t n, hr_error *err)
 {
     const hr_mem mem = { .account = f->account };
@@ -371,7 +371,7 @@ static hr_status grow_states(hr_fold *f, int64_t n, hr_error *err)
     return HR_OK;
 }
 
-/* All lists of an aggregate as one array, whose row i is of group ids[i]. */
+/* All lists of an aggregate as one array; row i is of group ids[i]. */
 static hr_status concat_lists(const hr_fold *f, int a, const hr_mem *mem, hr_array **out, hr_error *err)
 {
     const lists *l = &f->lists[a];
@@ -397,7 +397,7 @@ done:
     return st;
 }
 
-/* The values of lists, each with the number of its list's group. */
+/* A table of the values of lists, each with the number of its group. */
 static hr_status pairs_of(const hr_fold *f, const lists *l, const hr_array *part, hr_table **out, hr_error *err)
 {
     const hr_mem mem = { .account = f->account };
@@ -446,7 +446,7 @@ done:
     return st;
 }
 
-/* A list for each group, of its distinct values. */
+/* The distinct values of each group, as lists. */
 static hr_status distinct_lists(const hr_fold *f, int a, int64_t n_groups, const hr_mem *mem, hr_array **out,
                                 hr_error *err)
 {
@@ -461,7 +461,7 @@ static hr_status distinct_lists(const hr_fold *f, int a, int64_t n_groups, const
     return st;
 }
 
-/* A list for each group. */
+/* The values of each group, as lists. */
 static hr_status joined(const hr_fold *f, int a, const hr_mem *mem, hr_array **out, hr_error *err)
 {
     const hr_agg *agg = &f->grouping->aggs[a];
@@ -495,7 +495,7 @@ static hr_status compact(hr_fold *f, int a, hr_error *err)
         hr__array_unref(l->parts[i]);
     l->parts[0] = all;
     l->n_parts = 1;
-    l->n_ids = all->length; /* there were at least as many */
+    l->n_ids = all->length; /* not more than before, so they fit */
     for (int64_t i = 0; i < l->n_ids; i++)
         l->ids[i] = (uint32_t)i;
     l->n_bytes = l->compact_bytes = hr__array_bytes_used(all);

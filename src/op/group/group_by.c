@@ -1,16 +1,16 @@
-/* group_by.c - rows with equal keys become one row, with aggregates of the others' values.
+/* group_by.c - rows with equal keys become one row, with aggregates of their values.
  *
- * 1. The front works on canonical chunks of CHUNK_ROWS source rows, in parallel: a chunk's rows become a partial result
- *    (fold.h), a row for each group of the chunk. Chunks are cut by coordinates, and then by the bytes of their
- *    rows, so that sums of floats are the same whatever threads and tables.
- * 2. The operator sees partial results in canonical order and merges them as they come, as long as groups are few.
- * 3. When they are many it *deals* instead: rows of partial results go to one of PARTS partitions by the hash of their
- *    keys, which the fronts sort them by from then on. Partitions spill (partition_store.h); what had been merged goes
- *    in front of the rest. Each partition is a block part, merged when it is read. One that would not fit is divided
- *    again, by other bits of the hash.
+ * 1. The front turns each chunk of CHUNK_ROWS source rows into a partial result (fold.h), a row per group of the chunk,
+ *    in parallel. Coordinates and the bytes of rows determine the chunks, so sums of floats do not depend on threads or
+ *    on cuts of tables.
+ * 2. The operator merges partial results in canonical order as long as the groups are few.
+ * 3. When the groups are many it divides partial results by the hash of their keys into PARTS partitions instead; from
+ *    then on the fronts order rows by partition. Partitions spill (partition_store.h); the groups merged so far go
+ *    first. Each partition is a block part, merged when it is read. A partition that does not fit is divided again, by
+ *    other bits of the hash.
  *
- * The order of groups is not told: a sort behind it makes one. Without keys there is one group, and one row even of no
- * rows.
+ * The order of groups is unspecified; a sort downstream gives one. Without keys there is one group, and one output row
+ * even if no row came.
  *
  * Tests: test_aggregate_own.c, test_keyed.c. */
 #include "op/group/fold.h"
@@ -20,7 +20,7 @@
 #include <inttypes.h>
 
 #define CHUNK_ROWS 65536
-#define CHUNK_BYTES (16 << 20) /* of long keys and values, which would take gigabytes by that number */
+#define CHUNK_BYTES (16 << 20) /* ends chunks of long keys and values, of which CHUNK_ROWS could take gigabytes */
 #define PARTS 256
 #define FEW_GROUPS 16384
 #define SUB_PARTS 16
@@ -31,12 +31,12 @@ typedef struct group_op {
     int n_keys, n_aggs;
     char **keys;
     hr_agg *aggs;
-    hr_schema *schema; /* of the input, where it is known */
+    hr_schema *schema; /* of the input, if known */
 } group_op;
 
-/* Of the run; shared by the operator and its front. */
+/* State of the run, shared by the operator and its front. */
 typedef struct group_run {
-    hr_mutex lock; /* grouping is made */
+    hr_mutex lock; /* guards the creation of `grouping` */
     hr_grouping *grouping;
     atomic_bool partitioned;
     hr_fold *fold;
@@ -67,7 +67,7 @@ static hr_status group_needs(const hr_op *op, int input, const char *const *want
         HR_TRY(hr__needs_add(out, o->keys[k], err));
     for (int a = 0; a < o->n_aggs; a++)
         if (!o->aggs[a].column && o->aggs[a].own)
-            all = true; /* it sees whole rows */
+            all = true; /* the aggregate sees whole rows */
         else if (o->aggs[a].column)
             HR_TRY(hr__needs_add(out, o->aggs[a].column, err));
     out->n = all ? -1 : out->n;
@@ -103,7 +103,7 @@ static void group_stop(const hr_op *op, hr_op_run *run)
     hr__free(g);
 }
 
-/* The grouping of tables of this schema: that of the first. */
+/* The grouping, made for the schema of the first table. */
 static hr_status grouping_of(const group_op *o, group_run *g, hr_schema *in, const hr_grouping **out, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -120,8 +120,7 @@ done:
 
 /* ----------------------------------------------------------------------------------------------------- partitions */
 
-/* A partial result as the front sends it when it was divided: with a last column that says of each row which
- * partition. */
+/* A divided partial result: a last column has the partition of each row. */
 static hr_status with_parts(const hr_table *t, const int64_t *begins, const hr_mem *mem, hr_table **out, hr_error *err)
 {
     hr_type *type = hr__type_simple(HR_T_UINT8);
@@ -155,7 +154,7 @@ typedef struct front_op {
     const group_op *of; /* counted */
 } front_op;
 
-/* A partial result goes on: as it is, or divided. Takes it. */
+/* Emits a partial result, divided if `partitioned`. Takes it. */
 static hr_status emit_partial(hr_task *task, hr_coord at, hr_table *takes, const uint64_t *hashes, hr_error *err)
 {
     group_run *g = hr__task_run(task)->partner->state;
@@ -179,7 +178,7 @@ done:
     return st;
 }
 
-/* The partial results of all complete batches of chunks. */
+/* Emits the partial results of all complete chunks. */
 static hr_status front_flush(const hr_op *op, hr_task *task, hr_batch_cutter *cutter, bool last, hr_error *err)
 {
     const group_op *o = ((const front_op *)op)->of;
@@ -263,7 +262,7 @@ static hr_status group_front(const hr_op *op, int input, int first_input, hr_op 
 
 /* --------------------------------------------------------------------------------------------- partial results come */
 
-/* A partial result, not yet divided, into the store. */
+/* Divides a partial result and adds it to the store. */
 static hr_status partition_into_store(group_run *g, const hr_table *partial, hr_account *account, hr_error *err)
 {
     const hr_mem mem = { .account = account };
@@ -281,7 +280,7 @@ done:
     return st;
 }
 
-/* From now on partitions: what is merged so far is first. */
+/* Changes to partitions; the groups merged so far go first. */
 static hr_status begin_partitions(group_run *g, hr_op_run *run, hr_error *err)
 {
     const hr_mem mem = { .account = run->account };
@@ -302,7 +301,7 @@ done:
     return st;
 }
 
-/* A table with its partitions in the last column. */
+/* Adds a divided partial result to the store. */
 static hr_status store_partitioned(group_run *g, const hr_table *in, hr_error *err)
 {
     int n = g->grouping->partial->n;
@@ -343,7 +342,7 @@ static hr_status group_push(const hr_op *op, hr_task *task, const hr_table *in, 
             return begin_partitions(g, run, err);
         if (hr__fold_bytes(g->fold) > hr__account_limit(run->account))
             return hr_error_set(err, HR_BUDGET,
-                                "the values of a group take %" PRId64 " bytes, the memory limit is %" PRId64,
+                                "the values of a group take %" PRId64 " bytes; the memory limit is %" PRId64,
                                 hr__fold_bytes(g->fold), hr__account_limit(run->account));
         return HR_OK;
     }
@@ -356,8 +355,8 @@ static hr_status group_push(const hr_op *op, hr_task *task, const hr_table *in, 
     return HR_OK;
 }
 
-/* What stands for the input's schema where nobody knows it, since no row came: the columns that are aggregated, as
- * numbers, of which every function makes what it makes of none. *out is new. */
+/* The schema of an unknown input without rows: the aggregated columns as numbers; each function gives its result for no
+ * rows. *out is new. */
 static hr_status assumed_schema(const group_op *o, hr_schema **out, hr_error *err)
 {
     hr_field *fields = hr__zalloc(NULL, ((size_t)o->n_aggs + 1) * sizeof *fields);
@@ -382,7 +381,7 @@ static hr_status assumed_schema(const group_op *o, hr_schema **out, hr_error *er
     return st;
 }
 
-/* The result of no rows, without keys. */
+/* Prepares the one row of a group-by without keys and without input rows. */
 static hr_status begin_empty(const group_op *o, group_run *g, hr_op_run *run, hr_error *err)
 {
     const hr_grouping *grouping;
@@ -396,7 +395,7 @@ static hr_status begin_empty(const group_op *o, group_run *g, hr_op_run *run, hr
     return st ? st : hr__fold_new(g->grouping, run->account, &g->fold, err);
 }
 
-/* Few groups are one table; of no rows, without keys, one row. */
+/* Emits few groups as one table; without keys and rows, one row. */
 static hr_status group_finish(const hr_op *op, hr_task *task, hr_error *err)
 {
     const group_op *o = (const group_op *)op;
@@ -434,18 +433,18 @@ static hr_status group_block_parts(const hr_op *op, hr_task *task, int64_t *n, h
     return HR_OK;
 }
 
-/* Partitions to be read, a stack: one that is too large is replaced by its parts. */
+/* A stack of partitions to read: a partition that is too large is replaced by smaller ones. */
 typedef struct level {
-    hr_partition_store *store; /* owned, but for the first */
+    hr_partition_store *store; /* owned, except the first */
     int part, n_parts;
-    int shift; /* bits of the hash by which its parts would be divided again */
+    int shift; /* bits of the hash that divide its partitions again */
 } level;
 typedef struct group_reader {
     hr_reader base;
     group_run *run;
     hr_account *account;
     hr_mem mem;
-    int64_t most; /* bytes that one fold should take */
+    int64_t most; /* most bytes of one fold */
     int n_levels;
     level levels[MAX_DEPTH];
 } group_reader;
@@ -466,7 +465,7 @@ static int64_t part_bytes(const level *l)
     return s.memory_bytes + s.disk_bytes;
 }
 
-/* The partition at the top of the stack, divided by other bits. */
+/* Divides the partition at the top of the stack by other bits. */
 static hr_status partition_again(group_reader *g, hr_error *err)
 {
     level *top = &g->levels[g->n_levels - 1], *sub = top + 1;
@@ -502,7 +501,7 @@ done:
     return st;
 }
 
-/* The groups of the partition at the top. */
+/* Merges the partition at the top of the stack. */
 static hr_status fold_part(group_reader *g, hr_table **out, hr_error *err)
 {
     level *top = &g->levels[g->n_levels - 1];
@@ -664,7 +663,7 @@ hr_status hr__op_group(const hr_schema *schema, const char *const *keys, int n_k
     if (!o->keys || !o->aggs)
         HR_GO(hr__error_memory(err, "group", n_aggs * (int64_t)sizeof *o->aggs));
     if (!n_keys && !n_aggs)
-        HR_FAIL(HR_INVALID, "group: neither keys nor aggregates");
+        HR_FAIL(HR_INVALID, "group: no keys and no aggregates");
     for (; o->n_keys < n_keys; o->n_keys++)
         if (!(o->keys[o->n_keys] = hr__strdup(NULL, keys[o->n_keys])))
             HR_GO(hr__error_memory(err, "group", 64));

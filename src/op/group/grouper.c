@@ -1,13 +1,13 @@
-/* grouper.c - a table of keys by hash: open addressing, the keys themselves in columns.
+/* grouper.c - a hash table of keys with open addressing; the keys lie in columns.
  *
- * A row's key is looked for by its hash: slots hold a number and the hash, so that keys are compared almost only where
- * they are equal. Keys are kept as columns of their own, since the tables that they came in are gone: fixed-width
- * values side by side, text as bytes and offsets; they are the result's key columns as they are.
+ * A slot holds a key's number and hash, so nearly all comparisons of keys are of equal keys. The grouper copies keys
+ * into columns of its own, because the input tables go: fixed-width values side by side, text as bytes and offsets.
+ * These columns become the key columns of the result.
  *
- * Where all columns of a key fit into 64 bits, nulls included, or it is one column of 64 bits, that word is hashed and
- * compared instead (`packed`): most keys are like this. A run of rows is worked on in steps, column by column: words or
- * hashes of BATCH rows, then look-ups. Floats are made canonical first (-0.0 is 0.0, one NaN), so that what is equal
- * has equal bytes. */
+ * If all columns of a key with their null bits fit into 64 bits, or the key is one column of 64 bits, that word is
+ * hashed and compared instead (`packed`), as for most keys. Rows are handled in steps of BATCH rows: first words or
+ * hashes, column by column, then look-ups. Floats are made canonical first (-0.0 is 0.0, one NaN), so that equal values
+ * have equal bytes. */
 #include "op/group/grouper.h"
 
 #include "data/keys.h"
@@ -19,33 +19,33 @@
 
 typedef struct key_column {
     hr_type *type;
-    int at;             /* of the tables */
-    int width;          /* bytes a value; 0: of any length */
-    bool is_bool;       /* kept as bytes of 0 and 1 */
-    int shift;          /* packed: where its value begins; its null bit is the one below */
-    uint8_t *values;    /* n of width, or the bytes */
+    int at;             /* column of the tables */
+    int width;          /* bytes of a value; 0: any length */
+    bool is_bool;       /* stored as bytes 0 and 1 */
+    int shift;          /* packed: first bit of the value; the null bit is bit shift - 1 */
+    uint8_t *values;    /* n values of `width` bytes, or all bytes of text */
     int64_t cap_values; /* bytes */
-    int64_t *ends;      /* width 0: where value i ends */
+    int64_t *ends;      /* width 0: the end of each value */
     int64_t cap_ends;
-    uint8_t *nulls; /* a byte each */
+    uint8_t *nulls; /* one byte per key */
     int64_t cap_nulls, n_nulls;
 } key_column;
 
 typedef struct slot {
     uint64_t word; /* the packed key, else its hash */
     uint32_t id;   /* NONE: free */
-    uint32_t null; /* of a wide key: it is null */
+    uint32_t null; /* wide: 1 for the null key */
 } slot;
 
-/* A column of the tables that rows are looked up for, opened. */
+/* A key column of the input table, prepared for reading. */
 typedef struct key_view {
     const hr_array *array;
     const uint8_t *values;  /* fixed width, or the bytes of text */
-    const int32_t *offsets; /* of text with 32-bit offsets; NULL: it is not that */
+    const int32_t *offsets; /* of text with 32-bit offsets; otherwise NULL */
     bool nulls;
-    bool slack;    /* 8 bytes can be read from any byte of its values on */
-    bool plain;    /* bits are values: up to 8 bytes, no floats, no booleans, and slack */
-    uint64_t mask; /* of the bits of a value */
+    bool slack;    /* 8 bytes are readable from any byte of its values */
+    bool plain;    /* equal values have equal bits: up to 8 bytes, no floats or booleans, and slack */
+    uint64_t mask; /* of the value's bits */
 } key_view;
 
 struct hr_grouper {
@@ -53,8 +53,8 @@ struct hr_grouper {
     int n_columns;
     key_column *columns;
     bool packed;
-    bool wide;       /* one column of 64 bits: a null's word may be a value's, too */
-    uint64_t *words; /* of each key, as in its slot */
+    bool wide;       /* one column of 64 bits: the word of null may also be a value's */
+    uint64_t *words; /* slot.word of each key */
     int64_t cap_words;
     uint64_t *hashes;
     int64_t cap_hashes;
@@ -84,7 +84,7 @@ static int width_of(const hr_type *t)
     return t->id == HR_T_FIXED_BINARY ? t->width : hr__type_bytes(t);
 }
 
-/* The places of all columns in one word, if they fit. */
+/* Assigns each column its bits in one word; false: they do not fit. */
 static bool pack(hr_grouper *g)
 {
     int bits = 0;
@@ -132,7 +132,7 @@ hr_status hr__grouper_new(const hr_schema *schema, const int *columns, int n_col
 
     *out = NULL;
     if (n_columns > HR_MAX_KEYS)
-        HR_FAIL(HR_UNSUPPORTED, "%d key columns, at most %d", n_columns, HR_MAX_KEYS);
+        HR_FAIL(HR_UNSUPPORTED, "%d key columns; expected at most %d", n_columns, HR_MAX_KEYS);
     if (!g || !(g->columns = hr__zalloc(account, ((size_t)n_columns + 1) * sizeof *g->columns)))
         HR_GO(hr__error_memory(err, "keys", sizeof *g));
     g->account = account;
@@ -145,8 +145,9 @@ hr_status hr__grouper_new(const hr_schema *schema, const int *columns, int n_col
             hr_text type = { 0 };
 
             hr__type_print(f->type, &type);
-            st = hr_error_set(err, HR_TYPE, "column '%s' of type %s cannot be a key: numbers, times, text, bytes can",
-                              f->name, type.data ? type.data : "");
+            st = hr_error_set(err, HR_TYPE,
+                              "column '%s' of type %s cannot be a key; expected numbers, times, text or bytes", f->name,
+                              type.data ? type.data : "");
             hr__text_clear(&type);
             goto done;
         }
@@ -194,7 +195,7 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 32;
 }
 
-/* Value i of fixed width up to 8 bytes as bits, the same for values that are equal. */
+/* The bits of value i (at most 8 bytes); equal values have equal bits. */
 static inline uint64_t canonical_bits(const hr_array *a, hr_type_id id, const uint8_t *values, int width, int64_t i)
 {
     uint64_t bits = 0;
@@ -217,7 +218,7 @@ static inline uint64_t canonical_bits(const hr_array *a, hr_type_id id, const ui
     return bits;
 }
 
-/* Adds a column's values to the words of n rows; a null is its bit alone. */
+/* Adds the values of a column to the words of n rows; a null sets only its null bit. */
 static void pack_column(const key_column *k, const hr_array *a, int64_t begin, int64_t n, uint64_t *words)
 {
     const uint8_t *values = a->type->id == HR_T_BOOL ? NULL : hr__array_values(a);
@@ -257,7 +258,7 @@ static void wide_column(const hr_array *a, int64_t begin, int64_t n, uint64_t *w
                                                             : canonical_bits(a, a->type->id, values, 8, begin + i);
 }
 
-/* Hashes of n rows, at most BATCH; of a packed key its words, too. */
+/* Hashes of at most BATCH rows; for packed keys the words, too. */
 static void rows_keys(const hr_grouper *g, const hr_table *t, const int *columns, int64_t begin, int64_t n,
                       uint64_t *words, uint64_t *hashes)
 {
@@ -280,7 +281,7 @@ static void rows_keys(const hr_grouper *g, const hr_table *t, const int *columns
 
 /* -------------------------------------------------------------------------------------------------------- comparing */
 
-/* Foreign memory may end at the last byte. */
+/* Imported memory may end at the last byte. */
 static bool has_slack(const hr_buffer *b)
 {
     if (b->kind == HR_BUFFER_SLICE)
@@ -319,7 +320,7 @@ static inline const uint8_t *text_at(const key_view *v, int64_t row, int64_t *n)
     return v->values + v->offsets[row];
 }
 
-/* Of `kept` 8 bytes more can be read. */
+/* 8 bytes after `kept` are readable; slack: so are those after p. */
 static inline bool same_bytes(const uint8_t *kept, const uint8_t *p, int64_t n, bool slack)
 {
     uint64_t x, y;
@@ -374,13 +375,13 @@ static bool key_equals(const hr_grouper *g, int64_t id, const key_view *views, i
 
 /* ----------------------------------------------------------------------------------------------------------- adding */
 
-/* Room for n more keys, but for the bytes of text. */
+/* Makes room for n more keys, except for bytes of text. */
 static hr_status make_room(hr_grouper *g, int64_t n, hr_error *err)
 {
     int64_t all = g->n + n, want = g->n_slots;
 
     if (all >= NONE)
-        return hr_error_set(err, HR_UNSUPPORTED, "keys: more than %u different ones", NONE - 1);
+        return hr_error_set(err, HR_UNSUPPORTED, "keys: more than %u different keys", NONE - 1);
     if (!hr__grow(g->account, (void **)&g->hashes, &g->cap_hashes, all, sizeof *g->hashes) ||
         !hr__grow(g->account, (void **)&g->words, &g->cap_words, all, sizeof *g->words))
         return hr__error_memory(err, "keys", all * 8);
@@ -432,7 +433,7 @@ static hr_status keep_key(hr_grouper *g, const key_view *views, int64_t row, uin
             memcpy(to, v->values + row * k->width, (size_t)k->width);
         else {
             bits = canonical_bits(v->array, k->type->id, v->values, k->width, row);
-            memcpy(to, &bits, 8); /* there is room behind */
+            memcpy(to, &bits, 8); /* the buffer has room for 8 bytes */
         }
     }
     g->words[g->n] = word;
@@ -440,7 +441,7 @@ static hr_status keep_key(hr_grouper *g, const key_view *views, int64_t row, uin
     return HR_OK;
 }
 
-/* The slot of a key, or the free one where it belongs. */
+/* The slot of a key, or the free slot for it. */
 static inline int64_t slot_of(const hr_grouper *g, const key_view *views, int64_t row, uint64_t word, uint64_t hash)
 {
     int64_t mask = g->n_slots - 1, at = (int64_t)(hash & (uint64_t)mask);
@@ -460,7 +461,7 @@ static inline int64_t slot_of(const hr_grouper *g, const key_view *views, int64_
     }
 }
 
-#define PREFETCH_SLOTS (1 << 13) /* tables beyond the first cache */
+#define PREFETCH_SLOTS (1 << 13) /* larger tables do not fit in the first cache */
 
 static void prefetch_slots(const hr_grouper *g, const uint64_t *hashes, int64_t n)
 {
@@ -491,7 +492,7 @@ static hr_status add_batch(hr_grouper *g, const hr_table *t, const int *columns,
     return HR_OK;
 }
 
-/* The key columns' places in the tables that it was made for. */
+/* The indexes of the key columns in the input tables. */
 static void own_columns(const hr_grouper *g, int *columns)
 {
     for (int c = 0; c < g->n_columns; c++)

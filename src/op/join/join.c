@@ -1,8 +1,8 @@
-/* join.c - rows of two inputs that have equal keys, side by side: the operator.
+/* join.c - the join operator: rows of two inputs with equal keys, side by side.
  *
- * The order is that of the left rows, those of one left row in the order of the right ones; then, of right and full
- * joins, the right rows that nobody had, in their order. A null in a key equals nothing, as in SQL. Input 0 is the
- * right side. How it runs, and which of the three modes it takes, says join_modes.h.
+ * Output order: the left rows in their order, each with its right rows in their order; then, for right and full joins,
+ * the right rows without a partner in their order. A null in a key equals nothing, as in SQL. Input 0 is the right
+ * side. join_modes.h describes the three modes.
  *
  * Tests: test_keyed.c. */
 #include "op/join/join_modes.h"
@@ -19,7 +19,7 @@ static hr_status join_schema(const hr_op *op, hr_schema *const *ins, int n, hr_s
 
     (void)n;
     *out = NULL;
-    if (!o->layout) /* else the names are settled, though inputs may come with fewer columns */
+    if (!o->layout) /* with a layout the names are settled, though inputs may have fewer columns */
         HR_GO(hr__join_layout(o->kind, &names, ins[1], ins[0], &l, err));
     HR_GO(hr__join_bind(o->layout ? o->layout : l, &names, ins[1], ins[0], &b, err));
     *out = hr__schema_ref(b->out);
@@ -161,7 +161,7 @@ static int join_partner_keys(const hr_op *op, int input, const char *const **key
     return (input ? drops_left : !hr__join_keeps_right(o->kind)) ? o->n_keys : 0;
 }
 
-#define MUCH_LARGER 2 /* so many times: numbers are guessed, and a left side that need not be kept is the rule */
+#define MUCH_LARGER 2 /* times: row numbers are estimates, and usually the left side need not be held */
 
 static int join_first_input(const hr_op *op, const int64_t *rows)
 {
@@ -170,7 +170,7 @@ static int join_first_input(const hr_op *op, const int64_t *rows)
     return o->layout && rows[1] >= 0 && rows[0] >= 0 && rows[0] / MUCH_LARGER >= rows[1];
 }
 
-/* column >= that of the row, or <=. */
+/* The expression function(column, key of the row): >= or <=. */
 static hr_status bound_at(const char *function, const char *column, const hr_array *keys, int64_t row, hr_expr **out,
                           hr_error *err)
 {
@@ -309,9 +309,9 @@ hr_status hr__op_join(hr_schema *left, hr_schema *right, const hr_join_options *
         return hr__error_memory(err, "join", sizeof *o);
     hr__op_init(&o->base, &join_class);
     if (options->n_keys < 1 || options->n_keys > HR_MAX_KEYS)
-        HR_FAIL(HR_INVALID, "join: %d keys, expected 1 to %d", options->n_keys, HR_MAX_KEYS);
+        HR_FAIL(HR_INVALID, "join: %d keys; expected 1 to %d", options->n_keys, HR_MAX_KEYS);
     if ((int)options->kind < 0 || options->kind > HR_JOIN_ANTI)
-        HR_FAIL(HR_INVALID, "join: kind %d", (int)options->kind);
+        HR_FAIL(HR_INVALID, "join: unknown kind %d", (int)options->kind);
     o->kind = options->kind;
     o->n_keys = options->n_keys;
     HR_GO(copy_names(&o->left_keys, options->left_keys, o->n_keys, err));

@@ -1,28 +1,27 @@
-/* join_hash.c - rows by the hash of some of their columns: the first row of each key.
+/* join_hash.c - a hash table of rows: finds the first row of each key.
  *
- * Slots of 4 bytes in open addressing: the number of a row and, above it, as many bits of its hash as are left. So a
- * table of a million rows takes 8 MB; a key that is not there is told by these bits alone. Keys are not copied, rows
- * are compared where they stand. A look-up is three reads from memory that nobody has touched before (slot, place of
- * the value, value): steps of BATCH rows ask for all of one kind before they look at the first.
+ * Open addressing with slots of 4 bytes: a row number in the low bits, bits of its hash in the rest. A table of a
+ * million rows takes 8 MB; usually the hash bits alone show that a key is absent. Keys are not copied: rows are
+ * compared in place. A look-up makes three reads from cold memory (slot, place of the value, value): steps of BATCH
+ * rows prefetch all reads of one kind before they use the first.
  *
- * The slots of a large table are cut into regions, by bits of the hash; rows are listed by region, chunk by chunk; each
- * region is filled by one thread, which takes its rows in their order: so the first row of a key is the same whichever
- * thread comes first.
+ * The slots of a large table are divided into regions by bits of the hash. Threads list rows by region, chunk by chunk;
+ * then one thread fills each region with its rows in their order. So the first row of a key does not depend on threads.
  *
  * Tests: test_join_keys.c, test_keyed.c. */
 #include "data/keys.h"
 #include "op/join/join.h"
 
 #define BATCH 1024
-#define REGIONS 16             /* of slots, each filled by one thread */
+#define REGIONS 16             /* of slots; one thread fills each */
 #define REGIONS_FROM (1 << 17) /* rows */
 
-/* A column of keys: how its values are compared quickly. */
+/* A column of keys, prepared for fast comparison. */
 typedef struct hr_join_key {
     bool is_integer;
     int bytes; /* of a value, or of an offset; 0: neither */
     const uint8_t *values;
-    const uint8_t *text; /* NULL: it is none, or all are empty */
+    const uint8_t *text; /* NULL: no text column, or all texts are empty */
 } hr_join_key;
 
 struct hr_join_hash {
@@ -33,17 +32,17 @@ struct hr_join_hash {
     int n_regions;   /* REGIONS or 1; a power of two of slots each */
     uint32_t mask;   /* within a region */
     int region_shift;
-    uint32_t row_mask; /* of a slot: its row + 1 */
+    uint32_t row_mask; /* bits of a slot that hold its row + 1 */
 };
 
-/* Not its highest bits: the rows of a partition agree in them. */
+/* Without the highest bits: they are equal for all rows of a partition. */
 static inline uint32_t short_hash(uint64_t hash) { return (uint32_t)(hash >> 16); }
 
 static inline uint32_t tag_of(const hr_join_hash *h, uint32_t hash) { return hash & ~h->row_mask; }
 
 static inline int64_t row_in(const hr_join_hash *h, uint32_t slot) { return (int64_t)(slot & h->row_mask) - 1; }
 
-/* By bits that short_hash leaves out. */
+/* From bits that short_hash leaves out. */
 static inline uint32_t region_of(const hr_join_hash *h, uint64_t hash)
 {
     return (uint32_t)hash & (uint32_t)(h->n_regions - 1);
@@ -54,13 +53,13 @@ static inline uint32_t first_slot(const hr_join_hash *h, uint32_t region, uint32
     return region << h->region_shift | (hash & h->mask);
 }
 
-/* Of the same region. */
+/* The next slot of the same region. */
 static inline uint32_t slot_behind(const hr_join_hash *h, uint32_t at)
 {
     return (at & ~h->mask) | ((at + 1) & h->mask);
 }
 
-/* From `at` on: the next slot with these bits, or a free one. */
+/* The first slot from `at` on with this tag, or a free one. */
 static inline uint32_t next_slot(const hr_join_hash *h, uint32_t at, uint32_t tag)
 {
     for (;; at = slot_behind(h, at)) {
@@ -104,10 +103,10 @@ typedef struct making {
     hr_account *account;
     uint32_t *ids;
     int n_lists;      /* regions at first */
-    uint16_t *rows;   /* of each chunk: its rows by region, in their order */
-    uint32_t *hashes; /* of these */
-    uint32_t *ends;   /* of each chunk: where the list of each region ends; those without a key are in none */
-    atomic_bool full; /* a region is: its keys are not spread as hashes should be */
+    uint16_t *rows;   /* each chunk's rows by region, in their order */
+    uint32_t *hashes; /* of these rows */
+    uint32_t *ends;   /* of each chunk: the end of each region's list; rows without a key are in no list */
+    atomic_bool full; /* a region is full: the hashes are not spread evenly */
 } making;
 
 #define CHUNK_ROWS 65536
@@ -133,7 +132,7 @@ static void list_chunk(making *m, int64_t chunk, const uint64_t *hashes, int64_t
         at = chunk * CHUNK_ROWS + ends[region_of(m->h, hashes[i])]++;
         m->rows[at] = (uint16_t)i;
         m->hashes[at] = short_hash(hashes[i]);
-        ids[i] = (uint32_t)(chunk * CHUNK_ROWS + i); /* as long as no other one was the first */
+        ids[i] = (uint32_t)(chunk * CHUNK_ROWS + i); /* until an earlier row turns out to be the first */
     }
 }
 
@@ -155,7 +154,7 @@ static hr_status hash_chunk(void *context, int64_t chunk, hr_error *err)
     return HR_OK;
 }
 
-/* Asks for what a comparison of row will look at first, and then. */
+/* Prefetch what a comparison of the row reads: ask_offsets the values or offsets, ask_texts the texts. */
 static void ask_offsets(const hr_join_hash *h, int64_t row)
 {
     for (int k = 0; k < h->n_columns; k++)
@@ -179,7 +178,7 @@ static inline bool same_integer(const hr_join_key *c, int64_t x, int64_t y)
     return !memcmp(c->values + x * c->bytes, c->values + y * c->bytes, (size_t)c->bytes);
 }
 
-/* Rows x and y of the table have one key. */
+/* Whether rows x and y of the table have equal keys. */
 static bool same_rows(const hr_join_hash *h, int64_t x, int64_t y)
 {
     for (int k = 0; k < h->n_columns; k++) {
@@ -203,7 +202,7 @@ static bool same_rows(const hr_join_hash *h, int64_t x, int64_t y)
 /* Some rows of one region, in their order. */
 typedef struct batch {
     int n;
-    int64_t n_keys; /* added so far */
+    int64_t n_keys; /* keys added so far */
     uint32_t region;
     uint32_t rows[BATCH], hashes[BATCH], at[BATCH];
 } batch;
@@ -226,7 +225,7 @@ static void find_slots(const hr_join_hash *h, batch *b)
         }
 }
 
-/* Adds the batch's rows, if there is room for as many keys. */
+/* Adds the batch's rows, if the region has room for them. */
 static void add_batch(making *m, batch *b)
 {
     hr_join_hash *h = m->h;
@@ -239,7 +238,7 @@ static void add_batch(making *m, batch *b)
     find_slots(h, b);
     for (int i = 0; i < b->n; i++) {
         uint32_t row = b->rows[i], tag = tag_of(h, b->hashes[i]);
-        uint32_t at = next_slot(h, b->at[i], tag); /* another one may be there by now */
+        uint32_t at = next_slot(h, b->at[i], tag); /* an earlier row of the batch may have taken it */
 
         while (h->slots[at] && !same_rows(h, row_in(h, h->slots[at]), row))
             at = next_slot(h, slot_behind(h, at), tag);
@@ -270,7 +269,7 @@ static void clear_slots(hr_join_hash *h, int64_t region)
     memset(h->slots + region * ((int64_t)h->mask + 1), 0, ((size_t)h->mask + 1) * sizeof *h->slots);
 }
 
-/* All rows of a region, as far as it has room. */
+/* Adds all rows of a region until it is full. */
 static hr_status fill_region(void *context, int64_t region, hr_error *err)
 {
     making *m = context;
@@ -285,7 +284,7 @@ static hr_status fill_region(void *context, int64_t region, hr_error *err)
     return HR_OK;
 }
 
-/* All rows into one, where they are not spread over the regions. */
+/* Adds all rows to one region, when the regions are not filled evenly. */
 static void fill_one(making *m)
 {
     int64_t n_chunks = HR_ROUND_UP(m->h->rows->n_rows, CHUNK_ROWS) / CHUNK_ROWS;
@@ -298,7 +297,7 @@ static void fill_one(making *m)
     add_batch(m, &b);
 }
 
-/* Regions of slots, for so many rows in all. */
+/* Allocates the regions of slots. */
 static hr_status cut_slots(making *m, int n_regions, hr_error *err)
 {
     hr_join_hash *h = m->h;
@@ -383,7 +382,7 @@ void hr__join_hash_free(hr_join_hash *h)
 
 /* ------------------------------------------------------------------------------------------------------- looking up */
 
-/* Rows whose slots look right: row `begin + at[i]` may have the key of row[i]. */
+/* Rows whose slots have the right tag: row `begin + at[i]` may have the key of row[i]. */
 typedef struct candidates {
     int n;
     uint16_t at[BATCH];
@@ -448,7 +447,7 @@ static void same_column(const hr_join_hash *h, candidates *c, int k, const hr_ta
             c->same[i] &= hr__rows_equal(t, &columns[k], begin + c->at[i], h->rows, &h->columns[k], c->row[i], 1);
 }
 
-/* Where the first slot that looked right was another key's. */
+/* Continues the look-up after a slot with the right tag had another key. */
 static uint32_t look_on(const hr_join_hash *h, const hr_table *t, const int *columns, int64_t row, uint64_t hash,
                         int64_t wrong)
 {

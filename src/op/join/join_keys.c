@@ -1,21 +1,20 @@
-/* join_keys.c - the keys of a join's looked-up side, numbered.
+/* join_keys.c - numbers the keys of the held side of a join.
  *
- * A key of one column of integers, dates or times whose values lie close together (most identifiers do) needs no hash:
- * its number is found in an array, by value (`dense`). Where no two rows have the same one, that is the number of the
- * row; else it is the value's distance from the least. All others are hashed (join_hash.c): the number is that of the
- * first row that has the key. */
+ * A key of one column of integers, dates or times whose values lie close together (as most identifiers do) needs no
+ * hash: an array by value gives its number (`dense`). If no two rows have equal keys, the number is the row's;
+ * otherwise it is value - least value. All other keys are hashed (join_hash.c): the number is that of the first row
+ * with the key. */
 #include "op/join/join.h"
 
-#define DENSE_VALUES 8 /* so many places of the array, of 4 bytes, for each row: no more than a hash table takes */
-#define DENSE_ALWAYS (1 << 16) /* or so many: they stay in the cache */
+#define DENSE_VALUES 8         /* array places of 4 bytes for each row: no more memory than a hash table */
+#define DENSE_ALWAYS (1 << 16) /* or this many places in all: they stay in the cache */
 
 struct hr_join_keys {
     int64_t n;
     int n_columns;
     hr_join_hash *hashed; /* NULL: dense */
     uint64_t least, range;
-    uint32_t
-        *row_of; /* dense, one row a key: by distance from the least, with one place behind for all others; else NULL */
+    uint32_t *row_of; /* dense, one row per key: row_of[value - least], a last place for other values; else NULL */
 };
 
 bool hr__join_is_integer(const hr_type *t)
@@ -25,7 +24,7 @@ bool hr__join_is_integer(const hr_type *t)
 
 static bool has_nulls(const hr_array *a) { return a->type->id == HR_T_NULL || hr__array_null_count(a) > 0; }
 
-/* Runs `LOOP(T)` with the C type of a's values, of which `v` are the first. */
+/* Runs `LOOP(T)` with the C type T of a's values; v points to the first. */
 #define OF_VALUES(a, LOOP)                                                                                             \
     switch ((a)->type->id) {                                                                                           \
     case HR_T_INT8: LOOP(int8_t) break;                                                                                \
@@ -67,7 +66,7 @@ bool hr__join_extremes(const hr_array *a, int64_t *least, int64_t *most)
     return *least >= 0;
 }
 
-/* Row i's value; differences of two are right whatever the sign. */
+/* The value of row i; the difference of two values is right for signed types too. */
 static uint64_t value_at(const hr_array *a, int64_t i)
 {
     bool is_signed = a->type->id != HR_T_UINT8 && a->type->id != HR_T_UINT16 && a->type->id != HR_T_UINT32;
@@ -87,7 +86,7 @@ void hr__join_no_nulls(const hr_table *t, const int *columns, int n_columns, int
     }
 }
 
-/* Distances from the least value; those beyond the range: HR_NO_KEY, or the place behind. */
+/* ids: value - least; for values out of range `beyond`: HR_NO_KEY or the last place. */
 static void distances(const hr_join_keys *k, const hr_array *a, int64_t begin, int64_t n, uint32_t beyond,
                       uint32_t *ids)
 {
@@ -135,7 +134,7 @@ static hr_status number_dense(hr_join_keys *k, const hr_table *t, int column, hr
     return HR_OK;
 }
 
-/* Sets least and range if an array of values will do. */
+/* Sets least and range; false: the values are too far apart for an array. */
 static bool is_dense(hr_join_keys *k, const hr_table *t, int column)
 {
     const hr_array *a = t->columns[column];
@@ -160,8 +159,8 @@ hr_status hr__join_keys_new(const hr_table *t, const int *columns, int n_columns
         return hr__error_memory(err, "join", sizeof *k);
     k->n_columns = n_columns;
     if (t->n_rows > HR_JOIN_MAX_ROWS)
-        HR_FAIL(HR_UNSUPPORTED, "join: %lld rows of the right side at once, at most %d", (long long)t->n_rows,
-                HR_JOIN_MAX_ROWS);
+        HR_FAIL(HR_UNSUPPORTED, "join: %lld rows of one side are too many at once; expected at most %d",
+                (long long)t->n_rows, HR_JOIN_MAX_ROWS);
     if (n_columns == 1 && is_dense(k, t, columns[0])) {
         HR_GO(number_dense(k, t, columns[0], account, ids, err));
     } else {

@@ -1,7 +1,7 @@
-/* join_layout.c - which columns a join gives: those of the left side, then those of the right one but for its keys.
+/* join_layout.c - the output columns of a join: the left side's, then the right side's without its keys.
  *
- * A name that both sides have gets a suffix on each side that has one given; a key of the left side keeps its name.
- * Semi and anti joins give the left columns alone.
+ * A name on both sides gets the suffix of each side, if one is given; a left key keeps its name. Semi and anti joins
+ * have the left columns only.
  *
  * Tests: test_keyed.c. */
 #include "data/keys.h"
@@ -17,7 +17,7 @@ static int key_of(const char *const *keys, int n, const char *name)
     return -1;
 }
 
-/* Key k is of different types; `right` NULL: of one that no key can have. */
+/* The error for key k: the types differ; `right` NULL: the type cannot be a key. */
 static hr_status key_types(const hr_join_names *names, int k, const hr_type *left, const hr_type *right, hr_error *err)
 {
     hr_text a = { 0 }, b = { 0 };
@@ -29,7 +29,7 @@ static hr_status key_types(const hr_join_names *names, int k, const hr_type *lef
                            names->left_keys[k], a.data ? a.data : "", names->right_keys[k], b.data ? b.data : "");
     } else {
         (void)hr_error_set(err, HR_TYPE,
-                           "join: column '%s' of type %s cannot be a key: numbers, times, text, bytes can",
+                           "join: column '%s' of type %s cannot be a key; expected numbers, times, text or bytes",
                            names->left_keys[k], a.data ? a.data : "");
     }
     hr__text_clear(&a);
@@ -54,7 +54,7 @@ static hr_status check_keys(const hr_join_names *names, const hr_schema *left, c
     return HR_OK;
 }
 
-/* `others` has a column of this name that comes out. */
+/* Whether `others` has an output column of this name. */
 static bool clashes(const char *name, const hr_schema *others, const char *const *skipped, int n_skipped)
 {
     return hr__schema_find(others, name) >= 0 && key_of(skipped, n_skipped, name) < 0;
@@ -90,7 +90,8 @@ static hr_status add_columns(hr_join_layout *l, const hr_join_names *names, cons
     for (int i = 0; i < l->n_columns; i++)
         for (int k = 0; k < i; k++)
             if (!strcmp(l->columns[i].name, l->columns[k].name))
-                return hr_error_set(err, HR_INVALID, "join: two columns are called '%s'; give suffixes",
+                return hr_error_set(err, HR_INVALID,
+                                    "join: two output columns have the name '%s'; set left_suffix or right_suffix",
                                     l->columns[i].name);
     return HR_OK;
 }
@@ -159,7 +160,7 @@ hr_status hr__join_bind(const hr_join_layout *l, const hr_join_names *names, hr_
         int at = hr__schema_find(c->right ? right : left, c->from);
 
         if (at < 0)
-            continue;                                                 /* not read, since nobody wants it */
+            continue;                                                 /* not read, since no operator needs it */
         fields[b->n_columns] = (c->right ? right : left)->fields[at]; /* borrowed */
         fields[b->n_columns].name = c->name;
         fields[b->n_columns].nullable = true;

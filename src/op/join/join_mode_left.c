@@ -1,16 +1,16 @@
-/* join_mode_left.c - a join whose left side is held and looked up, since it is known to be the smaller one.
+/* join_mode_left.c - a join that holds its left side, the smaller one, by key.
  *
- * The left side comes first. Its tables are held; when it has ended, their keys get numbers (join_turned.c). The front
- * looks the rows of the right side up in these, in parallel; right rows that have a partner are held beside the left
- * side, with the numbers of their keys. When the right side has ended, all rows come out as parts. If either side does
- * not fit, the mode becomes partitioned.
+ * The left side comes first. The join holds its tables; when the side has ended, it numbers their keys (join_turned.c).
+ * The front looks up the right rows in parallel; the join holds the right rows that have a partner, with the numbers of
+ * their keys. When the right side has ended, all output rows come as block parts. If either side does not fit, the mode
+ * becomes partitioned.
  *
  * Tests: test_keyed.c. */
 #include "op/join/join_modes.h"
 
 /* ------------------------------------------------------------------------------------------------------------ front */
 
-/* The schemas of the right tables, as they come and with numbers. */
+/* Sets the schemas of the right tables, without and with numbers. */
 static hr_status right_schemas(hr_join_run *j, hr_schema *right, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -38,13 +38,13 @@ static hr_status front_push(const hr_op *op, hr_task *task, const hr_table *in, 
     if (j->left_first.found)
         HR_TRY(
             hr__join_turned_find(j->left_first.found, in, keys, j->left_first.numbered, hr__task_mem(task), &out, err));
-    else /* partitioned: the operator does that, in order */
+    else /* partitioned: the operator divides the rows, in order */
         out = hr_table_ref((hr_table *)in);
     return out ? hr__task_emit(task, &out, err) : HR_OK;
 }
 
 const hr_op_class hr__join_right_front = { .name = "join, right side",
-                                           .doc = "looks rows up",
+                                           .doc = "looks up rows",
                                            .kind = HR_OP_MAP,
                                            .push = front_push,
                                            .free = hr__join_front_free };

@@ -1,14 +1,14 @@
 /* join_mode_partitioned.c - a join whose sides do not fit: both are divided by partition.
  *
- * hr__join_begin_partitions changes the mode, in the middle of either side: what was held, and all rows that come, go
- * to HR_JOIN_PARTITIONS partitions by the hash of their keys, and spill (partition_store.h). Each partition is a part
- * of what comes out (join_partition.c). Its rows carry a last column, their `place`: the number of the left row, or
- * behind all of these that of the right one; arrange.c, right behind, brings the order back.
+ * hr__join_begin_partitions changes to this mode, in the middle of either side: the held rows and all later rows go to
+ * HR_JOIN_PARTITIONS partitions by the hash of their keys, and spill (partition_store.h). Each partition is a block
+ * part (join_partition.c). Output rows carry a last column, their `place`: the number of the left row, or n_left + the
+ * number of the right row; arrange.c, directly downstream, restores the order.
  *
  * Tests: test_keyed.c. */
 #include "op/join/join_modes.h"
 
-/* Rows of t, numbered from `first` on, into the partitions of a store. */
+/* Adds the rows of t, numbered from `first` on, to the partitions of a store. */
 static hr_status partition_rows(hr_partition_store *store, hr_schema *partitioned, const hr_table *t, const int *keys,
                                 int n_keys, int64_t first, hr_account *account, hr_error *err)
 {
@@ -38,7 +38,7 @@ done:
     return st;
 }
 
-/* The store's tables are slices of each other's memory: all go, or none. */
+/* The store's tables share memory: spills all or none. */
 static hr_status spill_if_much(hr_partition_store *s, int64_t most, hr_error *err)
 {
     return hr__partition_store_held(s) > most ? hr__partition_store_spill(s, 0, err) : HR_OK;
@@ -99,7 +99,7 @@ static hr_status partition(const hr_join_op *o, hr_join_run *j, int input, const
 static hr_status partitioned_take(const hr_join_op *o, hr_join_run *j, hr_task *task, int input, const hr_table *in,
                                   hr_error *err)
 {
-    /* the schema of the side that comes second is checked by its front */
+    /* the front checks the schema of the side that comes second */
     if (input == HR_JOIN_INPUT_RIGHT && !j->begins_left)
         HR_TRY(hr__join_settle(&j->right, in->schema, " of the right side", err));
     if (input == HR_JOIN_INPUT_LEFT && j->begins_left)
@@ -109,7 +109,7 @@ static hr_status partitioned_take(const hr_join_op *o, hr_join_run *j, hr_task *
 
 #define SLICE_ROWS 65536
 
-/* The left side was held, but the right one is too much. */
+/* The left side was held when the right side turned out not to fit. */
 static hr_status partition_held_left(const hr_join_op *o, hr_join_run *j, hr_op_run *run, hr_error *err)
 {
     hr_table *left = j->left_first.found->left, *some = NULL;

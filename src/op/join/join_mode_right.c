@@ -1,8 +1,9 @@
-/* join_mode_right.c - a join whose right side is held and looked up.
+/* join_mode_right.c - a join that holds its right side by key.
  *
- * The right side comes first. Its tables are held; when it has ended, they become a table of keys (join_table.c). The
- * left side streams: the front looks its rows up, in parallel, and what it found goes on at once, numbered. Right rows
- * that no left row had come out as parts at the end. If the right side does not fit, the mode becomes partitioned.
+ * The right side comes first. The join holds its tables; when the side has ended, they become a table of keys
+ * (join_table.c). The left side streams: the front looks up its rows in parallel, and the operator numbers the output
+ * rows and emits them at once. Right rows without a partner come as block parts at the end. If the right side does not
+ * fit, the mode becomes partitioned.
  *
  * Tests: test_keyed.c. */
 #include "op/join/join_modes.h"
@@ -27,7 +28,7 @@ static void front_clear(const hr_op *op, hr_task *task)
     *hr__task_state(task) = NULL;
 }
 
-/* The next rows of the table at hand go on; the rest when these have. */
+/* Emits the next output rows of the current table; resumes for the rest. */
 static hr_status front_more(const hr_op *op, hr_task *task, hr_error *err)
 {
     front_state *s = *hr__task_state(task);
@@ -63,7 +64,7 @@ static hr_status front_push(const hr_op *op, hr_task *task, const hr_table *in, 
     front_state *s;
 
     HR_TRY(hr__join_bound_of(((const hr_join_front *)op)->of, j, in->schema, &bound, err));
-    if (!j->table) { /* partitioned: the operator does that, in order */
+    if (!j->table) { /* partitioned: the operator divides the rows, in order */
         same = hr_table_ref((hr_table *)in);
         return hr__task_emit(task, &same, err);
     }
@@ -76,7 +77,7 @@ static hr_status front_push(const hr_op *op, hr_task *task, const hr_table *in, 
 }
 
 const hr_op_class hr__join_left_front = { .name = "join, left side",
-                                          .doc = "looks rows up",
+                                          .doc = "looks up rows",
                                           .kind = HR_OP_MAP,
                                           .push = front_push,
                                           .more = front_more,
@@ -85,7 +86,7 @@ const hr_op_class hr__join_left_front = { .name = "join, left side",
 
 /* ----------------------------------------------------------------------------------------------------- the operator */
 
-/* Rows that the front found, numbered. */
+/* Numbers and emits the rows that the front found. */
 static hr_status emit_found(hr_join_run *j, hr_task *task, const hr_table *in, hr_error *err)
 {
     hr_origin *origin = NULL;
@@ -120,7 +121,7 @@ static hr_status right_ended(const hr_join_op *o, hr_join_run *j, hr_task *task,
 
     if (input != HR_JOIN_INPUT_RIGHT)
         return HR_OK;
-    if (!schema) /* or when the first left table tells */
+    if (!schema) /* otherwise the first left table gives the schema */
         return o->left ? hr__join_assume_right(o, j, o->left, err) : HR_OK;
     HR_TRY(hr__join_key_columns(schema, o->right_keys, o->n_keys, keys, err));
     HR_TRY(hr__join_held_rows(j, schema, task, &rows, err));

@@ -1,10 +1,10 @@
-/* join_partition.c - the join of a left and a right partition, of sides that were too much to be held.
+/* join_partition.c - joins a left and a right partition, for sides that do not fit in memory.
  *
- * The right rows become a table of keys, the left rows go past it, table by table. If the right ones are more than the
- * operator's share of the memory, be it for one key alone, they are taken in *rounds*, as many as fit at a time, and
- * the left rows are read again for each. Whether a left row has a partner is then known after the last round: a bit for
- * each says so, and those that come out for having one, or none, do so at the end. What comes out carries the places of
- * its rows (see join.c): they bring it into order.
+ * The right rows become a table of keys; the left rows are looked up in it, table by table. If the right rows exceed
+ * the operator's share of memory (even those of a single key), they are loaded in *rounds*, as many as fit, and the
+ * left rows are read again in each round. Only after the last round is it known whether a left row has a partner: a bit
+ * per left row records it, and output rows that depend on it come at the end. The output carries the places of its rows
+ * (join_mode_partitioned.c), which restore the order.
  *
  * Tests: test_keyed.c. */
 #include "op/join/join.h"
@@ -57,22 +57,22 @@ typedef struct part_reader {
     hr_account *account;
     hr_mem mem;
     hr_schema *out;      /* with places */
-    hr_join_bound round; /* the join of one round: what is borrowed is parts->bound's */
+    hr_join_bound round; /* the join of one round; borrows from parts->bound */
     phase phase;
-    int64_t n_right, n_loaded; /* rows of the partition; of the rounds so far */
+    int64_t n_right, n_loaded; /* right rows of the partition; of all rounds so far */
     hr_partition_store_cursor right, left;
     hr_join_table *table;            /* of the round */
-    int64_t *places;                 /* of its rows */
-    int64_t row;                     /* of those, for what nobody had */
-    uint8_t *had;                    /* there are several rounds: bits of the left rows that had a partner; NULL: one */
-    int64_t first_left;              /* the number of the first row of: */
-    hr_table *left_rows, *walk_rows; /* with places, and without */
+    int64_t *places;                 /* of the round's right rows */
+    int64_t row;                     /* the next of them to check for a partner */
+    uint8_t *had;                    /* several rounds: bits of the left rows with a partner; NULL: one round */
+    int64_t first_left;              /* number of the first row of left_rows */
+    hr_table *left_rows, *walk_rows; /* the current left table, with places and without */
     hr_join_walk walk;
 } part_reader;
 
 static bool keeps_right(hr_join_kind kind) { return kind == HR_JOIN_RIGHT || kind == HR_JOIN_FULL; }
 
-/* Left rows come out for having a partner, or none: at the end, if there are several rounds. */
+/* Whether output rows depend on a left row having any partner. */
 static bool has_rest(hr_join_kind kind) { return kind != HR_JOIN_INNER && kind != HR_JOIN_RIGHT; }
 
 static void forget_left(part_reader *r)
@@ -102,7 +102,7 @@ static void part_close(hr_reader *base)
     hr__free(r);
 }
 
-/* Right tables from where the last round ended, as many as fit, as one. *out is new. */
+/* Loads the next right tables, as many as fit, as one table. *out is new. */
 static hr_status load_tables(part_reader *r, hr_table **out, hr_error *err)
 {
     const hr_mem mem = { .account = r->account };
@@ -164,7 +164,7 @@ static hr_status next_left(part_reader *r, hr_error *err)
     return r->left_rows ? hr__table_first(r->left_rows, r->parts->bound->left_in, &r->walk_rows, err) : HR_OK;
 }
 
-/* Gives the table found the places of its rows: those at picks, of `places`, plus `more`. */
+/* Adds the places of its rows to the table found: places[picks[i]] + more. */
 static hr_status place_rows(part_reader *r, const hr_table *found, const int32_t *picks, const int64_t *places,
                             int64_t more, hr_table **out, hr_error *err)
 {
@@ -185,7 +185,7 @@ done:
     return st;
 }
 
-/* The next rows of the left table at hand, or of the next one. *found NULL: ask again. */
+/* Output rows of the current left table, or of the next one. *found NULL: none yet, call again. */
 static hr_status step_left(part_reader *r, hr_table **found, int32_t **picks, hr_error *err)
 {
     hr_join_kind kind = r->parts->bound->kind;
@@ -208,7 +208,7 @@ static hr_status step_left(part_reader *r, hr_table **found, int32_t **picks, hr
     return HR_OK;
 }
 
-/* After the last round: the left rows that come out for what the bits say. */
+/* After the last round: the output rows that depend on the bits. */
 static hr_status step_rest(part_reader *r, hr_table **found, int32_t **picks, hr_error *err)
 {
     HR_TRY(next_left(r, err));
@@ -268,7 +268,7 @@ done:
 
 static const hr_reader_class part_reading = { .next = next_of_part, .close = part_close };
 
-/* The right rows do not fit: bits for the left ones, and rounds that say nothing of rows without a partner. */
+/* The right rows do not fit: prepares bits for the left rows, and rounds without rows that have no partner. */
 static hr_status begin_rounds(part_reader *r, int64_t n_left, hr_error *err)
 {
     hr_join_kind kind = r->round.kind;

@@ -1,4 +1,4 @@
-/* join_run.c - what the modes of a join share: its columns, the side that is held, right rows without a partner.
+/* join_run.c - shared by the modes of a join: schemas, held tables, right rows without a partner.
  *
  * Tests: test_keyed.c. */
 #include "op/join/join_modes.h"
@@ -31,8 +31,8 @@ hr_status hr__join_settle(hr_schema **schema, hr_schema *found, const char *wher
     return hr__same_schema(found, *schema, where, err);
 }
 
-/* What stands for the schema of a side where nobody knows it, since no row of it came: its keys, of the types of the
- * other side's. *out is new. */
+/* The schema of a side that gave no row and is not known otherwise: its keys, with the types of the other side's keys.
+ * *out is new. */
 static hr_status assumed_schema(char *const *keys, char *const *other_keys, int n, const hr_schema *other,
                                 hr_schema **out, hr_error *err)
 {
@@ -50,7 +50,7 @@ static hr_status assumed_schema(char *const *keys, char *const *other_keys, int 
     return hr__schema_new(fields, n, out, err);
 }
 
-/* No right row came, and only the left schema tells what keys there are: the table of keys is made now, of none. */
+/* Makes an empty table of keys with the left schema's types. */
 hr_status hr__join_assume_right(const hr_join_op *o, hr_join_run *j, const hr_schema *left, hr_error *err)
 {
     hr_table *rows = NULL;
@@ -63,7 +63,7 @@ hr_status hr__join_assume_right(const hr_join_op *o, hr_join_run *j, const hr_sc
     return hr__join_table_new(keys, o->n_keys, rows, NULL, j->account, &j->table, err);
 }
 
-/* The bound join, once there is a left schema, or there will be none; the right side has ended. */
+/* Makes the bound join on the first call. */
 hr_status hr__join_bound_of(const hr_join_op *o, hr_join_run *j, hr_schema *left, const hr_join_bound **out,
                             hr_error *err)
 {
@@ -73,7 +73,7 @@ hr_status hr__join_bound_of(const hr_join_op *o, hr_join_run *j, hr_schema *left
 
     hr__lock(&j->lock);
     if (!j->bound) {
-        if (!j->right && !o->right) /* then no right row came: there is a left one */
+        if (!j->right && !o->right) /* no right row came, so there is a left schema */
             HR_GO(hr__join_assume_right(o, j, left, err));
         right = j->right ? j->right : o->right;
         if (!left)
@@ -115,7 +115,7 @@ hr_status hr__join_hold(const hr_join_op *o, hr_join_run *j, int input, int64_t 
     return hr__join_begin_partitions(o, j, input, run, err);
 }
 
-/* A table made of many, column by column. */
+/* Concatenates tables column by column. */
 typedef struct joining {
     hr_mem mem;
     hr_table *const *tables;
@@ -123,7 +123,7 @@ typedef struct joining {
     hr_array **columns;
 } joining;
 
-/* Slices of one array, one behind the other, of values that lie in it alone: of a table in memory. */
+/* Whether the parts are neighbouring slices of one array in memory. */
 static bool are_neighbours(hr_array *const *parts, int64_t n)
 {
     const hr_array *first = parts[0];
@@ -149,7 +149,7 @@ static hr_status whole_of(hr_array *const *parts, int64_t n, hr_array **out, hr_
     for (int b = 0; b < 3; b++)
         buffers[b] = first->buffers[b] ? hr__buffer_ref(first->buffers[b]) : NULL;
     HR_TRY(hr__array_new(first->type, length, -1, buffers, NULL, 0, out, err));
-    (*out)->offset = first->offset; /* nobody else has it yet */
+    (*out)->offset = first->offset; /* no other owner yet */
     return HR_OK;
 }
 

@@ -1,16 +1,15 @@
-/* join_table.c - the side of a join that is looked up: its rows by key, and what the rows of the other side make of
- * them.
+/* join_table.c - the table of keys of a join: rows by key, and the output rows of left tables.
  *
- * Rows of one key stand together in `order`, found by the key's number. A left table becomes pairs (left row, right row
- * or none), and the pairs a table, column by column; where the pairs are just the left rows, their columns are
- * shared.
+ * Rows of one key stand together in `order`; the key's number finds them. A left table becomes pairs (left row, right
+ * row or none), and the pairs become a table, column by column. If the pairs are exactly the left rows, the output
+ * shares their columns.
  *
  * Tests: test_keyed.c. */
 #include "op/join/join.h"
 
 #define STEP_ROWS 65536
 #define NONE HR_NO_KEY
-#define AHEAD 24 /* rows: what will be looked at is asked for before */
+#define AHEAD 24 /* rows that prefetching runs ahead */
 
 static hr_status order_by_key(hr_join_table *t, const uint32_t *ids, int64_t n_keys, hr_error *err)
 {
@@ -25,13 +24,13 @@ static hr_status order_by_key(hr_join_table *t, const uint32_t *ids, int64_t n_k
             t->begins[ids[i] + 2]++;
     for (int64_t k = 0; k < n_keys; k++)
         t->begins[k + 2] += t->begins[k + 1];
-    for (int64_t i = 0; i < n; i++) /* each begin moves to its end, which is the next one's begin */
+    for (int64_t i = 0; i < n; i++) /* each begin moves to its end, the begin of the next key */
         if (ids[i] != NONE)
             t->order[t->begins[ids[i] + 1]++] = (uint32_t)i;
     return HR_OK;
 }
 
-/* A table without its keys. Takes rows, even on failure. */
+/* A table of keys without the keys. Takes rows, even on failure. */
 static hr_status table_new(const int *keys, int n_keys, hr_table *takes_rows, hr_account *account, hr_join_table **out,
                            hr_error *err)
 {
@@ -48,9 +47,9 @@ static hr_status table_new(const int *keys, int n_keys, hr_table *takes_rows, hr
     return HR_OK;
 }
 
-/* Rows of one key as a list, where their numbers stood: the first row stays the first, each other is put right behind
- * it, the last of all at first. So when a row's turn comes, what stands there is its key's number, below it, or if it
- * is the first one itself or the next. */
+/* Turns ids, the keys' numbers of rows, into lists in place: ids[row] becomes the next row of its key. From the last
+ * row to the first, each row is linked directly after the first row of its key. When the loop reaches a row, ids[row]
+ * is still its key's number (the first row, less than row), or, for a first row, itself or the list's next row. */
 static void chain_by_key(uint32_t *ids, int64_t n)
 {
     for (int64_t i = n - 1; i >= 0; i--) {
@@ -66,7 +65,7 @@ static void chain_by_key(uint32_t *ids, int64_t n)
     }
 }
 
-/* How its rows are found by the number of their key. */
+/* Makes the rows of each key findable by its number. */
 static hr_status arrange_rows(hr_join_table *t, uint32_t **ids, hr_error *err)
 {
     int64_t n_later = 0, n = t->rows->n_rows;
@@ -108,7 +107,7 @@ done:
     return st;
 }
 
-/* Sets row_of, if no number has two rows; else it stays NULL. */
+/* Sets row_of if no number has two rows. */
 static hr_status find_rows(hr_join_table *t, int64_t n_numbers, const _Atomic uint8_t *hit, hr_error *err)
 {
     bool one = true;
@@ -173,9 +172,9 @@ void hr__join_table_free(hr_join_table *t)
 /* ------------------------------------------------------------------------------------------------------------ pairs */
 
 typedef struct pairs {
-    int32_t *left, *right; /* rows; -1: none. NULL: left is 0, 1, ... of the whole table; right is not wanted */
+    int32_t *left, *right; /* rows; -1: none. left NULL: 0, 1, ... of the whole table; right NULL: not wanted */
     int64_t n;
-    int32_t *own_left, *own_right; /* to be freed */
+    int32_t *own_left, *own_right; /* owned: left and right, if allocated */
 } pairs;
 
 static void pairs_clear(pairs *p)
@@ -192,7 +191,8 @@ static hr_status pairs_room(pairs *p, hr_account *account, int64_t n, bool right
     return p->left && (p->right || !rights) ? HR_OK : hr__error_memory(err, "join", n * 8);
 }
 
-/* Key k where there is no left row: the right one's. Where there are only such rows, or none, one take will do. */
+/* A key column: the left row's value, or the right row's if there is no left row. One take suffices if all or no rows
+ * have a left row. */
 static hr_status key_column(const hr_join_bound *b, const hr_join_table *t, const hr_table *left, int column,
                             const pairs *p, const hr_mem *mem, hr_array **out, hr_error *err)
 {
@@ -221,7 +221,7 @@ static hr_status other_column(const hr_join_bound *b, const hr_join_table *t, co
     return hr__array_take(mem, left->columns[b->from[column]], p->left, 4, p->n, out, err);
 }
 
-/* left NULL: rows of the right side alone. */
+/* left NULL: rows of the right side only. */
 static hr_status table_of_pairs(const hr_join_bound *b, const hr_join_table *t, const hr_table *left, const pairs *p,
                                 const hr_mem *mem, hr_table **out, hr_error *err)
 {
@@ -276,7 +276,7 @@ void hr__join_walk_end(hr_join_walk *w)
 
 static bool keeps_left(hr_join_kind kind) { return kind == HR_JOIN_LEFT || kind == HR_JOIN_FULL; }
 
-/* Of a key, its rows: order[*begin ..]; -> how many (of a list: whether there are any). */
+/* The rows of a key are order[*begin ..]; returns their number (for lists: whether it has any). */
 static inline int64_t rows_of(const hr_join_table *t, uint32_t id, int64_t *begin)
 {
     if (id == NONE)
@@ -305,7 +305,7 @@ static inline void ask_next(const hr_join_walk *w, const hr_join_table *t, int64
         __builtin_prefetch(&t->next[w->ids[row]]);
 }
 
-/* The rest of a left table whose rows have one partner at most. */
+/* Pairs the rest of a left table whose rows have at most one partner. */
 static hr_status pair_ones(hr_join_walk *w, hr_join_kind kind, const hr_join_table *t, pairs *p, hr_error *err)
 {
     int64_t n = w->left->n_rows, n_found = 0;
@@ -327,7 +327,7 @@ static hr_status pair_ones(hr_join_walk *w, hr_join_kind kind, const hr_join_tab
     return HR_OK;
 }
 
-/* The left rows that are kept for having a partner, or for having none. */
+/* Semi and anti joins: the left rows with a partner, or those without. */
 static hr_status pair_none(hr_join_walk *w, hr_join_kind kind, const hr_join_table *t, pairs *p, hr_error *err)
 {
     int64_t n = w->left->n_rows, begin;
@@ -343,7 +343,7 @@ static hr_status pair_none(hr_join_walk *w, hr_join_kind kind, const hr_join_tab
     return HR_OK;
 }
 
-/* So many rows will the next left ones make, about STEP_ROWS at most. */
+/* Number of output rows of the next left rows, at most about STEP_ROWS. */
 static int64_t count_pairs(const hr_join_walk *w, hr_join_kind kind, const hr_join_table *t)
 {
     int64_t n = -w->match, begin;
@@ -390,7 +390,7 @@ static hr_status pair_many(hr_join_walk *w, hr_join_kind kind, const hr_join_tab
             p->right[p->n++] = (int32_t)t->order[begin + w->match];
         }
         if (w->match < n)
-            break; /* the row is not done */
+            break; /* the row has more pairs */
         if (!n && keeps_left(kind)) {
             p->left[p->n] = (int32_t)w->row;
             p->right[p->n++] = -1;
@@ -401,7 +401,7 @@ static hr_status pair_many(hr_join_walk *w, hr_join_kind kind, const hr_join_tab
     return HR_OK;
 }
 
-/* The same where rows of a key are a list; match: the one to go on with, 0: the first. */
+/* The same for rows of a key in a list; match: the row to go on with; 0: the first. */
 static hr_status pair_lists(hr_join_walk *w, hr_join_kind kind, const hr_join_table *t, pairs *p, hr_error *err)
 {
     int64_t room = HR_MIN(STEP_ROWS, 2 * (w->left->n_rows - w->row) + 64);
@@ -427,7 +427,7 @@ static hr_status pair_lists(hr_join_walk *w, hr_join_kind kind, const hr_join_ta
     return HR_OK;
 }
 
-/* Left rows of pairs, for a caller who keeps them. */
+/* Passes the left rows of the pairs to the caller. */
 static hr_status give_lefts(pairs *p, hr_account *account, int32_t **out, hr_error *err)
 {
     *out = p->own_left;

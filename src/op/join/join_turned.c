@@ -1,12 +1,10 @@
-/* join_turned.c - a join whose left side is the smaller one, so that it is the side that is looked up.
+/* join_turned.c - a join that numbers the keys of its left side, the smaller one.
  *
- * 1. The left side is kept, and its keys are numbered (join_keys.c).
- * 2. The right rows are looked up in them as they come, in parallel: those with a partner are kept with the number of
- *    their key, the others are forgotten, but where they come out alone. Of semi and anti joins only which numbers
- *    there were is kept.
- * 3. When all have come, the kept right rows become a table by these numbers (join_table.c), in which each left row,
- *    whose number is known since 1., finds its partners: one block part for each BLOCK_PART_ROWS left rows, in their
- *    order.
+ * 1. Holds the left side and numbers its keys (join_keys.c).
+ * 2. Looks up the right rows as they come, in parallel. Keeps right rows with a partner, with the number of their key;
+ *    drops the others, except in joins that emit them. Semi and anti joins keep only the set of numbers.
+ * 3. After the last right row, makes the kept rows a table by these numbers (join_table.c). Each left row finds its
+ *    partners there by its number from step 1: one block part for each BLOCK_PART_ROWS left rows, in their order.
  *
  * Tests: test_keyed.c. */
 #include "op/join/join.h"
@@ -74,7 +72,7 @@ hr_status hr__join_schema_with_numbers(const hr_schema *s, hr_schema **out, hr_e
     return hr__schema_append(s, "\001number", hr__type_simple(HR_T_UINT32), false, out, err);
 }
 
-/* Those of n rows that have a partner, and their numbers, to the front; -> how many. */
+/* Moves the rows with a partner, and their numbers, to the front; returns how many. */
 static int64_t with_partner(uint32_t *ids, int32_t *rows, int64_t n)
 {
     int64_t m = 0;
@@ -96,7 +94,7 @@ static void mark(hr_join_turned *t, const uint32_t *ids, int64_t n)
             atomic_store_explicit(&t->hit[ids[i]], 1, memory_order_relaxed);
 }
 
-/* t's rows and, behind, their numbers. */
+/* t with a last column, the numbers of its rows. */
 static hr_status with_numbers(const hr_table *t, hr_schema *numbered, const uint32_t *ids, const hr_mem *mem,
                               hr_table **out, hr_error *err)
 {
@@ -230,7 +228,7 @@ typedef struct turned_reader {
     const hr_join_table *right;
     const hr_join_bound *bound;
     hr_mem mem;
-    int64_t block_part, first; /* the number of the next row in all that comes out */
+    int64_t block_part, first; /* number of the next row of the whole output */
     hr_table *left;
     hr_join_walk walk;
 } turned_reader;
@@ -259,7 +257,7 @@ static hr_status turned_next(hr_reader *base, int64_t max_bytes, hr_table **out,
         HR_GO(begin_walk(r->turned, r->right, r->block_part, &r->left, &r->walk, err));
     HR_GO(hr__join_walk_next(&r->walk, r->bound, r->right, &r->mem, &found, NULL, err));
     if (!found)
-        HR_FAIL(HR_BUG, "join: %lld rows of a block part, expected %lld", (long long)r->first,
+        HR_FAIL(HR_BUG, "join: a block part ends at output row %lld, expected %lld", (long long)r->first,
                 (long long)r->turned->before[r->block_part + 1]);
     HR_GO(hr__origin_new(&(hr_run_coords){ .first = { .row = r->first }, .n = found->n_rows }, 1, &origin, err));
     r->first += found->n_rows;

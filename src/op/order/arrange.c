@@ -1,10 +1,10 @@
-/* arrange.c - rows that come with their places are brought into that order.
+/* arrange.c - orders rows by the place that each row carries.
  *
- * What a join gives of partitions is in the order of the partitions. Its rows carry the place that they have among all
- * (several may share one: they stay in the order in which they came). They are divided into ranges of places, which
- * spill (partition_store.h), and each range is a block part. One with more rows than fit (a key that both sides have
- * many times) is divided again, into smaller ranges; the rows of a single place need no order, and go on table by
- * table. Tables without places are in order already: they go on as they come.
+ * A partitioned join emits its rows partition by partition. Each row carries its place in the whole output; rows with
+ * the same place stay in the order in which they came. The operator divides the rows into ranges of places, which spill
+ * (partition_store.h); each range is a block part. A range that does not fit in memory (a key with many rows on both
+ * sides) is divided again, into smaller ranges. The rows of a single place need no sorting: they go on table by table.
+ * Tables without places are in order already and go on as they come.
  *
  * Tests: test_keyed.c. */
 #include "op/operators.h"
@@ -14,15 +14,15 @@
 #include <stdlib.h>
 
 #define RANGES 512
-#define SMALLER 64 /* ranges that one range is divided into again */
-#define LEVELS 12  /* that may take: 64 to the 9th are 2 to the 54th places */
+#define SMALLER 64 /* ranges into which a range is divided again */
+#define LEVELS 12  /* of division, at most: 64^9 is 2^54 places */
 
 typedef struct arrange_run {
     hr_schema *in, *out; /* with places, and without */
-    int64_t step;        /* places a range */
+    int64_t step;        /* places per range */
     hr_spill_file *spill;
     hr_partition_store *store;
-    int64_t n_rows[RANGES + 1]; /* of each range; then, before it */
+    int64_t n_rows[RANGES + 1]; /* rows of each range; after the input has ended: rows before each range */
 } arrange_run;
 
 static hr_status arrange_start(const hr_op *op, hr_op_run *run, hr_error *err)
@@ -68,8 +68,9 @@ static const int64_t *places_of(const hr_table *t)
     return (const int64_t *)hr__array_values(t->columns[t->schema->n - 1]);
 }
 
-/* Rows of t to the ranges of `step` places each, of n, that begin at `first`; n_rows (may be NULL) is added to. Places
- * rise within a table of a join but for where its right rows begin: so it is a few stretches of each range. */
+/* Adds the rows of t to n ranges of `step` places each, the first of which begins at place `first`; counts them in
+ * n_rows (may be NULL). Places rise within a table of a join, except where its right rows begin, so each range gets a
+ * few stretches. */
 static hr_status divide_places(hr_partition_store *store, const hr_table *t, int64_t first, int64_t step, int n,
                                int64_t *n_rows, hr_error *err)
 {
@@ -125,12 +126,12 @@ static hr_status arrange_block_parts(const hr_op *op, hr_task *task, int64_t *n,
     return HR_OK;
 }
 
-/* Ranges of places, and which is next. */
+/* Ranges of places, and the next one to read. */
 typedef struct level {
     hr_partition_store *store;
     int64_t first, step; /* places: where range 0 begins, and how many each has */
     int at, end;         /* ranges */
-    bool streaming;      /* the one at hand goes on table by table: */
+    bool streaming;      /* the current range goes on table by table: */
     hr_partition_store_cursor tables;
 } level;
 
@@ -139,8 +140,8 @@ typedef struct arrange_reader {
     arrange_run *run;
     hr_account *account;
     hr_mem mem;
-    int64_t share;        /* bytes of rows that may be held at a time */
-    int64_t row;          /* of the output, the next one */
+    int64_t share;        /* bytes of rows that may be in memory at once */
+    int64_t row;          /* index of the next row of the output */
     level levels[LEVELS]; /* the first is one range of the run's own store */
     int depth;
 } arrange_reader;
@@ -167,7 +168,7 @@ static int by_place(const void *a, const void *b)
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
-/* Few rows of many places. */
+/* For few rows of many places. */
 static hr_status order_few(const int64_t *places, int64_t n, hr_account *account, int64_t *out, hr_error *err)
 {
     placed *all = hr__alloc(account, (size_t)n * sizeof *all);
@@ -183,7 +184,7 @@ static hr_status order_few(const int64_t *places, int64_t n, hr_account *account
     return HR_OK;
 }
 
-/* By counting, of `span` places from `first` on. */
+/* By counting sort, for places [first, first + span). */
 static hr_status order_many(const int64_t *places, int64_t n, int64_t first, int64_t span, hr_account *account,
                             int64_t *out, hr_error *err)
 {
@@ -217,7 +218,7 @@ static hr_status order_of(const hr_table *rows, hr_account *account, int64_t **o
     return order_few(places, n, account, *out, err);
 }
 
-/* The rows, in order (NULL: as they stand), without places. */
+/* The rows in `order` (NULL: as they stand), without the column of places. */
 static hr_status give_rows(arrange_reader *r, const hr_table *rows, const int64_t *order, hr_table **out, hr_error *err)
 {
     hr_schema *schema = r->run->out;
@@ -260,7 +261,7 @@ done:
     return st;
 }
 
-/* The next table of a single place; *out NULL: it has no more. */
+/* The next table of a range of one place; *out NULL: the range has no more. */
 static hr_status give_table(arrange_reader *r, level *l, hr_table **out, hr_error *err)
 {
     hr_table *rows = NULL;
@@ -277,7 +278,7 @@ static hr_status give_table(arrange_reader *r, level *l, hr_table **out, hr_erro
     return st;
 }
 
-/* The range at hand to smaller ones: a level more. */
+/* Divides the current range into smaller ones, one level deeper. */
 static hr_status divide_again(arrange_reader *r, level *l, hr_error *err)
 {
     hr_partition_store_cursor c = { .store = l->store, .part = l->at, .drain = true };

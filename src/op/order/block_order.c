@@ -1,10 +1,10 @@
 /* block_order.c - blocks of the source (fragments of files, tables in memory) in a random order.
  *
- * The operator does nothing: the plan's rules (plan/rules.c) have the scans below read their files, and the fragments
- * of each, in an order that is a function of seed and epoch (exec/take.c), and a repartition() below give its blocks in
- * such an order. That is possible only where no row's fate depends on those before it, below: through map operators and
- * unions. Behind anything else, a limit say, rows are held and shuffled in blocks instead (sort.c); plan_order.c
- * chooses.
+ * The operator itself does nothing. The plan's rules (plan/rules.c) make the scans upstream read their files, and the
+ * fragments of each file, in an order that is a function of seed and epoch (exec/take.c); a repartition() upstream
+ * emits its blocks in a random order. That is correct only if no operator in between looks at earlier rows: map
+ * operators and unions. Downstream of any other operator (a limit, for example) sort.c holds the rows and shuffles
+ * blocks; plan_order.c chooses.
  *
  * Tests: test_ordering.c, test_block_order.py. */
 #include "op/operators.h"

@@ -1,13 +1,13 @@
-/* local_gather.c - rows in a random order within windows: the rows themselves.
+/* local_gather.c - the second half of a local shuffle: copies the rows of a pick list.
  *
- * A pick list says where each of its rows lies; they are copied column by column. The last permutation of a leaf is
- * drawn here.
+ * A pick list says where each of its rows lies; this operator copies the rows column by column. It also draws the last
+ * permutation of a leaf.
  *
  * Tests: test_local_shuffle.c. */
 #include "op/order/local_shuffle.h"
 
-/* Parts that came before a table whose types said more. *part is replaced by one that the caller owns, or stays and
- * *owned is NULL. */
+/* Conforms a part that came before a table with more exact types. *owned: the new part (caller's), which replaces
+ * *part; NULL: *part stays. */
 static hr_status fit(const hr_mem *mem, hr_schema *schema, hr_table **part, hr_table **owned, hr_error *err)
 {
     *owned = NULL;
@@ -18,7 +18,7 @@ static hr_status fit(const hr_mem *mem, hr_schema *schema, hr_table **part, hr_t
     return HR_OK;
 }
 
-/* The rows of a pick list whose order is still to be drawn. */
+/* The rows of a pick list that is not drawn yet. */
 static hr_status permuted(const hr_mem *mem, const hr_pick_list *list, hr_table *const *parts, int n_parts,
                           hr_origin *origin, hr_table **out, hr_error *err)
 {
@@ -77,7 +77,7 @@ done:
 
 static const hr_op_class local_gather_class = {
     .name = "local_gather",
-    .doc = "rows in a random order within windows: the rows themselves",
+    .doc = "copies rows in a random order within windows",
     .kind = HR_OP_MAP,
     .one_to_one = true,
     .new_rows = true,

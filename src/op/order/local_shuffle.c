@@ -1,34 +1,35 @@
-/* local_shuffle.c - rows in a random order that never needs more than two windows of them: which row comes when.
+/* local_shuffle.c - the first half of a local shuffle: draws the order of rows within two windows.
  *
- * Two layers of permutations over the rows as they come in, W of them a window, H = W / 2:
+ * Two layers of permutations over the input rows; a window has W rows, H = W / 2:
  *
  *   rows           0 . . . . . . . W . . . . . . .2W . . . . . . .3W
  *   first layer   [   window 0   ][   window 1   ][   window 2   ]
  *   second layer  [  0  ][   window 1    ][    window 2   ][  3 ...      over the result of the first
  *
  * so that a row can move by up to a window and a half, forwards and backwards, and no border keeps rows apart. Each
- * permutation is a function of (seed, epoch, layer, number of the window) and of the window's length, which only the
- * last ones do not know beforehand: nothing depends on how tables were cut, on threads or on memory, and each epoch has
- * an order of its own.
+ * permutation is a function of (seed, epoch, layer, window number) and of the window's length, which is W except for
+ * the last windows. So the order does not depend on cuts of tables, threads or memory, and each epoch has its own
+ * order.
  *
- * Windows from MANY_ROWS on are more than a cache holds. There the first layer permutes groups of 16 neighbours: the
- * second takes them apart, but needs half of the window's cache lines instead of all of them. And a window that is more
- * than a leaf is, in the second layer, permuted by groups first, and then row by row within each leaf of it, since a
- * leaf is what one copies at a time. That makes batches of rows that lie sorted by class a few hundredths less even
- * than chance (docs/shuffling.md has the figures).
+ * A window of MANY_ROWS rows or more does not fit in a cache. There the first layer permutes groups of 16 neighbours;
+ * the second layer takes the groups apart, but touches half of the window's cache lines instead of all. A window larger
+ * than a leaf is permuted by groups in the second layer, and then row by row within each leaf: one copy handles one
+ * leaf. For input sorted by class this makes batches a few hundredths less even than chance (docs/shuffling.md has the
+ * figures).
  *
- * What comes out of the second layer's window k needs the first layer's windows k - 1 and k. So rows wait by *chunks*:
- * a window, or as many small ones as make a table worth its while. When a chunk is full, all that it and the one before
- * it determine goes on: *pick lists* of moderate size; local_gather.c makes tables of them. A pick list that is a
- * leaf is left undrawn: its rows are still near each other, which gathering them makes use of (data/pick_runs.c). Both
- * layers permute such lists, so that a row is copied once. A pick list shares the chunks, and so their rows live until
- * the last of them was copied.
+ * Window k of the second layer needs the windows k - 1 and k of the first layer. So rows wait in *chunks*: one window,
+ * or several small ones. When a chunk is full, the operator emits every row whose place this chunk and the one before
+ * it determine, as *pick lists* of moderate size; local_gather.c makes tables of them. A pick list that is a leaf is
+ * not drawn here: its rows are still near each other, which makes copying them cheaper (data/pick_runs.c). Both layers
+ * permute pick lists, so each row is copied once. A pick list shares its chunks: the rows live until the last pick list
+ * is copied.
  *
- * Markers. To go on behind what chunk c completed, one needs the rows from the start of chunk c on. So the newest
- * marker at or before that place is held until then; the state says how many rows lie between, and c. Whoever starts
- * there collects chunk c, emits nothing, and goes on with chunk c + 1: two chunks are read for the first row.
+ * Markers. A run that resumes after the rows that chunk c completed needs the rows from the start of chunk c on. So the
+ * operator keeps the newest marker at or before that place; the marker's state is c and the number of rows between
+ * marker and chunk. The resumed run collects chunk c, emits nothing, and goes on with chunk c + 1: it reads two chunks
+ * before its first row.
  *
- * Rows that come out are new ones, numbered through. */
+ * The output rows are new ones, numbered in order. */
 #include "op/order/local_shuffle.h"
 
 #include <inttypes.h>
@@ -36,13 +37,13 @@
 
 #define MAX_WINDOW_ROWS (INT64_C(1) << 29)
 #define LEAST_CHUNK_ROWS 16384
-#define PICK_LIST_ROWS 131072 /* many: a column that was brought into the cache serves all of them */
+#define PICK_LIST_ROWS 131072 /* many rows make use of a column that is in the cache */
 #define LEAF_ROWS 131072
 #define MANY_ROWS 65536
 #define GROUP_ROWS 16
 #define LOT_BYTES (8 << 20)
 #define SMALL_PARTS                                                                                                    \
-    512 /* a part of less than 1/512 of a chunk is small: such are copied together, so that picks can number them */
+    512 /* parts below 1/512 of a chunk are small: they are concatenated, so that picks can number parts */
 
 typedef struct shuffle_op {
     hr_op base;
@@ -52,15 +53,16 @@ typedef struct shuffle_op {
 } shuffle_op;
 
 typedef struct shuffle_state {
-    hr_schema *schema; /* of what came so far; NULL: nothing did */
+    hr_schema *schema; /* of the rows so far; NULL: no table came yet */
     int64_t window, half, chunk_rows;
     int64_t chunk; /* number of the chunk that is being filled */
     hr_chunk *before, *filling;
     int64_t before_bytes, filling_bytes;
-    int64_t n_small, small_rows; /* the last so many parts of `filling` are small */
-    int64_t skip;                /* rows that come in and lie before the first chunk that is wanted */
-    bool begins;                 /* restored: what the first chunk completes was emitted by an earlier run */
-    hr_marker *mark, *mark_next; /* the newest at or before the start of `filling`; of the chunk after it. NULL: none */
+    int64_t n_small, small_rows; /* the last n_small parts of `filling` are small, of small_rows rows */
+    int64_t skip;                /* input rows to skip before the first wanted chunk */
+    bool begins;                 /* restored: an earlier run emitted what the first chunk completes */
+    hr_marker *mark,
+        *mark_next; /* the newest marker at or before the start of `filling`; before the next chunk. NULL: none */
     int64_t mark_skip, mark_next_row;
 } shuffle_state;
 
@@ -177,7 +179,7 @@ static hr_status shuffle_marker(const hr_op *op, hr_task *task, hr_marker *takes
     return st;
 }
 
-/* All that chunk `number` completes is out. */
+/* All rows that chunk `number` completes are emitted: passes its marker on. */
 static void pass_mark(shuffle_state *s, hr_task *task, int64_t number)
 {
     char text[100];
@@ -208,7 +210,7 @@ static hr_status shuffle_restore(const hr_op *op, hr_task *task, const char *sta
 
 /* ---------------------------------------------------------------------------------------------------------- drawing */
 
-enum { FIRST_LAYER = 1, SECOND_LAYER, LEAVES = 16 /* and so on, one for each leaf of a window */ };
+enum { FIRST_LAYER = 1, SECOND_LAYER, LEAVES = 16 /* LEAVES + i: leaf i of a window */ };
 
 static uint64_t key_of(const hr_op *op, hr_task *task, int64_t layer, int64_t window)
 {
@@ -219,7 +221,7 @@ static uint64_t key_of(const hr_op *op, hr_task *task, int64_t layer, int64_t wi
         .lo;
 }
 
-/* Groups of rows[0, n) into another order, each as it is; the last one may be shorter. */
+/* Permutes the groups of rows[0, n); the order within a group stays. The last group may be shorter. */
 static hr_status permute_groups(hr_account *account, uint32_t *rows, int64_t n, uint64_t key, hr_error *err)
 {
     int64_t n_groups = (n + GROUP_ROWS - 1) / GROUP_ROWS, at = 0;
@@ -241,7 +243,7 @@ static hr_status permute_groups(hr_account *account, uint32_t *rows, int64_t n, 
     return HR_OK;
 }
 
-/* The first layer, over the rows that the chunk has. */
+/* Draws the first layer of the chunk `filling`. */
 static hr_status draw_chunk(const hr_op *op, hr_task *task, shuffle_state *s, hr_error *err)
 {
     hr_account *account = hr__task_run(task)->account;
@@ -265,13 +267,13 @@ static hr_status draw_chunk(const hr_op *op, hr_task *task, shuffle_state *s, hr
     return HR_OK;
 }
 
-/* Of the window's second layer, or of its leaf i, if it has several. */
+/* The key of a window's second layer, or of its leaf i if the window has several. */
 static uint64_t leaf_key(const hr_op *op, hr_task *task, int64_t window, int64_t i, int64_t n_leaves)
 {
     return key_of(op, task, n_leaves > 1 ? LEAVES + i : SECOND_LAYER, window);
 }
 
-/* One window of the second layer. Not `drawn`: but for the order within leaves. */
+/* Draws one window of the second layer. Not `drawn`: without the order within leaves. */
 static hr_status draw_window(const hr_op *op, hr_task *task, int64_t window, uint32_t *rows, int64_t n, bool drawn,
                              hr_error *err)
 {
@@ -286,14 +288,14 @@ static hr_status draw_window(const hr_op *op, hr_task *task, int64_t window, uin
     return HR_OK;
 }
 
-/* The second layer's window of a row. */
+/* The window of the second layer that a row is in. */
 static int64_t window_at(const shuffle_state *s, int64_t row)
 {
     return row < s->half ? 0 : 1 + (row - s->half) / s->window;
 }
 
-/* Rows [begin, end) of the result: those that the first layer put there, in the order of the second. `end` is a border
- * of the second layer's windows or the end of all rows. */
+/* Draws rows [begin, end) of the result: first layer, then second. `end` is the end of a window of the second layer or
+ * of all rows. */
 static hr_status draw_result(const hr_op *op, hr_task *task, const shuffle_state *s, int64_t begin, int64_t end,
                              bool drawn, uint32_t *out, hr_error *err)
 {
@@ -328,7 +330,7 @@ static int64_t pick_list_rows(const shuffle_state *s, hr_task *task)
     return n;
 }
 
-/* `key` NULL: they are drawn. */
+/* Emits picks[at, at + n). `key` NULL: the picks are drawn. */
 static hr_status emit_pick_list(shuffle_state *s, hr_task *task, const uint32_t *picks, int64_t at, int64_t n,
                                 const uint64_t *key, hr_error *err)
 {
@@ -356,15 +358,14 @@ done:
     return st;
 }
 
-/* Rows [begin, end) of the result, which `before` and `filling` determine. */
+/* Emits rows [begin, end) of the result, which `before` and `filling` determine. */
 static hr_status emit(const hr_op *op, hr_task *task, shuffle_state *s, int64_t begin, int64_t end, hr_error *err)
 {
     hr_status st = HR_OK;
     int64_t most = pick_list_rows(s, task);
     int64_t n_lists = (end - begin + most - 1) / most, each = (end - begin + n_lists - 1) / HR_MAX(n_lists, 1);
     int64_t window = window_at(s, begin);
-    /* Pick lists are leaves then, whose rows are near each other as long as they are not drawn: local_gather.c does
-     * that. */
+    /* Not drawn: each pick list is a leaf, whose rows stay near each other; local_gather.c draws it. */
     bool drawn = end - begin <= LEAF_ROWS || most != LEAF_ROWS || window_at(s, end - 1) != window;
     uint32_t *picks = hr__alloc(hr__task_run(task)->account, (size_t)(end - begin) * sizeof *picks);
 
@@ -374,7 +375,7 @@ static hr_status emit(const hr_op *op, hr_task *task, shuffle_state *s, int64_t 
     for (int64_t at = begin, n; at < end && !hr__task_cancelled(task); at += n) {
         uint64_t key = leaf_key(op, task, window, (at - begin) / each, n_lists);
 
-        n = HR_MIN(each, end - at); /* as equal as can be: then buffers that were given back fit */
+        n = HR_MIN(each, end - at); /* equal sizes, so that freed buffers fit again */
         HR_GO(emit_pick_list(s, task, picks + (at - begin), at, n, drawn ? NULL : &key, err));
     }
 done:
@@ -382,7 +383,7 @@ done:
     return st;
 }
 
-/* The place in the result up to which chunks before `number` determine it. */
+/* The number of rows of the result that the chunks before `number` determine. */
 static int64_t settled(const shuffle_state *s, int64_t number)
 {
     return number == 0 ? 0 : number * s->chunk_rows - (s->window - s->half);
@@ -404,7 +405,7 @@ static hr_status close_small_parts(shuffle_state *s, hr_task *task, hr_error *er
     return HR_OK;
 }
 
-/* `filling` has all its rows: emits what it completes, and begins the next. */
+/* `filling` is full: emits the rows that it completes, and begins the next chunk. */
 static hr_status next_chunk(const hr_op *op, hr_task *task, shuffle_state *s, hr_error *err)
 {
     HR_TRY(close_small_parts(s, task, err));
@@ -426,15 +427,15 @@ static hr_status next_chunk(const hr_op *op, hr_task *task, shuffle_state *s, hr
         s->mark_skip = s->chunk_rows - s->mark_next_row;
         s->mark_next = NULL;
     } else if (s->mark) {
-        s->mark_skip += s->chunk_rows; /* it was not passed: the first chunk of a run that was restored */
+        s->mark_skip += s->chunk_rows; /* the marker was not passed on: this is the first chunk of a restored run */
     }
     return HR_OK;
 }
 
 /* ---------------------------------------------------------------------------------------------------- what comes in */
 
-/* Tables of functions may know their types better and better (data/conform.c). Parts that are there are left as they
- * are, since other threads copy from them; local_gather.c makes them fit. */
+/* A function's later tables may have more exact types (data/conform.c). The parts held so far stay as they are, because
+ * other threads copy from them; local_gather.c conforms them. */
 static hr_status settle_schema(shuffle_state *s, const hr_table *in, hr_error *err)
 {
     hr_schema *both = NULL;
@@ -446,7 +447,7 @@ static hr_status settle_schema(shuffle_state *s, const hr_table *in, hr_error *e
         return HR_OK;
     st = hr__schema_conform(s->schema, in->schema, &both, err);
     if (st == HR_TYPE)
-        return hr__error_at(err, st, "local_shuffle: a table differs from the first one");
+        return hr__error_at(err, st, "local_shuffle: a table's schema differs from the schema of the first table");
     if (st)
         return st;
     hr__schema_unref(s->schema);
@@ -458,12 +459,12 @@ static hr_status too_much(const shuffle_state *s, int64_t limit, hr_error *err)
 {
     return hr_error_set(err, HR_BUDGET,
                         "local_shuffle: %" PRId64 " rows take %" PRId64 " bytes, the memory limit is %" PRId64
-                        "; windows of %" PRId64 " rows need twice their bytes: take smaller ones",
+                        "; windows of %" PRId64 " rows need twice their bytes: use smaller windows",
                         s->filling->n_rows + (s->before ? s->before->n_rows : 0), s->before_bytes + s->filling_bytes,
                         limit, s->window);
 }
 
-/* Takes `part`, rows of the chunk that is being filled, even on failure. */
+/* Adds rows to the chunk `filling`. Takes `part`, even on failure. */
 static hr_status add_part(shuffle_state *s, hr_task *task, hr_table *part, hr_error *err)
 {
     hr_account *account = hr__task_run(task)->account;
@@ -487,7 +488,7 @@ static hr_status add_part(shuffle_state *s, hr_task *task, hr_table *part, hr_er
     if (limit > 0 && s->before_bytes + s->filling_bytes > limit)
         return too_much(s, limit, err);
     if (part->n_rows >= small) {
-        hr_table *last = c->parts[--c->n_parts]; /* not one of the small ones before it */
+        hr_table *last = c->parts[--c->n_parts]; /* not one of the small parts before it */
         hr_status st = close_small_parts(s, task, err);
 
         c->parts[c->n_parts++] = last;
@@ -526,7 +527,7 @@ done:
     return st;
 }
 
-/* All rows are there: what was not settled goes out. */
+/* The input has ended: emits the remaining rows. */
 static hr_status shuffle_finish(const hr_op *op, hr_task *task, hr_error *err)
 {
     shuffle_state *s = *hr__task_state(task);
@@ -568,7 +569,7 @@ static void shuffle_fingerprint(const hr_op *op, hr_hash *h)
 {
     const shuffle_op *o = (const shuffle_op *)op;
 
-    hr__hash_int(h, 2); /* which way of drawing: a position goes on with the one that it began with */
+    hr__hash_int(h, 2); /* version of the drawing: a position is valid for one version only */
     hr__hash_int(h, o->window_rows);
     hr__hash_int(h, o->has_seed);
     hr__hash_int(h, (int64_t)o->seed);
@@ -578,7 +579,7 @@ static void shuffle_free(hr_op *op) { hr__free(op); }
 
 static const hr_op_class local_shuffle_class = {
     .name = "local_shuffle",
-    .doc = "rows in a random order within windows: which",
+    .doc = "draws a random order of rows within windows",
     .kind = HR_OP_STREAM,
     .same_rows = true,
     .needs = hr__same_needs,

@@ -1,9 +1,8 @@
 /* repartition.c - the same rows in the same order, in n tables of equal size: block k of n is rows [k N / n, (k + 1) N
- * / n) of N. Where blocks may come in any order and a seed says in which (randomize_block_order behind it), they come
- * so.
+ * / n) of N. With `permuted` (a randomize_block_order downstream) the blocks come in a random order of the seed.
  *
- * N is known at the end only, so all rows are held: tables as they came, and above the allowance chunks on disk, each
- * with the number of its first row. A block is put together when it is read, from what lies in its range.
+ * N is known only at the end, so the operator keeps all rows: tables as they came and, above the allowance, chunks on
+ * disk, each with the number of its first row. Reading a block concatenates the rows of its range.
  *
  * Tests: test_ordering.c. */
 #include "format/spill/spill_file.h"
@@ -17,13 +16,13 @@ typedef struct repartition_op {
     hr_op base;
     int64_t n_blocks;
     bool permuted;
-    hr_shuffle_seed seed; /* if they are */
+    hr_shuffle_seed seed; /* of the random order, if `permuted` */
 } repartition_op;
 
 typedef struct stretch {
     hr_table *table; /* NULL: on disk */
     hr_spilled_table place;
-    int64_t first; /* row of all */
+    int64_t first; /* number of its first row, counted over all rows */
     int64_t n;
 } stretch;
 
@@ -32,10 +31,10 @@ typedef struct repartition_state {
     hr_schema *schema;
     stretch *items;
     int64_t n, cap;
-    int64_t in_memory; /* items from here on are, those before are on disk */
+    int64_t in_memory; /* items from here on are in memory, those before on disk */
     int64_t held, n_rows;
-    uint32_t *order; /* permuted: which block comes k-th; NULL: the k-th */
-    int64_t *places; /* and the number of its first row in the new order */
+    uint32_t *order; /* permuted: order[k] is the block that comes k-th; NULL: block k */
+    int64_t *places; /* places[k]: number of the first row of the k-th block in the new order */
 } repartition_state;
 
 static void repartition_stop(const hr_op *op, hr_op_run *run)
@@ -78,7 +77,7 @@ static hr_status add(repartition_state *s, hr_account *account, stretch item, hr
     return HR_OK;
 }
 
-/* The table that stands for the chunks that are made of it, one after the other. */
+/* Replaces a table in memory by chunks on disk, in order. */
 static hr_status spill_table(repartition_state *s, hr_account *account, const stretch *from, hr_error *err)
 {
     int64_t n_chunks = HR_MAX(1, hr__table_bytes_used(from->table) / CHUNK_BYTES);
@@ -98,7 +97,7 @@ static hr_status spill_table(repartition_state *s, hr_account *account, const st
     return HR_OK;
 }
 
-/* All that is in memory goes to the disk. */
+/* Spills all tables in memory. */
 static hr_status spill_all(repartition_state *s, hr_account *account, hr_error *err)
 {
     int64_t from = s->in_memory, n = s->n - from;
@@ -140,7 +139,7 @@ static hr_status repartition_push(const hr_op *op, hr_task *task, const hr_table
     return s->held > hr__op_allowance(run) ? spill_all(s, run->account, err) : HR_OK;
 }
 
-/* Where block k begins, without overflow. */
+/* The row at which block k begins, computed without overflow. */
 static int64_t begin_of(int64_t k, int64_t n_blocks, int64_t n_rows)
 {
     return n_rows / n_blocks * k + n_rows % n_blocks * k / n_blocks;
@@ -152,7 +151,7 @@ static hr_status permute(const repartition_op *op, const hr_op_run *run, reparti
     int64_t row = 0;
 
     if (n > UINT32_MAX)
-        return hr_error_set(err, HR_UNSUPPORTED, "repartition: %" PRId64 " blocks in random order", n);
+        return hr_error_set(err, HR_UNSUPPORTED, "repartition: %" PRId64 " blocks are too many for a random order", n);
     s->order = hr__alloc(run->account, (size_t)n * sizeof *s->order);
     s->places = hr__alloc(run->account, (size_t)n * sizeof *s->places);
     if (!s->order || !s->places)
@@ -173,7 +172,7 @@ static hr_status repartition_block_parts(const hr_op *op, hr_task *task, int64_t
     const hr_op_run *run = hr__task_run(task);
     repartition_state *s = run->state;
 
-    *n = HR_MIN(r->n_blocks, s->n_rows); /* more would have no rows */
+    *n = HR_MIN(r->n_blocks, s->n_rows); /* further blocks would have no rows */
     return r->permuted && *n ? permute(r, run, s, *n, err) : HR_OK;
 }
 
@@ -181,11 +180,11 @@ typedef struct block_reader {
     hr_reader base;
     const repartition_state *state;
     hr_mem mem;
-    int64_t begin, end; /* rows; begin is end: given */
-    int64_t first;      /* what the first is in the order in which they come */
+    int64_t begin, end; /* rows of the block; begin == end: it was given */
+    int64_t first;      /* place of the first row in the output */
 } block_reader;
 
-/* The rows of item i that are the block's. *out NULL: none. */
+/* The rows of the item that are in the block. *out NULL: none. */
 static hr_status part_of_block(const block_reader *r, const stretch *item, hr_table **out, hr_error *err)
 {
     int64_t begin = HR_MAX(r->begin, item->first), end = HR_MIN(r->end, item->first + item->n);
@@ -216,7 +215,7 @@ static hr_status block_next(hr_reader *reader, int64_t max_bytes, hr_table **out
     *out = NULL;
     if (r->begin >= r->end)
         return HR_OK;
-    while (lo < hi) { /* the first item that ends behind the block's beginning */
+    while (lo < hi) { /* the first item that ends after the block begins */
         int64_t middle = lo + (hi - lo) / 2;
 
         if (s->items[middle].first + s->items[middle].n <= r->begin)
@@ -301,10 +300,10 @@ static hr_status repartition_permuted(const hr_op *op, const hr_shuffle_seed *se
 
 static const hr_op_class repartition_class = {
     .name = "repartition",
-    .doc = "the same rows in so many tables",
+    .doc = "the same rows in n tables of equal size",
     .kind = HR_OP_BLOCK,
     .same_rows = true,
-    .filter_upstream = false, /* sizes are of all rows */
+    .filter_upstream = false, /* the block sizes count all rows */
     .schema = hr__kept_schema,
     .needs = hr__same_needs,
     .permuted = repartition_permuted,
@@ -324,7 +323,7 @@ hr_status hr__op_repartition(int64_t n_blocks, hr_op **out, hr_error *err)
 
     *out = NULL;
     if (n_blocks < 1)
-        return hr_error_set(err, HR_INVALID, "repartition: %lld blocks", (long long)n_blocks);
+        return hr_error_set(err, HR_INVALID, "repartition: %lld blocks; expected at least 1", (long long)n_blocks);
     if (!(r = hr__zalloc(NULL, sizeof *r)))
         return hr__error_memory(err, "repartition", sizeof *r);
     hr__op_init(&r->base, &repartition_class);

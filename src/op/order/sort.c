@@ -1,18 +1,16 @@
-/* sort.c - all rows in another order: by columns (sort), by random numbers that are a function of where a row came from
- * (random_shuffle: of each row; shuffle_blocks: of rows that are neighbours), or by the hash of some columns
- * (hash_partition: rows of equal keys into one of n tables).
+/* sort.c - all rows in another order: by columns (sort), by random bits of each row's coordinate (random_shuffle) or of
+ * a block of neighbouring rows (shuffle_blocks), or by a hash of columns (hash_partition: rows with equal keys go into
+ * the same one of n tables).
  *
- * The work is sorter.c's; here are its faces. Tables are put into order of their own by the front, on all threads, then
- * collected in canonical order; block parts of the whole order are merged when they are read.
+ * sorter.c does the work; this file has the operators. The front sorts each table on all threads; push() collects the
+ * tables in canonical order; reading a block part merges its share of the whole order.
  *
  * A shuffle is a sort by a hidden column: 64 bits for each row, the high ones of hr__random_coord of (seed, epoch,
- * coordinate). Rows with equal bits (two of a billion rows have them with a probability of one in forty) stay in
- * canonical order. So the order depends on nothing but seed, epoch and the coordinates of the rows. Blocks are shuffled
- * in the same way: rows of a block, so many that are next to each other in a fragment of the source, have the bits of
- * its first row, and so stay together and in order.
+ * coordinate). Rows with equal bits (among a billion rows the probability of one pair is 1 in 40) stay in canonical
+ * order. So the order depends only on seed, epoch and coordinates. shuffle_blocks is the same with the bits of a
+ * block's first row for all its rows: block_rows neighbours in a fragment of the source stay together and in order.
  *
- * Partitions are a sort, too, by a hidden column that says into which of them a row goes, and then, if that is wanted,
- * by the keys.
+ * hash_partition sorts by a hidden column, the row's partition, and then by the keys if `sorted`.
  *
  * Tests: test_ordering.c. */
 #include "data/keys.h"
@@ -26,17 +24,17 @@ typedef struct sort_op {
     int n_keys, n_hidden;
     hr_sort_column *keys;
     hr_shuffle_seed seed;
-    int64_t block_rows; /* of shuffles: so many rows stay together; 0: none do */
-    int64_t n_first;    /* > 0: the plan wants only so many rows at the beginning */
-    int64_t n_parts;    /* > 0: partitions */
-    bool sorted;        /* and each in the order of the keys */
+    int64_t block_rows; /* of shuffle_blocks: this many rows stay together; 0: each row alone */
+    int64_t n_first;    /* > 0: the plan wants only the first n_first rows */
+    int64_t n_parts;    /* > 0: hash_partition, into n_parts tables */
+    bool sorted;        /* each partition in the order of the keys */
 } sort_op;
 
-/* Of a run. */
+/* State of one run. */
 typedef struct sort_state {
-    hr_mutex lock; /* guards the making of the sorter, by whoever sees the first table */
+    hr_mutex lock; /* guards the creation of the sorter by the thread that has the first table */
     hr_sorter *sorter;
-    hr_schema *in;     /* of the first table, and so of all */
+    hr_schema *in;     /* of the first table; all tables must have it */
     hr_schema *schema; /* the same, with the key that the front makes */
 } sort_state;
 
@@ -47,7 +45,7 @@ typedef struct front_op {
 
 static bool is_shuffle(const sort_op *s) { return s->n_keys == 0; }
 
-/* Rows are ordered by a column that the front makes. */
+/* Whether the front adds the column that orders the rows. */
 static bool has_made_key(const sort_op *s) { return is_shuffle(s) || s->n_parts; }
 
 /* -------------------------------------------------------------------------------------------------- the first table */
@@ -116,12 +114,12 @@ static hr_status check_schema(const sort_state *state, const hr_table *t, hr_err
     if (t->schema == state->in || hr__schema_equal(t->schema, state->in))
         return HR_OK;
     hr__schema_difference(t->schema, state->in, text, sizeof text);
-    return hr_error_set(err, HR_TYPE, "tables of one input differ: %s", text);
+    return hr_error_set(err, HR_TYPE, "tables of one input have different schemas: %s", text);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ front */
 
-/* Rows of one block have the bits of its first row. */
+/* All rows of a block get the bits of its first row. */
 static void block_bits(uint64_t seed, uint64_t epoch, int64_t block_rows, hr_run_coords rows, uint64_t *to)
 {
     while (rows.n > 0) {
@@ -142,7 +140,7 @@ static void random_bits(const sort_op *s, const hr_op_run *run, const hr_table *
 {
     uint64_t epoch, seed = hr__shuffle_seed_of(&s->seed, run, &epoch);
 
-    seed ^= (uint64_t)run->index << 32; /* two shuffles after each other are two */
+    seed ^= (uint64_t)run->index << 32; /* two shuffles in one plan draw different orders */
     for (int64_t at = 0; at < in->n_rows;) {
         hr_run_coords rows = hr__origin_run(in->origin, at);
 
@@ -229,7 +227,7 @@ static hr_status front_push(const hr_op *op, hr_task *task, const hr_table *in, 
     if (!in->n_rows)
         return HR_OK;
     HR_GO(get_sorter(s, run, in, err));
-    HR_GO(check_schema(state, in, err)); /* before a column is added under the schema of the first */
+    HR_GO(check_schema(state, in, err)); /* before the column is added under the schema of the first table */
     HR_GO(hr__sorter_help(state->sorter, space, &did, err));
     if (has_made_key(s))
         HR_GO(with_key(s, run, hr__task_mem(task), state->schema, in, &t, err));
@@ -239,7 +237,8 @@ static hr_status front_push(const hr_op *op, hr_task *task, const hr_table *in, 
     if (!sorted->n_rows)
         goto done;
     at.n = sorted->n_rows;
-    at.first = hr__origin_run(in->origin, 0).first; /* says which rows these are together, not which is which */
+    at.first =
+        hr__origin_run(in->origin, 0).first; /* the origin names the rows of the table as a whole, not each row */
     HR_GO(hr__origin_new(&at, 1, &origin, err));
     HR_GO(hr__table_with_origin(sorted, origin, &out, err));
     HR_GO(hr__task_emit(task, &out, err));
@@ -286,7 +285,7 @@ static void front_describe(const hr_op *op, hr_text *out)
 
 static const hr_op_class front_class = {
     .name = "sort_tables",
-    .doc = "each table's rows in order, before all are merged",
+    .doc = "sorts the rows of each table",
     .kind = HR_OP_MAP,
     .schema = front_schema,
     .push = front_push,
@@ -319,7 +318,7 @@ static hr_status sort_schema(const hr_op *op, const hr_schema *in, hr_schema **o
     hr_status st = HR_OK;
 
     *out = NULL;
-    if (!is_shuffle(s)) { /* the keys are there, and have an order */
+    if (!is_shuffle(s)) { /* checks that the keys exist and have an order */
         if (!(keys = hr__alloc(NULL, (size_t)s->n_keys * sizeof *keys)))
             return hr__error_memory(err, "sort", s->n_keys * (int64_t)sizeof *keys);
         HR_GO(find_keys(s, in, keys, err));
@@ -517,7 +516,7 @@ static hr_status sort_first_rows(const hr_op *op, int64_t n_rows, hr_op **out, h
     return HR_OK;
 }
 
-/* What they have in common. */
+/* Members that the three classes share. */
 #define REORDERS                                                                                                       \
     .kind = HR_OP_BLOCK, .same_rows = true, .schema = sort_schema, .needs = sort_needs, .front = sort_front,           \
     .start = sort_start, .stop = sort_stop, .push = sort_push, .block_parts = sort_block_parts, .read = sort_read,     \
@@ -553,7 +552,7 @@ static const hr_op_class shuffle_blocks_class = {
 
 static const hr_op_class hash_partition_class = {
     .name = "repartition_by_keys",
-    .doc = "rows with equal keys into the same of so many tables",
+    .doc = "rows with equal keys into the same one of n tables",
     .filter_upstream = true,
     .describe = partition_describe,
     .fingerprint = partition_fingerprint,

@@ -1,18 +1,17 @@
-/* sort_rows.c - rows of one or several tables into order (see sort_rows.h).
+/* sort_rows.c - sorts the rows of one or several tables (see sort_rows.h).
  *
- * 1. The prefixes of all rows say which bits differ at all; the 64 bits from the first such one on become the items'
- *    keys. Flags that are the same for all rows, the sign of what is never negative, the letters that all texts begin
- *    with cost nothing.
- * 2. Radix, from the lowest digit up, but only over the highest bits of the keys, as many as tell n random rows apart.
- *    What is still out of order then stands in short groups of equal high bits: insertion, or the same again for a
- *    group that is long.
- * 3. Rows with equal keys, where that is not yet all, are sorted once more, by the prefix's bits behind those.
- * 4. Where a whole prefix is equal and not all of the key, rows are merged by comparing them.
+ * 1. The prefixes of all rows show which bits differ; the 64 bits from the first differing bit on become the items'
+ *    keys. Bits that all rows share (null flags, the sign of non-negative numbers, a common beginning of texts) cost
+ *    nothing.
+ * 2. Radix sort from the lowest digit up, only over the highest bits of the keys, as many as distinguish n random rows.
+ *    Then each group of equal high bits is sorted: a short group by insertion, a long group by radix again.
+ * 3. Rows with equal keys are sorted by the bits of the prefix after the key, if there are more.
+ * 4. Rows with equal prefixes that are not the whole sort key are merge sorted by comparison.
  *
  * Tests: test_sorter.c, test_ordering.c. */
 #include "op/order/sort_rows.h"
 
-enum { DIGIT = 11, FEW = 24 /* rows that insertion sorts faster */ };
+enum { DIGIT = 11, FEW = 24 /* FEW rows: insertion is faster */ };
 
 void hr__sort_space_clear(hr_sort_space *s)
 {
@@ -83,7 +82,7 @@ static void one_pass(const hr_sort_item *from, hr_sort_item *to, int64_t n, int 
 
 static void radix(hr_sort_item *items, hr_sort_item *spare, int64_t n);
 
-/* Items are in order by their bits from `shift` on: brings those of equal ones in order by the rest. */
+/* Items are sorted by their bits from `shift` on: sorts each group of equal bits by the lower bits. */
 static void finish_groups(hr_sort_item *items, hr_sort_item *spare, int64_t n, int shift)
 {
     for (int64_t i = 0, end; i < n; i = end) {
@@ -113,7 +112,7 @@ static void radix(hr_sort_item *items, hr_sort_item *spare, int64_t n)
         differ |= items[i].key ^ items[0].key;
     if (!differ || is_sorted(items, n))
         return;
-    high = 64 - __builtin_clzll(differ); /* bits above are the same */
+    high = 64 - __builtin_clzll(differ); /* higher bits are equal */
     bits = 64 - __builtin_clzll((uint64_t)n) + 4;
     n_passes = (HR_MIN(bits, high) + DIGIT - 1) / DIGIT;
     shift = HR_MAX(0, high - n_passes * DIGIT);
@@ -170,7 +169,7 @@ static hr_status room_for_bases(hr_sort_space *s, int n_ranges, hr_error *err)
     return HR_OK;
 }
 
-/* Items in the order of the ranges. -> the first bit of the prefixes that is in no key; 128: there is none. */
+/* Items in the order of the ranges. Returns the first bit of the prefixes after the keys; 128: none. */
 static int make_items(hr_sort_space *s, const hr_order *o, const hr_sort_range *ranges, int n_ranges)
 {
     uint64_t differ[HR_ORDER_WORDS] = { 0 };
@@ -200,12 +199,12 @@ static int make_items(hr_sort_space *s, const hr_order *o, const hr_sort_range *
     return differ[1] << shift ? 64 + shift : 128;
 }
 
-/* A sort at work. */
+/* State of one sort. */
 typedef struct sorting {
     hr_sort_space *space;
     const hr_order *order;
     const hr_sort_range *ranges;
-    int rest; /* the first bit that is in no key */
+    int rest; /* the first bit after the keys */
     bool in_order;
 } sorting;
 
@@ -214,7 +213,7 @@ static const uint64_t *prefix_of(const sorting *x, const hr_sort_item *item)
     return x->space->words + (x->space->bases[item->range] + item->row) * x->order->words;
 }
 
-/* Rows with equal prefixes. */
+/* Sorts rows with equal prefixes. */
 static void sort_equal(sorting *x, hr_sort_item *items, int64_t n)
 {
     if (n < 2 || hr__order_decides(x->order, prefix_of(x, items)))
@@ -224,7 +223,7 @@ static void sort_equal(sorting *x, hr_sort_item *items, int64_t n)
     merge_sort(x->order, x->ranges, items, x->space->spare, n);
 }
 
-/* Rows with equal keys: by the bits behind them. */
+/* Sorts rows with equal keys by the bits after the keys. */
 static void sort_rest(sorting *x, hr_sort_item *items, int64_t n)
 {
     if (n < 2)
@@ -257,7 +256,7 @@ hr_status hr__sort_rows(hr_sort_space *s, const hr_order *o, const hr_sort_range
     *n = n_rows;
     *in_order = true;
     if (n_rows > INT32_MAX)
-        return hr_error_set(err, HR_UNSUPPORTED, "sort: %lld rows at once", (long long)n_rows);
+        return hr_error_set(err, HR_UNSUPPORTED, "sort: %lld rows at once are too many", (long long)n_rows);
     HR_TRY(room(s, n_rows, err));
     HR_TRY(room_for_bases(s, n_ranges, err));
     x.rest = make_items(s, o, ranges, n_ranges);
@@ -305,13 +304,13 @@ void hr__sort_add_range(hr_sort_range *ranges, int *n_ranges, hr_table *table, i
     }
 }
 
-/* Rows [from, from + n) of those in s; at most HR_PICK_PARTS ranges have any of them. */
+/* Picks the items [from, from + n) of s; they come from at most HR_PICK_PARTS ranges. */
 static hr_status pick_some(hr_sort_space *s, const hr_mem *mem, hr_schema *schema, const hr_sort_range *ranges,
                            int n_ranges, int64_t from, int64_t n, hr_origin *origin, hr_table **out, hr_error *err)
 {
     hr_table **parts = hr__zalloc(s->account, (size_t)(HR_MIN(n_ranges, HR_PICK_PARTS) + 1) * sizeof(hr_table *));
     int32_t *part_of = hr__alloc(s->account, (size_t)n_ranges * sizeof *part_of);
-    uint32_t *picks = s->spare; /* items are larger, and done with it */
+    uint32_t *picks = s->spare; /* large enough: items are wider, and no longer need it */
     hr_status st = HR_OK;
     int n_parts = 0;
 
@@ -337,7 +336,7 @@ done:
     return st;
 }
 
-/* Of more ranges than can be picked from at once: so few rows at a time that they cannot be of more. */
+/* For more than HR_PICK_PARTS ranges: HR_PICK_PARTS rows at a time cannot come from more ranges than that. */
 static hr_status pick_many(hr_sort_space *s, const hr_mem *mem, hr_schema *schema, const hr_sort_range *ranges,
                            int n_ranges, int64_t n, hr_table **out, hr_error *err)
 {

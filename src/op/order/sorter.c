@@ -1,10 +1,10 @@
-/* sorter.c - an external sort (see sorter.h): what comes in, what is held, what comes out. sorter_parts.h says what
- * else there is. */
+/* sorter.c - an external sort (see sorter.h): takes tables, holds or spills runs, opens block parts. sorter_parts.h
+ * lists the other files. */
 #include "op/order/sorter_parts.h"
 
 enum {
-    SMALL_BYTES = 256 << 10, /* tables below this are joined before they become runs */
-    POOL_BYTES = 1 << 20,    /* to so much */
+    SMALL_BYTES = 256 << 10, /* smaller tables are merged before they become runs */
+    POOL_BYTES = 1 << 20,    /* bytes of small tables that become one run */
     GOOD_PAGE = 32 << 10,
     MOST_PAGE = 512 << 10,
     BLOCK_PART_BYTES = 4 << 20, /* of rows in memory */
@@ -12,7 +12,7 @@ enum {
     LEAST_ALLOWANCE = 64 << 10,
     LEAST_FAN = 8,
     MOST_BLOCK_PARTS = 1 << 16,
-    FEW_ROWS = 1 << 17, /* so many are kept by copying them now and then; more, only where memory is short */
+    FEW_ROWS = 1 << 17, /* up to FEW_ROWS wanted rows are copied now and then; more, only if memory is short */
     LEAST_DROP = 4096
 };
 
@@ -95,7 +95,7 @@ void hr__sorter_free(hr_sorter *s)
 
 /* --------------------------------------------------------------------------------------------------------------- in */
 
-/* The best of t by what is known so far; new. */
+/* The rows of t that are not above the bound; new. */
 static hr_status not_above_bound(hr_sorter *s, const hr_mem *mem, hr_sort_space *space, const hr_table *bare,
                                  hr_table **out, hr_error *err)
 {
@@ -136,7 +136,7 @@ static hr_status sort_table(hr_sorter *s, const hr_mem *mem, hr_sort_space *spac
 hr_status hr__sorter_sort(hr_sorter *s, const hr_mem *mem, hr_sort_space *space, const hr_table *t, hr_table **out,
                           hr_error *err)
 {
-    hr_table bare = *t, *few = NULL; /* without its origin: rows picked one by one would each have a stretch */
+    hr_table bare = *t, *few = NULL; /* without origin: each picked row would be a stretch of its own */
     hr_status st;
 
     *out = NULL;
@@ -168,7 +168,7 @@ static hr_status add_run(hr_sorter *s, hr_table *takes, hr_error *err)
     return HR_OK;
 }
 
-/* The rows of tables that are in order each, in order, as far as they are wanted; new. */
+/* Merges sorted tables, up to the wanted number of rows; new. */
 static hr_status merge_tables(hr_sorter *s, hr_table **tables, int64_t n_tables, hr_table **out, hr_error *err)
 {
     const hr_mem mem = { .account = s->account };
@@ -223,7 +223,7 @@ static hr_status add_to_pool(hr_sorter *s, hr_table *takes, int64_t n_bytes, hr_
     return s->pool_bytes >= HR_MIN(POOL_BYTES, s->allowance / 4) || s->n_pool >= 1024 ? empty_pool(s, err) : HR_OK;
 }
 
-/* Bytes in memory of jobs that are not done. */
+/* Bytes in memory of unfinished jobs. */
 static int64_t in_jobs(hr_sorter *s)
 {
     int64_t n = 0;
@@ -253,7 +253,7 @@ static hr_status spill_held(hr_sorter *s, hr_error *err)
 
 /* ------------------------------------------------------------------------------------------------- the first rows */
 
-/* As many rows as are wanted are not above this one. */
+/* n_first rows are not above this row: it becomes the bound. */
 static void set_bound(hr_sorter *s, const hr_table *t, int64_t row)
 {
     uint64_t words[HR_ORDER_WORDS] = { 0 };
@@ -266,7 +266,7 @@ static void set_bound(hr_sorter *s, const hr_table *t, int64_t row)
     hr__unlock(&s->lock);
 }
 
-/* All runs, which are in memory, become one of as many rows as are wanted. */
+/* Merges all runs (all are in memory) into one run of n_first rows. */
 static hr_status keep_first(hr_sorter *s, hr_error *err)
 {
     hr_table **tables = NULL, *t = NULL;
@@ -276,7 +276,7 @@ static hr_status keep_first(hr_sorter *s, hr_error *err)
     HR_TRY(empty_pool(s, err));
     for (int64_t i = 0; i < s->n_runs; i++)
         if (!s->runs[i]->table)
-            return HR_OK; /* too many are wanted: some are on the disk */
+            return HR_OK; /* n_first is too large for memory: some runs are on disk */
     if (!(tables = hr__alloc(s->account, (size_t)s->n_runs * sizeof(hr_table *))))
         return hr__error_memory(err, s->name, s->n_runs * (int64_t)sizeof(hr_table *));
     for (int64_t i = 0; i < s->n_runs; i++) {
@@ -298,7 +298,7 @@ done:
     return st;
 }
 
-/* Rows that are not wanted any more go, if there are enough of them to be worth a copy of the others. */
+/* Drops rows beyond n_first once there are enough of them to justify a copy of the others. */
 static hr_status drop_rest(hr_sorter *s, bool full, hr_error *err)
 {
     bool many = s->n_first <= FEW_ROWS && s->held_rows >= 2 * s->n_first + LEAST_DROP;
@@ -349,7 +349,8 @@ hr_status hr__sorter_add(hr_sorter *s, hr_table *takes, hr_error *err)
         return HR_OK;
     HR_TRY(empty_pool(s, err));
     HR_TRY(spill_held(s, err));
-    while (did && in_jobs(s) > s->may_hold / 2 + s->may_hold / 4) /* nobody helps: then this thread must */
+    while (did &&
+           in_jobs(s) > s->may_hold / 2 + s->may_hold / 4) /* no other thread helps: this thread does the slices */
         HR_TRY(hr__sorter_help(s, &s->space, &did, err));
     return HR_OK;
 }
@@ -362,7 +363,7 @@ static hr_status finish_jobs(hr_sorter *s, hr_error *err)
 
     while (did)
         HR_TRY(hr__sorter_help(s, &s->space, &did, err));
-    return s->jobs ? hr_error_set(err, HR_BUG, "%s: a slice was not finished", s->name) : HR_OK;
+    return s->jobs ? hr_error_set(err, HR_BUG, "%s: a slice is unfinished", s->name) : HR_OK;
 }
 
 static int64_t count_disk(const hr_sorter *s)
@@ -374,7 +375,7 @@ static int64_t count_disk(const hr_sorter *s)
     return n;
 }
 
-/* What a page takes in memory: rows may be larger than pages were meant to be. */
+/* Mean bytes of a page in memory: large rows make larger pages. */
 static int64_t mean_page(const hr_sorter *s)
 {
     int64_t n_bytes = 0, n = 0;
@@ -385,12 +386,12 @@ static int64_t mean_page(const hr_sorter *s)
     return n ? HR_MAX(1, n_bytes / n) : s->page_bytes;
 }
 
-/* Neighbours are merged until what is left can be read at once. */
+/* Merges neighbouring runs until all that are left can be read at once. */
 static hr_status merge_passes(hr_sorter *s, hr_error *err)
 {
     int64_t n;
 
-    s->page_bytes = HR_MAX(s->page_bytes, mean_page(s)); /* nobody else is here any more */
+    s->page_bytes = HR_MAX(s->page_bytes, mean_page(s)); /* no other thread is here now */
     s->fan = HR_MAX(LEAST_FAN, s->allowance / 4 / s->page_bytes);
     while ((n = count_disk(s)) > s->fan) {
         int64_t n_groups = (n + s->fan - 1) / s->fan;
@@ -412,12 +413,13 @@ static int64_t block_parts_wanted(const hr_sorter *s)
 {
     int64_t disk = count_disk(s), block_part = HR_MAX(LEAST_BLOCK_PART, HR_MIN(BLOCK_PART_BYTES, s->allowance / 8));
 
-    if (disk) /* each block part reads a page of each run that its neighbour reads, too */
+    if (disk) /* neighbouring block parts both read one page of each run */
         block_part = HR_MAX(2 * block_part, 4 * disk * s->page_bytes);
     return HR_MAX(1, HR_MIN(HR_MIN(s->n_bytes / block_part, MOST_BLOCK_PARTS), s->n_rows));
 }
 
-/* A cut before each value of the first key but 0. Its other keys are left open: what begins so stands behind it. */
+/* Makes a cut before each value of the first key except 0. The cut has no other keys: all rows of the value come after
+ * it. */
 static hr_status cut_at_parts(hr_sorter *s, hr_error *err)
 {
     s->n_block_parts = s->n_parts;
@@ -458,7 +460,7 @@ hr_status hr__sorter_read(hr_sorter *s, int64_t block_part, const hr_mem *mem, h
 
     if (s->n_parts)
         *estimate = 3 * bytes + 2 * (disk + 1) * s->page_bytes;
-    else if (disk) /* two tables wait, and one is being made, of parts of its size */
+    else if (disk) /* two tables wait, and a third is made from parts of its size */
         *estimate = 2 * (disk + 1) * s->page_bytes + 4 * chunk + chunk / row_bytes * item_bytes;
     else
         *estimate = bytes + rows * item_bytes;

@@ -1,4 +1,4 @@
-/* sorter_cuts.c - places in the whole order of an external sort, and where to cut it into parts (see
+/* sorter_cuts.c - cuts: places in the whole order of an external sort, and the choice of cuts for parts (see
  * sorter_parts.h).
  *
  * Tests: test_sorter.c, test_keyed.c. */
@@ -22,7 +22,7 @@ void hr__cuts_free(hr_cut *cuts, int64_t n)
     hr__free(cuts);
 }
 
-/* The place of a row of a table. */
+/* The cut before a row of a table. */
 hr_status hr__cut_at(const hr_sorter *s, const hr_table *t, int64_t row, hr_cut *out, hr_error *err)
 {
     hr_text bytes = { .account = s->account };
@@ -80,7 +80,7 @@ int hr__compare_places(int64_t run_a, int64_t row_a, int64_t run_b, int64_t row_
     return (row_a > row_b) - (row_a < row_b);
 }
 
-/* Cuts of keys that are too long stand before all rows that begin so. */
+/* A cut with an incomplete key comes before all rows that begin with it. */
 int hr__compare_cuts(const hr_sorter *s, const hr_cut *a, const hr_cut *b)
 {
     int c = compare_words(s->order, a->words, b->words);
@@ -92,7 +92,7 @@ int hr__compare_cuts(const hr_sorter *s, const hr_cut *a, const hr_cut *b)
     return hr__compare_places(a->run, a->row, b->run, b->row);
 }
 
-/* Row `row` of t, which is row `place` of run `run`, stands before the cut. */
+/* Whether row `row` of t (row `place` of run `run`) comes before the cut. */
 static bool is_before(const hr_sorter *s, const hr_table *t, int64_t row, int64_t run, int64_t place, const hr_cut *c,
                       hr_text *scratch)
 {
@@ -111,7 +111,7 @@ static bool is_before(const hr_sorter *s, const hr_table *t, int64_t row, int64_
     return hr__compare_places(run, place, c->run, c->row) < 0;
 }
 
-/* The first of rows [begin, end) of t that does not stand before the cut; NULL: begin. */
+/* The first of rows [begin, end) of t that does not come before the cut; cut NULL: begin. */
 hr_status hr__cut_find(const hr_sorter *s, const hr_table *t, int64_t begin, int64_t end, int64_t run,
                        int64_t first_place, const hr_cut *c, int64_t *out, hr_error *err)
 {
@@ -154,7 +154,7 @@ static hr_status add_sample(hr_sorter *s, samples *x, hr_cut c, hr_error *err)
     return HR_OK;
 }
 
-/* Every stride-th row, counted through all runs; of runs on disk the first rows of pages. */
+/* Samples every stride-th row, counted over all runs; of a run on disk the first rows of pages. */
 static hr_status take_samples(hr_sorter *s, hr_sort_run **runs, int64_t n_runs, int64_t stride, samples *out,
                               hr_error *err)
 {
@@ -209,7 +209,7 @@ static void heap_sort(const hr_sorter *s, hr_cut *items, int64_t n)
     }
 }
 
-/* *n: how many parts are wanted; becomes how many there are. *out: the cuts between them. */
+/* *n: the wanted number of parts; becomes the actual number. *out: the cuts between them. */
 hr_status hr__choose_cuts(hr_sorter *s, hr_sort_run **runs, int64_t n_runs, int64_t *n, hr_cut **out, hr_error *err)
 {
     int64_t n_rows = 0, n_cuts = 0, sum = 0;

@@ -1,22 +1,22 @@
-/* sorter_merge.c - runs of an external sort, read as one (see sorter_parts.h).
+/* sorter_merge.c - merges runs of an external sort while reading them (see sorter_parts.h).
  *
- * Each run shows some rows: a page of those on disk, a window of those in memory. Of all that are shown, those are sure
- * that come before everything which no run shows yet; they are sorted together and given, and runs that have nothing
- * left to show load more.
+ * Each run shows some rows: a run on disk one page, a run in memory one window. A shown row is *sure* if it comes
+ * before all rows that no run shows yet. Each step sorts the sure rows together and emits them; a run with no shown
+ * rows left loads more.
  *
  * Tests: test_sorter.c, test_ordering.c. */
 #include "op/order/sorter_parts.h"
 
-/* A share of one run, as far as it is loaded: rows [at, end) of the table. */
+/* The loaded rows of one run's share: rows [at, end) of the table. */
 typedef struct cursor {
     hr_sort_run *run;
     hr_table *table;
-    int64_t place;           /* in the run, of the table's row 0 */
-    int64_t at, end;         /* what may be given */
-    int64_t limit;           /* of the table's rows, those of the share; `end` may stop before */
-    int64_t page, last_page; /* disk: the next to be loaded, the last of the share */
-    int64_t taken;           /* rows of the last table that was given */
-    bool whole_page;         /* nobody else reads the loaded page */
+    int64_t place;           /* place in the run of the table's row 0 */
+    int64_t at, end;         /* rows that may be emitted */
+    int64_t limit;           /* end of the share within the table; `end` may be less */
+    int64_t page, last_page; /* disk: the next page to load, the last page of the share */
+    int64_t taken;           /* rows of the last table that was emitted */
+    bool whole_page;         /* no other share reads the loaded page */
 } cursor;
 
 typedef struct merge {
@@ -31,7 +31,7 @@ typedef struct merge {
     cursor *cursors;
     hr_sort_range *ranges;
     int64_t window; /* rows that a run in memory shows at once; 0: all */
-    int64_t most;   /* rows that a step should give */
+    int64_t most;   /* rows that a step should emit */
     int64_t ordinal;
     int64_t chunk; /* see merge_chunk */
     bool opened;
@@ -84,7 +84,7 @@ static hr_status load_page(merge *m, int64_t i, hr_error *err)
         HR_TRY(hr__cut_find(m->sorter, c->table, 0, c->limit, i, c->place, m->lower, &c->at, err));
     if (m->upper && is_last)
         HR_TRY(hr__cut_find(m->sorter, c->table, c->at, c->limit, i, c->place, m->upper, &c->limit, err));
-    c->whole_page = c->at == 0 && !(m->upper && is_last); /* the next share looks for its beginning in our last page */
+    c->whole_page = c->at == 0 && !(m->upper && is_last); /* the next share begins in our last page */
     c->end = c->limit;
     c->page++;
     return HR_OK;
@@ -124,13 +124,13 @@ static void drop_page(merge *m, cursor *c)
         hr_sort_page *p = &c->run->pages[c->page - 1];
 
         hr__spill_file_forget(m->sorter->spill, &p->place);
-        p->place.n_bytes = 0; /* nobody else reads a page that is all ours */
+        p->place.n_bytes = 0; /* no other share reads this page */
     }
     hr_table_unref(c->table);
     c->table = NULL;
 }
 
-/* Every run shows something, or has nothing more. */
+/* Loads rows until every run shows some or has ended. */
 static hr_status refill(merge *m, hr_error *err)
 {
     for (int64_t i = 0; i < m->n_runs; i++) {
@@ -158,12 +158,12 @@ static int compare_rows(const merge *m, int64_t i, int64_t row_i, int64_t k, int
     return c ? c : hr__compare_places(i, a->place + row_i, k, b->place + row_k);
 }
 
-/* A row that is shown: all that stand before it, and it, are sure. */
+/* A shown row: it and all rows before it are sure. */
 typedef struct bound {
-    int64_t run, row; /* run < 0: all that is shown is sure */
+    int64_t run, row; /* run < 0: all shown rows are sure */
 } bound;
 
-/* The last row shown by the run where that comes first, of all whose runs go on behind. */
+/* The least of the last shown rows of all runs that have more rows to load. */
 static bound find_bound(const merge *m)
 {
     bound b = { .run = -1 };
@@ -179,7 +179,7 @@ static bound find_bound(const merge *m)
     return b;
 }
 
-/* How many of the rows that run i shows are sure. */
+/* The number of sure rows of run i. */
 static int64_t count_sure(const merge *m, int64_t i, bound b)
 {
     const cursor *c = &m->cursors[i];
@@ -200,7 +200,7 @@ static int64_t count_sure(const merge *m, int64_t i, bound b)
     return begin - c->at;
 }
 
-/* All sure rows, of all runs; *most: the run that has most of them. */
+/* Counts the sure rows of all runs; *most: the run with most of them. */
 static int64_t take_sure(merge *m, bound b, int64_t *most)
 {
     int64_t n = 0;
@@ -217,8 +217,8 @@ static int64_t take_sure(merge *m, bound b, int64_t *most)
     return n;
 }
 
-/* What this step gives. Where runs are alike their pages end at about the same key, and all that is shown is sure at
- * once: then the bound moves down within the run that has most. */
+/* Chooses the rows of this step. If the pages of all runs end at about the same key, all shown rows are sure at once;
+ * then the bound moves down within the run that has most. */
 static void choose_step(merge *m)
 {
     int64_t i, n = take_sure(m, find_bound(m), &i), before = INT64_MAX;
@@ -273,8 +273,7 @@ static hr_status merge_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_
     return HR_OK;
 }
 
-/* What comes first of the share, as one table of about m->chunk bytes: whoever works ahead may have few tables
- * ready. */
+/* The next rows of the share, as one table of about m->chunk bytes: the reader works few tables ahead. */
 static hr_status merge_chunk(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err)
 {
     merge *m = (merge *)r;

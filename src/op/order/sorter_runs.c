@@ -1,7 +1,7 @@
-/* sorter_runs.c - runs of an external sort, and how some of them become one on disk (see sorter_parts.h).
+/* sorter_runs.c - runs of an external sort, and the jobs that write several runs as one (see sorter_parts.h).
  *
- * That is a job. It is cut into slices of the order; whoever comes by does the next one (hr__sorter_help), and the last
- * to be done puts their pages together.
+ * A job is divided into slices of the order. Any thread does the next slice (hr__sorter_help); the thread that finishes
+ * the last one puts the pages together.
  *
  * Tests: test_sorter.c, test_keyed.c. */
 #include "op/order/sorter_parts.h"
@@ -76,7 +76,7 @@ static hr_status add_pages(hr_sorter *s, hr_sort_run *to, const hr_table *t, hr_
     return HR_OK;
 }
 
-/* Tables that wait until they are a page. */
+/* Tables that wait until they fill a page. */
 typedef struct pending {
     hr_table *tables[64];
     int n;
@@ -133,7 +133,7 @@ done:
     return st;
 }
 
-/* All slices are done: their pages, one after the other, are the new run. */
+/* All slices are done: the new run is their pages in order. */
 static hr_status assemble(hr_sorter *s, hr_sort_job *j, hr_error *err)
 {
     hr_sort_run *to = j->target;
@@ -196,7 +196,7 @@ hr_status hr__sorter_help(hr_sorter *s, hr_sort_space *space, bool *did, hr_erro
     return HR_OK;
 }
 
-/* Runs [from, from + n) are to become one, in their place. The last of them, if they go to the end. */
+/* Starts a job that replaces runs [from, from + n) by one. */
 hr_status hr__sorter_start_job(hr_sorter *s, int64_t from, int64_t n, int64_t slice_bytes, hr_error *err)
 {
     hr_sort_job *j = hr__zalloc(s->account, sizeof *j);

@@ -1,14 +1,13 @@
-/* partition_store.c - tables in partitions, which go to the disk when there are too many of them (see
- * partition_store.h).
+/* partition_store.c - tables in partitions, in memory or spilled (see partition_store.h).
  *
- * A partition is a list of items, each a table or a place. Spilling writes what a partition has in memory and puts
- * places there instead: one item then stands for several, and the list is shifted together. */
+ * A partition is a list of items: tables, and places of spilled tables. Spilling writes the tables of a partition; one
+ * spilled table can replace several items, and the list closes up. */
 #include "op/store/partition_store.h"
 
 typedef struct item {
-    hr_table *table; /* NULL: on disk, or given away */
+    hr_table *table; /* NULL: on disk, or taken by a cursor */
     hr_spilled_table place;
-    bool fresh; /* written just now: not yet the partition's */
+    bool fresh; /* just written: the partition does not have it yet */
 } item;
 
 typedef struct part {
@@ -106,7 +105,7 @@ hr_partition_store_size hr__partition_store_size(const hr_partition_store *s, in
 
 /* ------------------------------------------------------------------------------------------------------------ spill */
 
-/* Places that are written, in place of items of a partition: made whole before anything changes. */
+/* New items of a partition: complete before they replace the old ones. */
 typedef struct written {
     item *items;
     int64_t n, cap;
@@ -142,7 +141,7 @@ static hr_status write_cut(hr_partition_store *s, written *w, const hr_table *t,
     return HR_OK;
 }
 
-/* Items [from, to) are tables. */
+/* Writes n items, all tables, as one. */
 static hr_status write_joined(hr_partition_store *s, written *w, const item *items, int64_t n, hr_error *err)
 {
     const hr_mem mem = { .account = s->account };
@@ -163,7 +162,7 @@ done:
     return st;
 }
 
-/* How many items from `at` on are tables that make one chunk together. */
+/* The number of items from `at` on that are tables and together make one chunk. */
 static int64_t group_of(const part *p, int64_t at)
 {
     int64_t n = 1, n_bytes = hr__table_bytes_used(p->items[at].table);
@@ -192,7 +191,7 @@ static hr_status spill_part(hr_partition_store *s, part *p, hr_error *err)
             HR_GO(write_joined(s, &w, p->items + i, n, err));
         } else {
             if (!hr__grow(s->account, &items, &w.cap, w.n + 1, sizeof *w.items))
-                HR_FAIL(HR_NO_MEMORY, "store: no memory for a list");
+                HR_FAIL(HR_NO_MEMORY, "store: out of memory for the list of a partition");
             w.items = items;
             w.items[w.n++] = p->items[i];
         }
@@ -246,8 +245,8 @@ hr_status hr__partition_rows(const hr_table *t, const uint64_t *hashes, int shif
     *out = NULL;
     if (!order)
         HR_GO(hr__error_memory(err, "partitioning rows", t->n_rows * 4));
-    HR_GO(hr__table_with_origin(t, NULL, &bare,
-                                err)); /* nobody asks, and rows in no order have coordinates of 16 bytes each */
+    HR_GO(hr__table_with_origin(
+        t, NULL, &bare, err)); /* no user needs the origin, and coordinates of unordered rows take 16 bytes each */
     memset(begins, 0, (size_t)(n_parts + 1) * sizeof *begins);
     for (int64_t i = 0; i < t->n_rows; i++)
         begins[1 + (hashes[i] >> shift & mask)]++;
@@ -287,7 +286,7 @@ hr_status hr__partition_store_next(hr_partition_store_cursor *c, const hr_mem *m
 
     *out = NULL;
     while (c->at < p->n && !p->items[c->at].table && !p->items[c->at].place.n_bytes)
-        c->at++; /* given away by another cursor */
+        c->at++; /* another cursor took it */
     if (c->at >= p->n)
         return HR_OK;
     i = &p->items[c->at];
