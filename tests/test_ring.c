@@ -385,10 +385,10 @@ static void refused(void **state)
 
     (void)state;
     assert_status(hr__ring_connect(h.address, 0, 2, WAIT_MS, &other, &err), HR_INVALID, &err);
-    assert_contains(err.text, "no such split or rank");
+    assert_contains(err.text, "no split or rank of this number");
     assert_status(hr__ring_connect(h.address, 1, 0, WAIT_MS, &other, &err), HR_INVALID, &err);
     assert_status(hr__ring_connect(h.address, 0, 0, WAIT_MS, &other, &err), HR_INVALID, &err);
-    assert_contains(err.text, "connected already");
+    assert_contains(err.text, "another connection serves this rank already");
     snprintf(wrong, sizeof wrong, "%s", h.address);
     wrong[strlen(wrong) - 1] = wrong[strlen(wrong) - 1] == '0' ? '1' : '0';
     assert_status(hr__ring_connect(wrong, 0, 1, WAIT_MS, &other, &err), HR_PEER, &err);

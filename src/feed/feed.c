@@ -1,18 +1,17 @@
-/* feed.c - one epoch of a plan as tables of exact sizes, and where its consumer is.
+/* feed.c - a feed: one epoch of a plan as tables of exact sizes, with the consumer's position.
  *
- * A feed is a run (exec/) of the plan with a local shuffle (if the options say so), with hr__op_rebatch and, where the
- * batches must be somebody's own, hr__op_gather at its end. What it adds is the consumer's side: waiting that can be
- * interrupted, and positions.
+ * A feed is a run (exec/) of the plan, to which it appends a local shuffle (if the options request it), hr__op_rebatch
+ * and, if batches need their own memory, hr__op_gather. It adds the consumer's side: interruptible waiting, and
+ * positions.
  *
- * 1. A position is what the consumer has *taken*, not what was prefetched: the newest marker that lies before it, and
- *    how many rows were taken since. Going on there, the run starts at the marker and the first rows are discarded.
- * 2. Markers are kept with the number of the row before which they lie, counted from where this feed began (a restored
- *    marker lies before the rows to discard, so its number is negative). A plain consumer needs the newest marker only;
- *    a split, whose ranks lag behind what it took, keeps older ones until it says that they are forgotten.
- * 3. The digest in a position is that of the plan without what the feed adds; what the feed adds is compared on its
- *    own, so that the message can name both. What the plan reads is hashed for the first position.
- * Locks: `lock` guards marks and counters, since positions and stats may be asked for while another thread is in
- * hr__feed_next. It is a leaf. */
+ * 1. A position counts rows that the consumer has *taken*, not prefetched rows: it is the newest marker at or before
+ *    the next row, and the number of rows taken since. A resumed run starts at the marker and discards these rows.
+ * 2. Each mark is a marker and the number of the row before which it lies, counted from the feed's first row (a
+ *    restored marker lies before the rows to discard: its number is negative). A plain consumer needs only the newest
+ *    mark; a split, whose ranks lag behind the rows that it took, keeps older ones until hr__feed_forget.
+ * 3. The digest in a position covers the plan without the feed's operators; the feed's options are compared separately,
+ *    so that a message can name the difference. The first position hashes the plan's inputs. Locks: `lock` guards marks
+ *    and counters, because other threads may request positions and stats during hr__feed_next. It is a leaf. */
 #include "feed/feed.h"
 
 #include <errno.h>
@@ -21,7 +20,7 @@
 #include <stdlib.h>
 
 #define DEFAULT_PREFETCH 2
-#define INTERRUPT_MS 100 /* a waiting consumer looks for signals so often */
+#define INTERRUPT_MS 100 /* a waiting consumer checks for signals at this interval */
 
 /* A marker and the row before which it lies; NULL: the start of the epoch. */
 typedef struct mark {
@@ -31,38 +30,39 @@ typedef struct mark {
 
 struct hr_feed {
     int pid;
-    hr_plan *plan;  /* the user's */
-    hr_plan *whole; /* with rebatch and gather */
+    hr_plan *plan;  /* the user's plan */
+    hr_plan *whole; /* the plan with the feed's operators */
     hr_run *run;    /* NULL: the position was the end of the epoch */
     hr_feed_options options;
     bool keep_positions;
-    hr_inputs inputs;         /* what the plan reads; once somebody wanted a position */
-    bool inputs_known;        /* of this, under the lock */
-    bool of_split, drop_last; /* whose positions these are, and whether a short last step is left out */
+    hr_inputs inputs;         /* what the plan reads; set by the first position */
+    bool inputs_known;        /* `inputs` is set; guarded by the lock */
+    bool of_split, drop_last; /* the positions are a split's, and whether it drops a short last step */
     char digest[33];
-    uint64_t shuffle_seed; /* what options.shuffle_seed points to */
+    uint64_t shuffle_seed; /* options.shuffle_seed points here */
     bool (*interrupt)(void *context);
     void *interrupt_context;
     void (*progress)(void *context, const hr_progress *done);
     void *progress_context;
-    int64_t progress_ns, progressed_ns; /* how often it is called, and when it was last; the consumer's thread's */
-    atomic_int event;                   /* hr_feed_descriptor; -1: nobody asked for it */
-    int64_t discard_rows;               /* still to be dropped */
-    hr_status failed; /* rows that had come were lost: no more come, since those behind them would hide it */
+    int64_t progress_ns,
+        progressed_ns;    /* interval of `progress`, and time of its last call; the consumer's thread only */
+    atomic_int event;     /* hr_feed_descriptor; -1: none yet */
+    int64_t discard_rows; /* rows that are still to be discarded */
+    hr_status failed;     /* an error lost rows: the feed gives no more, since later rows would hide the gap */
 
     hr_mutex lock;
     mark *marks;
     int64_t n_marks, cap_marks;
     int64_t run_rows;   /* next row of the run, as counted in marks */
-    int64_t begin_rows; /* of the epoch that were taken before this feed began */
+    int64_t begin_rows; /* rows of the epoch that were taken before this feed began */
     int64_t n_tables, wait_ns;
     bool ended;
-    bool other_code; /* it goes on from a position that was saved with other functions */
+    bool other_code; /* it resumes from a position that was saved with other code */
 };
 
 /* ------------------------------------------------------------------------------------------------------------ marks */
 
-/* A new mark; unless positions are kept, it takes the place of all older ones. Takes m, even on failure. */
+/* Adds a mark; replaces all older ones unless positions are kept. Takes m, even on failure. */
 static hr_status marks_add(hr_feed *f, hr_marker *m, int64_t row, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -77,7 +77,7 @@ static hr_status marks_add(hr_feed *f, hr_marker *m, int64_t row, hr_error *err)
         while (f->n_marks)
             hr__marker_drop(f->marks[--f->n_marks].marker);
     } else if (f->n_marks && f->marks[f->n_marks - 1].row == row) {
-        hr__marker_drop(f->marks[--f->n_marks].marker); /* of the same place the later one says more */
+        hr__marker_drop(f->marks[--f->n_marks].marker); /* a later marker of the same row knows more */
     }
     f->marks[f->n_marks++] = (mark){ m, row };
 done:
@@ -119,7 +119,8 @@ static int64_t extra_int(const hr_position *p, const char *name, int64_t missing
     return hr__position_extra(p, name, &v) ? v : missing;
 }
 
-/* What a position must fit beside the plan, and how far in the epoch it is. The seed is printed as a signed number. */
+/* Prints the position's fields beside the plan: the feed's options and the row in the epoch; the seed as a signed
+ * number. */
 static void print_extra(const hr_feed *f, int64_t row, char *text, size_t cap)
 {
     const hr_feed_options *o = &f->options;
@@ -133,7 +134,7 @@ static void print_extra(const hr_feed *f, int64_t row, char *text, size_t cap)
     snprintf(text + n, cap - (size_t)n, "}");
 }
 
-/* Of a local shuffle, as a position keeps it. */
+/* The seed of a local shuffle in a position. */
 typedef struct shuffle_seed {
     bool given;
     int64_t value;
@@ -152,12 +153,11 @@ static hr_status seeds_differ(const shuffle_seed *was, const shuffle_seed *is, h
         snprintf(texts[0], sizeof texts[0], "%" PRIu64, (uint64_t)was->value);
     if (is->given)
         snprintf(texts[1], sizeof texts[1], "%" PRIu64, (uint64_t)is->value);
-    return hr_error_set(err, HR_MISMATCH, "position was saved with the seed %s of the local shuffle, this feed has %s",
-                        texts[0], texts[1]);
+    return hr_error_set(err, HR_MISMATCH, "position was saved with local shuffle seed %s; this feed has %s", texts[0],
+                        texts[1]);
 }
 
-/* The batches and the local shuffle of a position are those of the feed. The start of an epoch is that of any
- * batches. */
+/* Checks that batches and local shuffle of a position equal the feed's. The start of an epoch fits any batches. */
 static hr_status batches_fit(const hr_feed *f, const hr_position *p, hr_error *err)
 {
     const hr_feed_options *o = &f->options;
@@ -168,15 +168,15 @@ static hr_status batches_fit(const hr_feed *f, const hr_position *p, hr_error *e
     if (!p->extra[0])
         return HR_OK;
     if (extra_int(p, "split", 0) != f->of_split)
-        return hr_error_set(err, HR_MISMATCH, "position was saved by %s, this feed is %s",
+        return hr_error_set(err, HR_MISMATCH, "position was saved by %s; this feed is %s",
                             f->of_split ? "a pass over all rows" : "a split",
                             f->of_split ? "a split" : "a pass over all rows");
     if (o->batch_rows && extra_int(p, "drop_last", 0) != f->drop_last)
-        return hr_error_set(err, HR_MISMATCH, "position was saved with drop_last=%s, this feed has drop_last=%s",
+        return hr_error_set(err, HR_MISMATCH, "position was saved with drop_last=%s; this feed has drop_last=%s",
                             f->drop_last ? "False" : "True", f->drop_last ? "True" : "False");
     if (rows != o->shuffle_rows)
         return hr_error_set(err, HR_MISMATCH,
-                            "position was saved with a local shuffle of %" PRId64 " rows, this feed has %" PRId64
+                            "position was saved with a local shuffle of %" PRId64 " rows; this feed has %" PRId64
                             " (0: none)",
                             rows, o->shuffle_rows);
     if (rows && !seeds_equal(&was, &is))
@@ -193,14 +193,12 @@ hr_status hr__feed_position_bare(hr_feed *f, int64_t row, hr_position *out, hr_e
     *out = (hr_position){ 0 };
     memcpy(p.plan, f->digest, sizeof p.plan);
     hr__lock(&f->lock);
-    row = row < 0 ? HR_MAX(f->run_rows, 0) : row; /* under the lock: another thread may be taking rows */
+    row = row < 0 ? HR_MAX(f->run_rows, 0) : row; /* under the lock, because another thread may take rows */
     if (f->options.any_order)
-        HR_FAIL(HR_UNSUPPORTED, "position: a feed without order (any_order, preserve_order=False) has no position");
+        HR_FAIL(HR_UNSUPPORTED, "position: a feed in any order (any_order, preserve_order=False) has no position");
     i = marks_find_locked(f, row);
     if (i < 0 || row > HR_MAX(f->run_rows, 0))
-        HR_FAIL(HR_BUG,
-                "feed: a position was wanted at row %" PRId64
-                "; its markers were dropped, or the row was not taken yet",
+        HR_FAIL(HR_BUG, "feed: no position at row %" PRId64 "; its marks were forgotten, or the row is not taken yet",
                 row);
     p.discard_rows = row - f->marks[i].row;
     p.at_end = f->ended && row == HR_MAX(f->run_rows, 0);
@@ -215,7 +213,7 @@ done:
     return st;
 }
 
-/* What the plan reads, found out once, without the lock: rows may be taken meanwhile. */
+/* Determines once what the plan reads, without the lock, so that rows can be taken meanwhile. */
 static hr_status feed_inputs(hr_feed *f, hr_inputs *out, hr_error *err)
 {
     bool known;
@@ -269,7 +267,7 @@ int64_t hr__feed_rows(hr_feed *f)
     return n;
 }
 
-/* Functions whose code is another one: their names go to how->differs, or are an error. */
+/* Finds functions whose code differs from the position's: their names go to how->differs, or are an error. */
 static hr_status code_fits(hr_plan *plan, hr_position *p, const hr_position_how *how, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -334,7 +332,7 @@ static hr_status append_op(hr_plan **plan, hr_op *takes, hr_error *err)
     return HR_OK;
 }
 
-/* f->whole: the user's plan and what makes it a feed. */
+/* Makes f->whole: the user's plan with the feed's operators. */
 static hr_status feed_plan(hr_feed *f, bool gather, hr_error *err)
 {
     hr_op *op = NULL;
@@ -357,7 +355,7 @@ static hr_status feed_plan(hr_feed *f, bool gather, hr_error *err)
     return HR_OK;
 }
 
-/* Reads options->position; *from (new, may be NULL) is where the run begins. */
+/* Reads options->position; *from (new, may be NULL): the marker at which the run begins. */
 static hr_status feed_restore(hr_feed *f, char **differs, hr_marker **from, hr_error *err)
 {
     const hr_position_how how = { f->options.moved, f->options.strict, differs };
@@ -391,12 +389,12 @@ static hr_status options_check(const hr_feed_options *o, hr_error *err)
                             o->shuffle_rows);
     if (o->num_threads < 0 || o->memory_limit < 0 || o->epoch < 0)
         return hr_error_set(err, HR_INVALID,
-                            "num_threads %d, memory_limit %" PRId64 ", epoch %" PRId64 ": none may be negative",
+                            "num_threads is %d, memory_limit %" PRId64 ", epoch %" PRId64 "; expected 0 or more",
                             o->num_threads, o->memory_limit, o->epoch);
     return HR_OK;
 }
 
-/* A table, the end or an error waits. From any thread, without locks. */
+/* The run calls it, on any thread without locks, when a table, the end or an error waits. */
 static void feed_ready(void *context)
 {
     hr_feed *f = context;
@@ -464,7 +462,7 @@ hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_fee
     if (from)
         HR_GO(hr__marker_copy(from, &first, err));
     HR_GO(marks_add(f, first, f->run_rows, err));
-    if (f->ended) /* the position is the end: nothing to run, nothing to discard */
+    if (f->ended) /* the position is the end of the epoch: no run */
         f->run_rows = 0;
     else
         HR_GO(feed_start(f, extra, from, err));
@@ -506,8 +504,7 @@ int64_t hr__feed_epoch(const hr_feed *f) { return f->options.epoch; }
 
 /* ----------------------------------------------------------------------------------------------------------- tables */
 
-/* Takes note of a table that came out of the run, and drops of it what a position says was taken. *t may become
- * NULL. */
+/* Counts a table of the run, and drops its rows that a position has already taken. *t may become NULL. */
 static hr_status feed_count(hr_feed *f, hr_table **t, hr_error *err)
 {
     int64_t n_rows = hr_table_rows(*t), drop = HR_MIN(f->discard_rows, n_rows);
@@ -537,7 +534,7 @@ hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *er
         return hr_error_set(err, HR_INVALID, "this feed belongs to process %d; open one in the forked process %d",
                             f->pid, hr__pid());
     if (f->failed)
-        return hr_error_set(err, f->failed, "feed: it failed before; open a feed at its position to go on");
+        return hr_error_set(err, f->failed, "feed: an earlier call failed; open a new feed at its position to resume");
     while (!f->ended && !*out) {
         hr_marker *marker = NULL;
         int64_t begin = hr__clock_ns();
@@ -596,17 +593,17 @@ static void tell_progress(hr_feed *f)
     f->progress(f->progress_context, &done);
 }
 
-/* One wait of at most INTERRUPT_MS. HR_PENDING: nothing came yet. */
+/* Waits at most INTERRUPT_MS. HR_PENDING: no table yet. */
 static hr_status next_slice(hr_feed *f, int timeout_ms, hr_table **out, hr_error *err)
 {
     int fd = atomic_load(&f->event);
     hr_status st;
 
     if (fd >= 0)
-        hr__event_clear(fd); /* before the look: what comes from now on sets it again */
+        hr__event_clear(fd); /* first clear, then look: a later table sets it again */
     st = hr__feed_next(f, timeout_ms, out, err);
     if (fd >= 0 && st != HR_PENDING)
-        hr__event_set(fd); /* more may wait behind this one */
+        hr__event_set(fd); /* more tables may wait */
     tell_progress(f);
     if (st == HR_PENDING && f->interrupt && f->interrupt(f->interrupt_context))
         return hr_error_set(err, HR_CANCELLED, "interrupted while waiting for data");
@@ -645,7 +642,7 @@ hr_status hr_feed_descriptor(hr_feed *f, int *out, hr_error *err)
     if (fd < 0) {
         if ((fd = hr__event_new()) < 0)
             return hr__error_os(err, fd, "feed", "cannot make an event descriptor");
-        hr__event_set(fd); /* something may wait already */
+        hr__event_set(fd); /* a table may wait already */
         atomic_store(&f->event, fd);
     }
     *out = fd;
@@ -699,10 +696,10 @@ hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err)
                  ",\"consumer_wait_ns\":%" PRId64,
                  f->options.epoch, HR_MAX(f->run_rows, 0), f->n_tables, f->wait_ns);
     hr__unlock(&f->lock);
-    /* The run's members go on in the same object. */
+    /* Adds the run's members to the same object. */
     hr__text_add(&t, "%s%s", run.n > 2 ? "," : "", run.n > 2 ? run.data + 1 : "}");
     if (t.failed || run.failed)
-        HR_FAIL(HR_NO_MEMORY, "feed: no memory for statistics");
+        HR_FAIL(HR_NO_MEMORY, "feed: out of memory for the statistics");
     *out = t.data;
     t.data = NULL;
 done:
@@ -715,11 +712,11 @@ done:
 
 typedef struct feed_stream {
     hr_feed *feed;
-    hr_table *first; /* taken to learn the schema, not given out yet */
+    hr_table *first; /* taken for its schema, not given yet */
     hr_error err;
 } feed_stream;
 
-/* What the interface wants: an errno, with the text kept for get_last_error. */
+/* Returns the errno that the stream interface requires; keeps the text for get_last_error. */
 static int stream_failed(feed_stream *s, hr_status st)
 {
     if (!s->err.text[0])
@@ -743,7 +740,7 @@ static int stream_schema(struct ArrowArrayStream *stream, struct ArrowSchema *ou
         st = hr_feed_next(s->feed, &s->first, &s->err);
     if (!st && s->first)
         schema = hr__schema_ref(s->first->schema);
-    else if (!st && !schema) /* no rows: a map that declares nothing keeps the schema that an empty table gives */
+    else if (!st && !schema) /* no rows: a function without a declared schema has the schema of an empty table */
         st = hr__plan_schema(s->feed->whole, &schema, &s->err);
     if (!st)
         st = hr__schema_export(schema, out, &s->err);

@@ -1,4 +1,4 @@
-/* materialize.c - a plan is run once, and what came out is what another plan reads. */
+/* materialize.c - runs a plan once and makes a plan that reads its materialized rows. */
 #include "feed/feed.h"
 #include "format/scan/materialized.h"
 
@@ -26,7 +26,7 @@ hr_status hr_plan_materialize(hr_plan *p, const hr_feed_options *options, hr_pla
             break;
         HR_GO(hr__materialized_add(k, t, err));
     }
-    if (!hr__materialized_size(k).tables) { /* no rows: the plan may know its columns all the same */
+    if (!hr__materialized_size(k).tables) { /* no rows: the plan may still know its columns */
         HR_GO(hr__plan_schema(p, &schema, err));
         HR_GO(hr__table_empty(schema, &t, err));
         HR_GO(hr__materialized_add(k, t, err));

@@ -1,8 +1,8 @@
 /* ring_client.c - one rank of a split that another process serves.
  *
- * There is no thread here: the thread that waits (for a batch, an answer) receives for all, the others wait for what it
- * files. ring_protocol.h has the messages. Locks: ring->lock, then the link's own. X_relocks lets go of ring->lock
- * while it receives.
+ * The client has no thread of its own: one thread that waits (for a batch, an answer) receives all messages, the others
+ * wait for the messages that it files. ring_protocol.h lists the messages. Locks: ring->lock, then the link's own.
+ * X_relocks releases ring->lock while it receives.
  *
  * Tests: test_ring.c. */
 #include "feed/ring.h"
@@ -11,7 +11,7 @@
 
 #include <inttypes.h>
 
-/* A question on its way, on the asking thread's stack. */
+/* A question without an answer yet, on its thread's stack. */
 typedef struct question {
     uint64_t tag;
     bool answered;
@@ -29,16 +29,16 @@ struct hr_ring {
     uint64_t last_tag;
     question *questions;
 
-    uint64_t pass; /* number of the current one */
+    uint64_t pass; /* number of the current pass */
     hr_split_request request;
     bool asked, in, end_came;
     bool welcome;
-    hr_table **queue; /* came, not taken; a ring of cap */
+    hr_table **queue; /* received, not taken; a ring of cap */
     int64_t cap, head, n;
     int64_t n_taken, wait_ns;
     hr_status pass_st; /* HR_RING_FAILED */
     hr_error pass_err;
-    hr_status dead_st; /* the server is gone, or refused us */
+    hr_status dead_st; /* the server is gone, or refused the connection */
     hr_error dead_err;
 };
 
@@ -56,7 +56,7 @@ static void ring_dead_locked(hr_ring *r, hr_status st, const char *text)
     hr_error_set(&r->dead_err, st, "%s", text);
 }
 
-/* What went wrong between us and the server. */
+/* Records the error of the connection to the server. */
 static void ring_lost_locked(hr_ring *r, hr_status st, const hr_error *e)
 {
     if (st == HR_PEER)
@@ -65,7 +65,7 @@ static void ring_lost_locked(hr_ring *r, hr_status st, const hr_error *e)
         ring_dead_locked(r, st == HR_NO_MEMORY ? st : HR_PEER, e->text);
 }
 
-/* A message of the current pass. May keep the table. */
+/* Files a message of the current pass. May take its table. */
 static void file_pass_locked(hr_ring *r, hr_message *m)
 {
     if (m->tag != r->pass)
@@ -106,8 +106,8 @@ static void file_message_locked(hr_ring *r, hr_message *m)
     }
 }
 
-/* Receives a message, or waits for the thread that does. HR_PENDING: the time is up. HR_NO_MEMORY: there was none for a
- * while; the message stays where it is, and the caller may ask again. */
+/* Receives a message, or waits for the thread that does. HR_PENDING: the time is up. HR_NO_MEMORY: out of memory for a
+ * while; the message stays in the socket, and the caller may try again. */
 static hr_status ring_wait_relocks(hr_ring *r, int timeout_ms, int64_t until, hr_error *err)
 {
     int64_t left = timeout_ms < 0 ? 1000000000LL : until - hr__clock_ns();
@@ -210,7 +210,7 @@ hr_status hr__ring_connect(const char *address, int split, int rank, int timeout
     r->rank = rank;
     r->account = hr__account_new("ring client", NULL, 0);
     if (!r->account)
-        HR_FAIL(HR_NO_MEMORY, "ring: no memory for a connection");
+        HR_FAIL(HR_NO_MEMORY, "ring: out of memory for a connection");
     HR_GO(hr__link_connect(address, r->account, &r->link, err));
     hr__link_set_backlog(r->link, hr__poller_flush);
     HR_GO(ring_greet(r, &h, timeout_ms, until, err));
@@ -221,7 +221,7 @@ done:
     return st;
 }
 
-/* Room for all that may be on its way. */
+/* Makes room for all batches that can be on their way. */
 static hr_status ring_queue_locked(hr_ring *r, int prefetch, hr_error *err)
 {
     int64_t cap = HR_MAX(prefetch, 0) + 2;
@@ -245,7 +245,7 @@ hr_status hr__ring_begin(hr_ring *r, const hr_split_request *q, int timeout_ms, 
 
     HR_TRY(hr__ring_put_request(q, &wanted, err));
     hr__lock(&r->lock);
-    if (!r->asked) { /* else this goes on waiting for what was asked before */
+    if (!r->asked) { /* otherwise continues to wait for the earlier request */
         HR_GO(ring_queue_locked(r, wanted.prefetch, err));
         r->pass = ++r->last_tag;
         r->asked = true;
@@ -270,7 +270,7 @@ done:
     return st;
 }
 
-/* The consumer has the end: the pass is over. */
+/* The consumer has seen the end: the pass is over. */
 static void ring_over_locked(hr_ring *r, uint32_t kind)
 {
     hr_ring_taken t = { r->n_taken, r->wait_ns };
@@ -300,7 +300,7 @@ hr_status hr__ring_next(hr_ring *r, int64_t pass, int timeout_ms, hr_table **out
         HR_FAIL(HR_INVALID, "a new iteration of this share began, which ended this one");
     if (!r->in)
         HR_FAIL(r->dead_st ? r->dead_st : HR_INVALID, "%s",
-                r->dead_st ? r->dead_err.text : "ring: this rank has begun no pass");
+                r->dead_st ? r->dead_err.text : "ring: this rank has not begun a pass");
     while (!st && (!pass || pass == (int64_t)r->pass) && r->n == 0 && !r->end_came && !r->pass_st && !r->dead_st)
         st = ring_wait_relocks(r, timeout_ms, until, err);
     if (pass && pass != (int64_t)r->pass)
@@ -335,12 +335,12 @@ void hr__ring_leave(hr_ring *r)
         r->asked = r->in = r->end_came = false;
         queue_clear_locked(r);
         ring_send_locked(r, HR_RING_LEAVE, r->pass, NULL, 0);
-        r->pass = ++r->last_tag; /* what is still on its way belongs to nobody */
+        r->pass = ++r->last_tag; /* batches on their way have an old tag and are dropped */
     }
     hr__unlock(&r->lock);
 }
 
-/* Sends a question and waits for its answer: *answer is to be cleared. HR_PENDING: not within the time. */
+/* Sends a question and waits for its answer; the caller clears *answer. HR_PENDING: no answer within timeout_ms. */
 static hr_status ring_ask(hr_ring *r, uint32_t kind, const char *text, int timeout_ms, hr_message *answer,
                           hr_error *err)
 {
@@ -418,7 +418,7 @@ hr_status hr__ring_schema(hr_ring *r, int timeout_ms, hr_schema **out, hr_error 
 
     *out = NULL;
     if (!st && !m.table)
-        st = hr_error_set(err, HR_BUG, "ring: the answer to a question for the schema has no table");
+        st = hr_error_set(err, HR_BUG, "ring: the answer to ASK_SCHEMA has no table");
     else if (!st)
         *out = hr__schema_ref(m.table->schema);
     hr__message_clear(&m);

@@ -1,4 +1,4 @@
-/* ring_protocol.c - the messages of a ring as bytes, and back: what comes in is checked field by field.
+/* ring_protocol.c - encodes and decodes the messages of a ring; decoding checks every field.
  *
  * Tests: test_ring.c. */
 #include "feed/ring_protocol.h"
@@ -12,8 +12,8 @@ hr_status hr__ring_put_request(const hr_split_request *q, hr_ring_request *out, 
 {
     if (q->batch_rows < 0 || q->shuffle_rows < 0)
         return hr_error_set(err, HR_INVALID,
-                            "ring: batch_rows is %" PRId64 ", shuffle_rows %" PRId64 ": give 0 or more", q->batch_rows,
-                            q->shuffle_rows);
+                            "ring: batch_rows is %" PRId64 ", shuffle_rows %" PRId64 "; expected 0 or more",
+                            q->batch_rows, q->shuffle_rows);
     *out = (hr_ring_request){ .batch_rows = q->batch_rows,
                               .shuffle_rows = q->shuffle_rows,
                               .shuffle_seed = q->shuffle_seed,
@@ -25,7 +25,7 @@ hr_status hr__ring_put_request(const hr_split_request *q, hr_ring_request *out, 
     return HR_OK;
 }
 
-/* Ends in zeros, behind its first one. */
+/* Whether all bytes from the first zero on are zero, and there is one. */
 static bool is_padded(const char *text, size_t cap)
 {
     size_t n = strnlen(text, cap);

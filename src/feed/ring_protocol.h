@@ -1,21 +1,21 @@
-/* ring_protocol.h - what a ring's server and clients say to each other: kinds of messages and their layouts.
+/* ring_protocol.h - the protocol of a ring: kinds of messages and their layouts.
  *
  *   client                                server
- *   HELLO split, rank, pid          ->                            once; the listener checks the token before
+ *   HELLO split, rank, pid          ->                            once; the listener has checked the token
  *                                   <-    WELCOME | REFUSED
- *   BEGIN request                   ->                            tag: number of the pass, in all messages of it
+ *   BEGIN request                   ->                            tag: number of the pass, in all its messages
  *                                   <-    BEGUN | FAILED
  *                                   <-    BATCH table ... END | FAILED
- *   TAKEN steps, wait               ->                            gives a credit back
- *   FINISHED steps, wait            ->                            the same, behind END
- *   LEAVE                           ->                            batches on their way are dropped by their tag
+ *   TAKEN steps, wait               ->                            returns a credit
+ *   FINISHED steps, wait            ->                            the same, after END
+ *   LEAVE                           ->                            the client drops batches on their way by their tag
  *   ASK_POSITION | ASK_RESTORE text | ASK_SCHEMA | ASK_STATS
  *                                   ->                            tag: number of the question
  *                                   <-    ANSWER | REFUSED
  *   FAIL text, BYE                  ->
  *
- * Credits: a connection has prefetch + 1. A batch that is on its way or waits at the client takes one; the client gives
- * it back (TAKEN) when its consumer takes the batch. A socket that ends without BYE is a rank that died. */
+ * Credits: a connection has prefetch + 1. A batch that is on its way or waits at the client uses one; the client
+ * returns it (TAKEN) when its consumer takes the batch. If a socket ends without BYE, its rank died. */
 #ifndef HR_RING_PROTOCOL_H
 #define HR_RING_PROTOCOL_H
 
@@ -45,7 +45,7 @@ enum {
     HR_RING_BYE
 };
 
-/* What travels: structs without padding. The receiver checks every field. */
+/* Message bodies: structs without padding. The receiver checks every field. */
 typedef struct hr_ring_hello {
     int32_t split, rank, pid, version;
 } hr_ring_hello;
@@ -57,7 +57,7 @@ typedef struct hr_ring_request {
     int32_t prefetch;
     uint8_t drop_last, own_memory, has_shuffle_seed; /* 0 or 1 */
     uint8_t zero;
-    char extra[sizeof((hr_split_request *)NULL)->extra]; /* zeros behind its end */
+    char extra[sizeof((hr_split_request *)NULL)->extra]; /* zeros after its end */
 } hr_ring_request;
 #define HR_RING_MOST_PREFETCH (1 << 20)
 
@@ -67,18 +67,18 @@ typedef struct hr_ring_taken {
 _Static_assert(sizeof(hr_ring_hello) == 16 && sizeof(hr_ring_request) == 32 + 256 && sizeof(hr_ring_taken) == 16,
                "no padding");
 
-/* HR_INVALID: q is none that can travel. */
+/* HR_INVALID: a field of q is out of range. */
 hr_status hr__ring_put_request(const hr_split_request *q, hr_ring_request *out, hr_error *err) HR_MUST_USE;
-/* false: the message is damaged. */
+/* false: the message is malformed. */
 bool hr__ring_get_hello(const hr_message *m, hr_ring_hello *out) HR_MUST_USE;
 bool hr__ring_get_request(const hr_message *m, hr_split_request *out) HR_MUST_USE;
 bool hr__ring_get_taken(const hr_message *m, hr_ring_taken *out) HR_MUST_USE;
 
 /* An error as bytes: status, text with its NUL, detail. */
 hr_status hr__ring_send_error(hr_link *l, uint32_t kind, uint64_t tag, const hr_error *what) HR_MUST_USE;
-hr_status hr__ring_read_error(const hr_message *m, hr_error *err); /* returns the status, an error in any case */
+hr_status hr__ring_read_error(const hr_message *m, hr_error *err); /* returns the status; always an error */
 
-/* ASK_RESTORE: how the position is taken up is one digit before it. *out is new (hr__free). NULL: no memory. */
+/* ASK_RESTORE: one digit for `how`, then the position. Returns a new text (hr__free); NULL: out of memory. */
 char *hr__ring_put_restore(const char *position, const hr_position_how *how);
 /* The position, borrowed from `text`; how->differs stays. */
 const char *hr__ring_get_restore(const char *text, hr_position_how *how);

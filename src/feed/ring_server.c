@@ -1,13 +1,14 @@
 /* ring_server.c - serves splits to ranks in other processes.
  *
- * The server sends batches ahead, as far as a connection's credits go (ring_protocol.h). Bytes lie in the server's
- * exchange arena, where the run's last operator wrote them; descriptors travel. A block is free again when the client
- * dropped the batch, so a batch is valid as long as it is held, and the arena grows by what clients hold.
+ * The server sends batches ahead, limited by a connection's credits (ring_protocol.h). The run's last operator writes
+ * batches into the server's exchange arena; messages carry descriptors. A block of the arena is free again when the
+ * client has dropped the batch: a batch is valid as long as it is held, and the arena grows by the batches that clients
+ * hold.
  *
- * Threads: one dispatcher a server does all the work but schemas, which may need a run of the plan (a thread of their
- * own answers them). The poller and the splits (when a batch came out of a run) only set a flag and wake the
- * dispatcher. The poller calls as long as there is something to read, so it looks away until the dispatcher has read.
- * Locks: server->lock is a leaf.
+ * Threads: one dispatcher per server does all work except schemas, which may need a run of the plan (a thread of their
+ * own answers them). The poller and the splits (when a run gives a batch) only set a flag and wake the dispatcher. The
+ * poller would call as long as a descriptor is readable, so it stops watching one until the dispatcher has read. Locks:
+ * server->lock is a leaf.
  *
  * Tests: test_ring.c. */
 #include "feed/ring.h"
@@ -17,14 +18,14 @@
 
 #include <inttypes.h>
 
-#define TICK_MS 100            /* the dispatcher looks at all connections so often even if nobody woke it */
-#define HELLO_NS 10000000000LL /* a connection without a HELLO by then is closed */
+#define TICK_MS 100            /* the dispatcher checks all connections at this interval even without a wake-up */
+#define HELLO_NS 10000000000LL /* closes a connection without HELLO after this time */
 
-/* A descriptor that the poller watches, until it has something to read. */
+/* A descriptor that the poller watches until it is readable. */
 typedef struct watched {
     struct hr_ring_server *server;
     int fd;
-    bool on; /* the server's lock guards it */
+    bool on; /* guarded by the server's lock */
 } watched;
 
 typedef struct conn {
@@ -34,18 +35,18 @@ typedef struct conn {
     watched watch;
     int pid;
     int64_t since_ns;
-    hr_split *split; /* NULL: has not said hello */
+    hr_split *split; /* NULL: no HELLO yet */
     int rank;
     uint64_t pass;
     hr_split_request request;
     bool asked; /* HR_RING_BEGIN came, no answer yet */
     bool in;    /* batches may be sent */
     int64_t sent, taken;
-    bool bye; /* its end is no loss of the rank */
+    bool bye; /* BYE came: its end is not the loss of the rank */
     bool dead;
 } conn;
 
-/* A question for a schema. The answer may need a run of the plan, for which the dispatcher must not wait. */
+/* A request for a schema. The answer may need a run of the plan, for which the dispatcher must not wait. */
 typedef struct schema_ask {
     struct schema_ask *next;
     hr_link *link;
@@ -60,16 +61,16 @@ struct hr_ring_server {
     hr_arena *arena;
     hr_listener *listener;
     watched door;
-    int64_t door_ns; /* the dispatcher's: closed until then */
+    int64_t door_ns; /* the listener is not watched until then; dispatcher only */
     hr_thread thread;
     bool running;
-    conn *conns;   /* the dispatcher's */
+    conn *conns;   /* dispatcher only */
     hr_mutex lock; /* guards what follows */
     hr_cond wake;
     bool awake, stop;
     schema_ask *asks;
-    bool asking; /* there is a thread that answers them */
-    bool asked;  /* the dispatcher's: `asker` is to be joined */
+    bool asking; /* a thread is answering them */
+    bool asked;  /* `asker` must be joined; dispatcher only */
     hr_thread asker;
 };
 
@@ -97,7 +98,7 @@ static void watch_fired(void *context)
     server_wake(w->server);
 }
 
-/* After all was read. Without memory, the next tick tries again. */
+/* Watches again after the dispatcher has read all. If out of memory, the next tick tries again. */
 static void watch_again(watched *w)
 {
     bool on;
@@ -124,7 +125,7 @@ static void conn_free(conn *c)
     hr__free(c);
 }
 
-/* The peer is gone, or misbehaves (`what`). */
+/* The peer is gone or sent an invalid message (`what`). */
 static void conn_lost(conn *c, const char *what)
 {
     hr_error e = HR_ERROR_INIT;
@@ -162,21 +163,21 @@ static void on_hello(conn *c, const hr_message *m)
     hr_ring_hello h;
 
     if (c->split || !hr__ring_get_hello(m, &h)) {
-        conn_lost(c, "sent a wrong hello");
+        conn_lost(c, "sent an invalid HELLO");
         return;
     }
     c->pid = h.pid;
     if (h.version != HR_RING_PROTOCOL) {
-        conn_refuse(c, 0, HR_MISMATCH, "the server is of another version of headrace");
+        conn_refuse(c, 0, HR_MISMATCH, "the server has another version of headrace");
         return;
     }
     if (h.split < 0 || h.split >= s->n_splits || h.rank < 0 || h.rank >= hr__split_n_ranks(s->splits[h.split])) {
-        conn_refuse(c, 0, HR_INVALID, "no such split or rank");
+        conn_refuse(c, 0, HR_INVALID, "the server has no split or rank of this number");
         return;
     }
     for (conn *o = s->conns; o; o = o->next)
         if (o->split == s->splits[h.split] && o->rank == h.rank && !o->dead) {
-            conn_refuse(c, 0, HR_INVALID, "this rank is connected already");
+            conn_refuse(c, 0, HR_INVALID, "another connection serves this rank already");
             return;
         }
     c->split = hr__split_ref(s->splits[h.split]);
@@ -190,7 +191,7 @@ static void on_begin(conn *c, const hr_message *m)
     hr_split_request q;
 
     if (!hr__ring_get_request(m, &q)) {
-        conn_lost(c, "sent a wrong request");
+        conn_lost(c, "sent an invalid request");
         return;
     }
     if (c->asked || c->in)
@@ -206,7 +207,7 @@ static void on_taken(conn *c, const hr_message *m)
     hr_ring_taken t;
 
     if (m->tag != c->pass)
-        return; /* of a pass that was left */
+        return; /* of a pass that the rank has left */
     if (!hr__ring_get_taken(m, &t)) {
         conn_lost(c, "sent damaged messages");
         return;
@@ -248,7 +249,7 @@ static schema_ask *next_ask(hr_ring_server *s)
     return a;
 }
 
-/* The asker's thread, one question after the other: the first answer makes the others quick. */
+/* The asker's thread: one request after the other, because the first answer makes the others quick. */
 static void answer_schemas(void *context)
 {
     hr_ring_server *s = context;
@@ -266,7 +267,7 @@ static void answer_schemas(void *context)
         else
             st = hr__link_send_patiently(a->link, HR_RING_ANSWER, a->tag, NULL, 0, table, NULL);
         if (st)
-            hr__link_close(a->link); /* the dispatcher hears of it */
+            hr__link_close(a->link); /* the dispatcher notices */
         hr_table_unref(table);
         hr__schema_unref(schema);
         hr_error_clear(&e);
@@ -300,7 +301,7 @@ static void on_ask_schema(conn *c, const hr_message *m)
     schema_ask *a = hr__alloc(s->account, sizeof *a);
 
     if (!a) {
-        conn_refuse(c, m->tag, HR_NO_MEMORY, "ring: no memory to ask for the schema");
+        conn_refuse(c, m->tag, HR_NO_MEMORY, "ring: out of memory for the request of a schema");
         return;
     }
     *a = (schema_ask){ .link = hr__link_ref(c->link), .split = hr__split_ref(c->split), .tag = m->tag };
@@ -310,10 +311,10 @@ static void on_ask_schema(conn *c, const hr_message *m)
     hr__unlock(&s->lock);
     if (start_asker(s)) {
         hr__lock(&s->lock);
-        s->asks = a->next; /* nobody else takes any */
+        s->asks = a->next; /* without a thread no one else takes requests */
         hr__unlock(&s->lock);
         ask_free(a);
-        conn_refuse(c, m->tag, HR_NO_MEMORY, "ring: no thread to ask for the schema");
+        conn_refuse(c, m->tag, HR_NO_MEMORY, "ring: cannot start a thread that finds the schema");
     }
 }
 
@@ -350,7 +351,7 @@ static void on_ask(conn *c, const hr_message *m)
 static void on_message(conn *c, const hr_message *m)
 {
     if (m->kind != HR_RING_HELLO && !c->split) {
-        c->dead = true; /* a peer that says anything before HELLO */
+        c->dead = true; /* a message before HELLO */
         return;
     }
     switch (m->kind) {
@@ -369,7 +370,7 @@ static void on_message(conn *c, const hr_message *m)
     case HR_RING_FAIL: on_fail(c, m); break;
     case HR_RING_BYE:
         c->bye = true;
-        conn_lost(c, "said goodbye");
+        conn_lost(c, "left with BYE");
         break;
     default: conn_lost(c, "sent an unknown message"); break;
     }
@@ -381,7 +382,7 @@ static void conn_receive(conn *c)
         hr_message m = { 0 };
         hr_status st = hr__link_recv(c->link, 0, &m, NULL);
 
-        if (st == HR_PENDING || st == HR_NO_MEMORY) /* without memory, the next tick tries again */
+        if (st == HR_PENDING || st == HR_NO_MEMORY) /* out of memory: the next tick tries again */
             break;
         if (st)
             conn_lost(c, st == HR_PEER ? "died" : "sent damaged messages");
@@ -417,7 +418,7 @@ static void conn_begin(conn *c)
     hr_error_clear(&e);
 }
 
-/* Batches here and at the clients take more than the limit: then each client gets one at a time. */
+/* Whether batches here and at the clients exceed the limit: then each client gets one batch at a time. */
 static bool over_limit(const hr_ring_server *s)
 {
     int64_t limit = hr__account_limit(s->account);
@@ -425,7 +426,7 @@ static bool over_limit(const hr_ring_server *s)
     return limit > 0 && hr__arena_used(s->arena) > limit;
 }
 
-/* The client's credits allow another batch. */
+/* Whether the client's credits allow another batch. */
 static bool conn_has_credit(const conn *c)
 {
     int64_t ahead = c->sent - c->taken;
@@ -433,7 +434,7 @@ static bool conn_has_credit(const conn *c)
     return ahead == 0 || (ahead <= c->request.prefetch && !over_limit(c->server));
 }
 
-/* HR_BUDGET if this client holds so many batches that another one would pass the limit. */
+/* HR_BUDGET: with the batches that this client holds another one would exceed the limit. */
 static hr_status conn_admit(const conn *c, hr_error *err)
 {
     int64_t held = hr__link_outstanding(c->link) - (c->sent - c->taken);
@@ -441,12 +442,12 @@ static hr_status conn_admit(const conn *c, hr_error *err)
     if (held <= c->request.prefetch + 2 || !over_limit(c->server))
         return HR_OK;
     return hr_error_set(err, HR_BUDGET,
-                        "rank %d holds %" PRId64 " batches; all that are held need %" PRId64
-                        " bytes, the memory limit is %" PRId64 ": drop batches, or copy what you keep",
+                        "rank %d holds %" PRId64 " batches; the held batches of all ranks need %" PRId64
+                        " bytes; the memory limit is %" PRId64 "; drop batches, or copy the rows to keep",
                         c->rank, held, hr__arena_used(c->server->arena), hr__account_limit(c->server->account));
 }
 
-/* One batch, the end, or an error to the client. false: nothing now. */
+/* Sends a batch, the end or an error to the client; false: there is none now. */
 static bool conn_batch(conn *c)
 {
     hr_error e = HR_ERROR_INIT;
@@ -471,7 +472,7 @@ static bool conn_batch(conn *c)
     return true;
 }
 
-/* Round robin, one batch each, until nobody gets any. */
+/* Sends batches round robin until no client gets one. */
 static void serve_all(hr_ring_server *s)
 {
     bool again = true;
@@ -489,8 +490,8 @@ static void serve_all(hr_ring_server *s)
 
 /* --------------------------------------------------------------------------------------------------------- its life */
 
-/* A connection that cannot be accepted (no descriptors are left, say) stays readable: the door is not watched for a
- * tick then. */
+/* A connection that cannot be accepted (for example, no descriptor is left) stays readable: then the listener is not
+ * watched for a tick. */
 static void server_accept(hr_ring_server *s)
 {
     if (hr__clock_ns() < s->door_ns)
@@ -578,16 +579,16 @@ hr_status hr__ring_serve(hr_split *const *splits, int n, hr_ring_server **out, c
     s->account = hr__account_new("ring", NULL, 0);
     s->splits = hr__zalloc(s->account, (size_t)HR_MAX(n, 1) * sizeof *s->splits);
     if (!s->account || !s->splits)
-        HR_FAIL(HR_NO_MEMORY, "ring: no memory for %d splits", n);
+        HR_FAIL(HR_NO_MEMORY, "ring: out of memory for %d splits", n);
     for (; s->n_splits < n; s->n_splits++)
         s->splits[s->n_splits] = hr__split_ref(splits[s->n_splits]);
     HR_GO(hr__arena_new(s->account, "ring", &s->arena, err));
     HR_GO(hr__listener_open(NULL, &s->listener, err));
     *address = hr__strdup(NULL, hr__listener_address(s->listener));
     if (!*address)
-        HR_FAIL(HR_NO_MEMORY, "ring: no memory for the address");
+        HR_FAIL(HR_NO_MEMORY, "ring: out of memory for the address");
     s->door = (watched){ s, hr__listener_fd(s->listener), false };
-    s->awake = true; /* at its first look round the dispatcher has the door watched */
+    s->awake = true; /* in its first round the dispatcher watches the listener */
     for (int i = 0; i < n; i++)
         hr__split_serve(s->splits[i], s->arena, server_wake, s);
     bad = hr__thread_start(&s->thread, "hr-ring", server_main, s);

@@ -1,53 +1,52 @@
-/* split.c - one feed, shared out to N ranks by step.
+/* split.c - a split: one feed divided among N ranks by step.
  *
- * Step s of rank r is rows [(s*N + r)*B, +B) of the epoch, so the batches of B rows of a feed go round robin. There
- * is no thread here: the rank that finds its queue empty pulls from the feed for all (one at a time), the others wait
- * for what it brings.
+ * Step s of rank r is rows [(s*N + r)*B, +B) of the epoch, so the feed's batches of B rows go round robin. The split
+ * has no thread: a rank with an empty queue pulls from the feed for all ranks (one rank at a time); the others wait for
+ * the batches.
  *
- * The phases of an epoch. A rank that calls moves the split on; RELOCKS: without the lock.
+ * The phases of an epoch. Calls of ranks move the split on. RELOCKS: without the lock.
  *
- *      BETWEEN  ranks ask (hr__split_begin)
+ *      BETWEEN  ranks send requests (hr__split_begin)
  *       ^   |
- *       |   |  every rank that is there has asked: begin_epoch_relocks()
+ *       |   |  all remaining ranks have sent one: begin_epoch_relocks()
  *       |   v
  *       | OPENING  one rank opens the feed, RELOCKS
  *       |   |  |
- *       |<--+  |  not opened: all ranks get the error
- *       |      v  opened: all ranks are in
+ *       |<--+  |  on failure all ranks get the error
+ *       |      v  on success all ranks are in the epoch
  *       |    RUNNING  a rank whose queue is empty pulls, if the slowest rank is near enough: pull_relocks()
  *       |      |  ^
  *       |      v  |  a batch came (batch_came_locked() releases full steps), or nothing within the time
  *       |    PULLING  one rank is in hr__feed_next, RELOCKS
  *       |      |  |
- *       |      |  +---> ENDED   the feed has no more: feed_ended_locked() shares out the rest by the tail's rule
- *       |      +------> FAILED  ranks get feed_err behind what is queued: feed_failed_locked()
+ *       |      |  +---> ENDED   the feed has ended: feed_ended_locked() divides the rest by the tail's rule
+ *       |      +------> FAILED  ranks get feed_err after their queued batches: feed_failed_locked()
  *       |
  *       +-- RUNNING, ENDED, FAILED: the last rank has left, or the split is closed: feed_drop_relocks()
  *
  * Rules.
- * 1. An epoch begins when every rank that is still there has asked for one with the same arguments. It has a feed of
- *    its own.
- * 2. A step is released when all its shares exist, to all ranks at once. The tail's rule shares out what is left at the
- * end. 3. No rank gets more than prefetch + 1 steps before the slowest: nobody pulls the next step until the slowest
- * rank
- *    has taken its share.
- * 4. A rank that leaves, or is closed, gives up its shares and holds up nobody; one that is lost with an error ends the
- *    split.
- * 5. What a rank has *taken* may lag behind what was handed to it (the ring hands ahead). Positions speak of what was
- *    taken. A step is *done* when every rank has taken a later one; the feed keeps its markers back to there.
+ * 1. An epoch begins when all remaining ranks have requested one with the same arguments. It has a feed of its own.
+ * 2. A step is released to all ranks at once, when it has a batch for each. The tail's rule divides the rest at the
+ *    end.
+ * 3. No rank is more than prefetch + 1 steps ahead of the slowest: no rank pulls the next step until the slowest has
+ *    taken its batch.
+ * 4. A rank that leaves or is closed gives up its batches and does not hold up the others; a rank lost with an error
+ *    ends the split.
+ * 5. The steps that a rank has *taken* may lag behind the steps handed to it (the ring sends ahead). Positions count
+ *    taken steps. A step is *done* when every rank has taken a later one; the feed keeps its markers back to there.
  *
- * Locks: `lock` guards everything but the feed while it is PULLING, and the opening of the next. `ready_lock`, after
- * `lock`, is held while ready() runs, so that hr__split_serve can wait for it. X_locked keeps `lock`; X_relocks lets go
- * of it in between. */
+ * Locks: `lock` guards all state, except the feed while PULLING and OPENING. `ready_lock`, taken after `lock`, is held
+ * while ready() runs, so that hr__split_serve can wait for its end. X_locked keeps `lock`; X_relocks releases and
+ * retakes it. */
 #include "feed/feed.h"
 #include "share/exchange_arena.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define PULL_MS 100                       /* a rank that pulls looks around so often */
-#define MAX_PREFETCH 4096                 /* steps; a typing error must not ask for terabytes */
-#define MAX_BATCH_ROWS (INT64_C(1) << 40) /* so that the rows of all ranks' steps are counted without overflow */
+#define PULL_MS 100                       /* a pulling rank checks for changes at this interval */
+#define MAX_PREFETCH 4096                 /* steps; limits the memory of a mistyped value */
+#define MAX_BATCH_ROWS (INT64_C(1) << 40) /* so that counts of rows of all ranks do not overflow */
 
 typedef enum split_phase { BETWEEN, OPENING, RUNNING, PULLING, ENDED, FAILED } split_phase;
 
@@ -64,12 +63,12 @@ typedef struct split_rank {
     int64_t pass;  /* number of its requests for an epoch */
     bool answered; /* `answer` has what hr__split_begin returns */
     hr_error answer;
-    hr_table **queue; /* released, not handed out; a ring of s->cap_queue */
+    hr_table **queue; /* released batches; a ring of s->cap_queue */
     int head, n;
     int64_t handed, taken;   /* steps of this epoch */
     bool finished;           /* it took the end of this epoch */
     int64_t n_rows, wait_ns; /* of this epoch */
-    int64_t asked_ns;        /* time of its request: the wait for the others counts */
+    int64_t asked_ns;        /* time of its request: waiting for other ranks counts */
 } split_rank;
 
 struct hr_split {
@@ -77,7 +76,7 @@ struct hr_split {
     hr_plan *plan;
     int n_ranks;
     hr_split_tail tail;
-    hr_split_request usual; /* what hr_split_begin asks for */
+    hr_split_request usual; /* the request of hr_split_begin */
     hr_feed_options options;
     hr_mutex lock;
     hr_cond changed;
@@ -88,14 +87,14 @@ struct hr_split {
     hr_arena *arena;      /* for coming epochs */
     hr_arena *feed_arena; /* of this epoch's batches */
     int64_t epoch;        /* of the feed */
-    int64_t next_epoch;   /* of the next begin, unless `restored` says */
+    int64_t next_epoch;   /* of the next begin, unless `restored` gives one */
     char *restored;       /* position for the next begin */
-    bool moved;           /* hr_feed_options.moved of it */
-    hr_inputs inputs;     /* what the plan reads; once somebody wanted a position */
+    bool moved;           /* hr_feed_options.moved for it */
+    hr_inputs inputs;     /* what the plan reads; set by the first position */
     bool inputs_known;
     hr_split_request agreed;
     split_phase phase;
-    hr_table **parts; /* of the step being put together */
+    hr_table **parts; /* batches of the incomplete step */
     int n_parts;
     int cap_queue;
     int64_t n_steps; /* released */
@@ -122,7 +121,7 @@ hr_status hr__error_copy(hr_error *to, const hr_error *from)
     return from->status;
 }
 
-/* Tells the ring that somebody may have more now. */
+/* Notifies the ring that a rank may have a batch. */
 static void split_tell(hr_split *s)
 {
     hr__lock(&s->ready_lock);
@@ -139,7 +138,7 @@ static void changed_locked(hr_split *s)
     split_tell(s);
 }
 
-/* Every change of phase, as the diagram draws it. */
+/* Changes the phase; asserts that the diagram has the arrow. */
 static void enter_locked(hr_split *s, split_phase to)
 {
 #ifndef NDEBUG
@@ -195,7 +194,7 @@ static void parts_drop_locked(hr_split *s)
         hr_table_unref(s->parts[--s->n_parts]);
 }
 
-/* No rank is in the epoch any more: ends its feed, BETWEEN. */
+/* If no rank is left in the epoch: ends its feed, BETWEEN. */
 static void feed_drop_relocks(hr_split *s)
 {
     hr_feed *f = s->feed;
@@ -329,7 +328,7 @@ void hr__split_close(hr_split *s)
     hr__lock(&s->lock);
     s->closed = true;
     if (s->phase == PULLING && hr__feed_run(s->feed))
-        hr__run_cancel(hr__feed_run(s->feed)); /* whoever pulls comes back, and then drops the feed */
+        hr__run_cancel(hr__feed_run(s->feed)); /* the pulling rank returns and drops the feed */
     else
         feed_drop_relocks(s);
     changed_locked(s);
@@ -338,7 +337,7 @@ void hr__split_close(hr_split *s)
 
 /* ---------------------------------------------------------------------------------------------------------- running */
 
-/* The table as rank r's part of the next step; takes it. */
+/* Queues a batch for a rank. Takes it. */
 static void queue_locked(hr_split *s, int rank, hr_table *takes)
 {
     split_rank *r = &s->ranks[rank];
@@ -358,7 +357,7 @@ static void release_step_locked(hr_split *s)
     hr__feed_forget(s->feed, row_of_step(s, done_locked(s)));
 }
 
-/* Rows [begin, begin + n) of what is left, as one table that owns its memory. */
+/* Rows [begin, begin + n) of the remaining rows, as one table with its own memory. */
 static hr_status rest_slice_locked(hr_split *s, int64_t begin, int64_t n, hr_table **out, hr_error *err)
 {
     const hr_mem mem = { s->account, s->feed_arena };
@@ -384,7 +383,7 @@ done:
     return st;
 }
 
-/* The last step of HR_TAIL_EQUAL: as many rows for each rank. */
+/* The last step of HR_TAIL_EQUAL: the same number of rows for each rank. */
 static hr_status tail_equal_locked(hr_split *s, hr_error *err)
 {
     int64_t rest = 0, each;
@@ -408,7 +407,7 @@ static hr_status tail_equal_locked(hr_split *s, hr_error *err)
     return st;
 }
 
-/* The last step of HR_TAIL_UNEVEN: as it falls. */
+/* The last step of HR_TAIL_UNEVEN: the remaining batches as they are. */
 static void tail_uneven_locked(hr_split *s)
 {
     if (s->n_parts == 0)
@@ -427,12 +426,12 @@ static void tail_uneven_locked(hr_split *s)
     s->n_steps++;
 }
 
-/* RUNNING: a batch is the next rank's share of the step that is put together. */
+/* RUNNING: a batch goes to the next rank of the incomplete step. */
 static hr_status batch_came_locked(hr_split *s, hr_table *takes, hr_error *err)
 {
     if (s->n_parts == s->n_ranks) {
         hr_table_unref(takes);
-        return hr_error_set(err, HR_BUG, "split: a batch came behind a short one");
+        return hr_error_set(err, HR_BUG, "split: a batch came after a short one");
     }
     s->parts[s->n_parts++] = takes;
     if (s->n_parts == s->n_ranks && hr_table_rows(takes) == s->agreed.batch_rows)
@@ -440,7 +439,7 @@ static hr_status batch_came_locked(hr_split *s, hr_table *takes, hr_error *err)
     return HR_OK;
 }
 
-/* ENDED: what is left makes the last step. */
+/* ENDED: the remaining batches make the last step. */
 static hr_status feed_ended_locked(hr_split *s, hr_error *err)
 {
     if (s->tail == HR_TAIL_EQUAL)
@@ -449,14 +448,14 @@ static hr_status feed_ended_locked(hr_split *s, hr_error *err)
     return HR_OK;
 }
 
-/* FAILED: ranks get the error behind what is queued. */
+/* FAILED: ranks get the error after their queued batches. */
 static void feed_failed_locked(hr_split *s, hr_status st, hr_error *moved)
 {
     s->feed_st = st;
     hr__error_move(&s->feed_err, moved);
 }
 
-/* RUNNING, then PULLING: takes one batch from the feed and queues it. HR_PENDING: nothing came; everything else is in
+/* RUNNING, then PULLING: takes one batch from the feed and queues it. HR_PENDING: no batch came; other results are in
  * the split. */
 static hr_status pull_relocks(hr_split *s, int timeout_ms)
 {
@@ -482,7 +481,7 @@ static hr_status pull_relocks(hr_split *s, int timeout_ms)
     }
     enter_locked(s, then);
     hr_error_clear(&e);
-    feed_drop_relocks(s); /* all may have left meanwhile */
+    feed_drop_relocks(s); /* all ranks may have left meanwhile */
     changed_locked(s);
     return st;
 }
@@ -494,7 +493,7 @@ static hr_status check_rank(const hr_split *s, int rank, hr_error *err)
     return HR_OK;
 }
 
-/* Why every call fails: the split was closed, or a rank was lost. HR_OK: neither. */
+/* The error of every call after the split was closed or a rank was lost; otherwise HR_OK. */
 static hr_status check_alive_locked(hr_split *s, hr_error *err)
 {
     if (s->closed)
@@ -524,7 +523,7 @@ static int64_t deadline(int timeout_ms)
     return timeout_ms < 0 ? INT64_MAX : hr__clock_ns() + (int64_t)timeout_ms * 1000000;
 }
 
-/* Pulls for at most one slice. HR_PENDING: the caller's time is up, or an inline call is to be served. */
+/* Pulls for at most PULL_MS. HR_PENDING: the caller's time is up, or an inline call waits for a server. */
 static hr_status pull_slice_relocks(hr_split *s, int64_t until)
 {
     int64_t begin = hr__clock_ns(), left_ms = until == INT64_MAX ? PULL_MS : (until - begin + 999999) / 1000000;
@@ -537,7 +536,7 @@ static hr_status pull_slice_relocks(hr_split *s, int64_t until)
     return now >= until || now - begin < (int64_t)slice * 1000000 ? HR_PENDING : HR_OK;
 }
 
-/* The part that comes next, or the end (*out NULL). HR_PENDING: neither is here yet. */
+/* Takes the rank's next batch, or the end (*out NULL). HR_PENDING: neither is here yet. */
 static hr_status take_locked(hr_split *s, split_rank *r, hr_table **out, hr_error *err)
 {
     if (r->n > 0) {
@@ -553,7 +552,7 @@ static hr_status take_locked(hr_split *s, split_rank *r, hr_table **out, hr_erro
     return s->phase == ENDED ? HR_OK : HR_PENDING;
 }
 
-/* pass: the one that the caller began; 0: any. Otherwise two iterations of a rank would share its rows. */
+/* pass: the caller's pass; 0: any. The check prevents that two iterations of a rank share its rows. */
 static hr_status next_of_pass(hr_split *s, int rank, int64_t pass, int timeout_ms, hr_table **out, hr_error *err)
 {
     int64_t until = deadline(timeout_ms);
@@ -569,7 +568,7 @@ static hr_status next_of_pass(hr_split *s, int rank, int64_t pass, int timeout_m
         if (!st && pass && r->pass != pass)
             st = hr_error_set(err, HR_INVALID, "split: rank %d began a new iteration, which ended this one", rank);
         if (!st && r->state != RANK_IN)
-            st = hr_error_set(err, HR_INVALID, "split: rank %d has begun no epoch", rank);
+            st = hr_error_set(err, HR_INVALID, "split: rank %d has not begun an epoch", rank);
         if (!st)
             st = take_locked(s, r, out, err);
         if (st != HR_PENDING)
@@ -677,7 +676,7 @@ static void request_print(const hr_split_request *q, hr_text *t)
     hr__text_add(t, "%s%s", q->extra[0] ? ", " : "", q->extra);
 }
 
-/* HR_OK: all that asked want the same, which is then in s->agreed. */
+/* Compares the requests. HR_OK: all are equal, and s->agreed has them. */
 static hr_status agree_locked(hr_split *s, hr_error *err)
 {
     const hr_split_request *first = NULL;
@@ -696,7 +695,7 @@ static hr_status agree_locked(hr_split *s, hr_error *err)
         s->agreed = *first;
     else
         hr_error_set(err, HR_MISMATCH, "split: the ranks' requests differ: %s",
-                     t.data ? t.data : "(no memory for the list)");
+                     t.data ? t.data : "(out of memory for the list)");
     hr__text_clear(&t);
     return equal ? HR_OK : HR_MISMATCH;
 }
@@ -709,13 +708,13 @@ static bool all_asked_locked(const hr_split *s)
         if (s->ranks[r].state == RANK_OUT || s->ranks[r].state == RANK_IN)
             return false;
         if (s->ranks[r].state == RANK_ASKED && s->ranks[r].answered)
-            return false; /* the last answer is still being collected */
+            return false; /* a rank has not collected its last answer */
         any = any || s->ranks[r].state == RANK_ASKED;
     }
     return any;
 }
 
-/* Queues of the size that the agreed lead needs. */
+/* Allocates queues for the agreed prefetch. */
 static hr_status queues_locked(hr_split *s, hr_error *err)
 {
     int cap = s->agreed.prefetch + 2;
@@ -754,12 +753,12 @@ static hr_status open_feed_relocks(hr_split *s, hr_error *err)
     o.batch_rows = s->agreed.batch_rows;
     o.shuffle_rows = s->agreed.shuffle_rows;
     o.shuffle_seed = s->agreed.has_shuffle_seed ? &shuffle_seed : NULL;
-    o.drop_last = false; /* what a short step is depends on all ranks: the tail's rule decides */
+    o.drop_last = false; /* the tail's rule handles short steps, which depend on all ranks */
     o.prefetch = s->n_ranks * HR_MAX(s->agreed.prefetch, 1);
     o.epoch = s->next_epoch;
     o.position = s->restored;
     o.moved = s->moved;
-    o.strict = false; /* it was asked when it was restored */
+    o.strict = false; /* hr__split_restore has checked it */
     hr__unlock(&s->lock);
     st = hr__feed_open(s->plan, &o, &extra, &f, err);
     hr__lock(&s->lock);
@@ -776,7 +775,7 @@ static hr_status open_feed_relocks(hr_split *s, hr_error *err)
     return HR_OK;
 }
 
-/* BETWEEN, then OPENING: all have asked. Begins the epoch, or answers all with the reason why not. */
+/* BETWEEN, then OPENING: all ranks have sent requests. Begins the epoch, or answers all with the error. */
 static void begin_epoch_relocks(hr_split *s)
 {
     hr_error e = HR_ERROR_INIT;
@@ -811,7 +810,7 @@ static void begin_epoch_relocks(hr_split *s)
         r->wait_ns = hr__clock_ns() - r->asked_ns;
     }
     hr_error_clear(&e);
-    feed_drop_relocks(s); /* whoever asked may be gone by now */
+    feed_drop_relocks(s); /* the ranks may have left meanwhile */
     changed_locked(s);
 }
 
@@ -843,7 +842,7 @@ static hr_status check_request(const hr_split_request *q, hr_error *err)
     return HR_OK;
 }
 
-/* What hr__split_begin returns, if that is decided. */
+/* The result of hr__split_begin, if it is decided. */
 static hr_status answer_locked(split_rank *r, hr_error *err)
 {
     hr_status st;
@@ -874,11 +873,11 @@ hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int 
         return hr_error_set(err, HR_INVALID, "split: rank %d was closed", rank);
     }
     if (r->state == RANK_IN && !r->answered)
-        leave_relocks(s, r); /* a new pass while the last was not at its end */
+        leave_relocks(s, r); /* a new pass before the end of the last one */
     if (r->state == RANK_OUT) {
         r->state = RANK_ASKED;
         r->pass++;
-        changed_locked(s); /* whoever waits for a batch of the pass before */
+        changed_locked(s); /* wakes threads that wait for a batch of the last pass */
         r->answered = false;
         r->asked_ns = hr__clock_ns();
     }
@@ -937,7 +936,7 @@ void hr__split_join(hr_split *s, int rank)
 
 /* -------------------------------------------------------------------------------------------------------- positions */
 
-/* The start of the next epoch, or what was restored and not begun. */
+/* The start of the next epoch, or the restored position that has not begun. */
 static hr_status position_between_locked(hr_split *s, char **out, hr_error *err)
 {
     hr_position p = { .epoch = s->next_epoch, .seed = s->options.seed };
@@ -951,13 +950,13 @@ static hr_status position_between_locked(hr_split *s, char **out, hr_error *err)
     return hr__position_print(&p, out, err);
 }
 
-/* Rank r has nothing more to take in this epoch. */
+/* Whether rank r has taken all its batches of the epoch. */
 static bool at_end_locked(const hr_split *s, const split_rank *r)
 {
     return r->finished || (s->phase == ENDED && r->state == RANK_IN && r->n == 0 && r->taken == r->handed);
 }
 
-/* All ranks that did not leave the epoch: true if they are at its end; else *step is where all of them are. */
+/* The common step of all ranks in the epoch. *end: all are at the end; otherwise *step. */
 static hr_status common_step_locked(hr_split *s, bool *end, int64_t *step, hr_error *err)
 {
     int one = -1;
@@ -982,7 +981,7 @@ static hr_status common_step_locked(hr_split *s, bool *end, int64_t *step, hr_er
     return HR_OK;
 }
 
-/* Finds out what the plan reads, once, and without the lock: ranks go on meanwhile. */
+/* Determines once what the plan reads, without the lock, so that ranks go on meanwhile. */
 static hr_status split_inputs(hr_split *s, hr_error *err)
 {
     hr_inputs read;
@@ -1001,7 +1000,7 @@ static hr_status split_inputs(hr_split *s, hr_error *err)
     return HR_OK;
 }
 
-/* done: of the steps that are done; else of those that are taken, by all ranks equally many. */
+/* done: after the done steps; otherwise after the taken steps, which must be equal for all ranks. */
 static hr_status position_of(hr_split *s, bool done, char **out, hr_error *err)
 {
     hr_position p = { 0 };

@@ -1,7 +1,7 @@
-/* split_api.c - hr_split_*: a split as headrace.h has it, where every rank asks for the same batches.
+/* split_api.c - hr_split_*: the splits of headrace.h, in which all ranks have the same request.
  *
- * split.c lets each rank bring a request and compares them, which is what processes need. Here the options of
- * hr_split_open() are the request of all ranks.
+ * split.c compares a request of each rank, as processes need it. Here the options of hr_split_open() are the request of
+ * all ranks.
  *
  * Tests: test_public_api.c. */
 #include "feed/feed.h"

@@ -158,8 +158,8 @@ hr_status hr__groups_new(const char *const *keys, int n_keys, int64_t rows, int6
                          hr_error *err) HR_MUST_USE; /* borrows keys until it is freed */
 void hr__groups_free(hr_groups *g);
 hr_status hr__groups_add(hr_groups *g, const hr_table *t, hr_error *err) HR_MUST_USE; /* HR_INVALID: no such column */
-/* *out NULL: no complete ones. `last`: the end, what is left is complete. At most `most` groups, 0: all up to the cut.
- * *batches is new (hr__free): n groups; ordinals count up. */
+/* *out NULL: no complete groups. `last`: at the end of input the open group is complete. At most `most` groups; 0: all
+ * up to the cut. *batches is new (hr__free): n groups, numbered by ordinal. */
 hr_status hr__groups_next(hr_groups *g, bool last, int64_t most, hr_table **out, hr_batch_place **batches, int64_t *n,
                           hr_error *err) HR_MUST_USE;
 

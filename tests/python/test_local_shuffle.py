@@ -287,11 +287,11 @@ def test_a_position_of_another_shuffle(folder):
     next(iter(first))
     state = first.state_dict()
     for ask, text in [
-        ({"local_shuffle_buffer_size": 4000, "local_shuffle_seed": 1}, "of 5000 rows, this feed has 4000"),
-        ({}, "of 5000 rows, this feed has 0"),
+        ({"local_shuffle_buffer_size": 4000, "local_shuffle_seed": 1}, "of 5000 rows; this feed has 4000"),
+        ({}, "of 5000 rows; this feed has 0"),
         (
             {"local_shuffle_buffer_size": 5000, "local_shuffle_seed": 2},
-            "seed 1 of the local shuffle, this feed has 2",
+            "local shuffle seed 1; this feed has 2",
         ),
         ({"local_shuffle_buffer_size": 5000}, "this feed has none"),
     ]:

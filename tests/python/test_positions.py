@@ -446,7 +446,7 @@ def test_code_of_odd_things():
 def test_arguments_of_batches():
     ds = hd.range(105)
     state = state_after(ds)
-    with pytest.raises(exceptions.MismatchError, match="drop_last=False, this feed has drop_last=True"):
+    with pytest.raises(exceptions.MismatchError, match="drop_last=False; this feed has drop_last=True"):
         rest(ds, state, drop_last=True)
     with pytest.raises(exceptions.MismatchError, match="batches of 10 rows"):
         batches = ds.iter_batches(batch_size=11)
@@ -468,7 +468,7 @@ def test_states_of_another_kind():
     next(it)
     of_shares = batches.state_dict()
     it.close()
-    with pytest.raises(exceptions.MismatchError, match="by a split, this feed is a pass over all rows"):
+    with pytest.raises(exceptions.MismatchError, match="by a split; this feed is a pass over all rows"):
         rest(ds, of_shares)
     (shard,) = ds.streaming_split(1)
     batches = shard.iter_batches(batch_size=10)

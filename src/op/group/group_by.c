@@ -624,8 +624,7 @@ static void group_free(hr_op *op)
 }
 
 static const hr_op_class group_class = { .name = "group",
-                                         .doc =
-                                             "one row for all rows with the same keys, with aggregates of their values",
+                                         .doc = "one row for all rows with equal keys, with aggregates of their values",
                                          .kind = HR_OP_BLOCK,
                                          .schema = group_schema,
                                          .needs = group_needs,

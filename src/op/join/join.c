@@ -269,7 +269,7 @@ static void join_free(hr_op *op)
 }
 
 static const hr_op_class join_class = { .name = "join",
-                                        .doc = "rows of two inputs that have equal keys, side by side",
+                                        .doc = "joins rows of two inputs with equal keys",
                                         .kind = HR_OP_BLOCK,
                                         .inputs = HR_INPUTS_IN_TURN,
                                         .schema_of = join_schema,

@@ -364,7 +364,7 @@ static hr_status arrange_read(const hr_op *op, hr_op_run *run, int64_t block_par
 static void arrange_free(hr_op *op) { hr__free(op); }
 
 static const hr_op_class arrange_class = { .name = "arrange",
-                                           .doc = "rows in the order of their places, where they have such",
+                                           .doc = "orders rows by the place that a join gave them",
                                            .kind = HR_OP_BLOCK,
                                            .same_rows = true,
                                            .schema = hr__kept_schema,

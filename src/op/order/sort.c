@@ -614,8 +614,8 @@ hr_status hr__op_hash_partition(const hr_sort_column *keys, int n, int64_t n_par
     if (n < 1)
         return hr_error_set(err, HR_INVALID, "repartition: at least one key is needed");
     if (n_parts < 1 || n_parts > MOST_PARTS)
-        return hr_error_set(err, HR_INVALID, "repartition: %lld blocks by keys: 1 to %d are possible",
-                            (long long)n_parts, MOST_PARTS);
+        return hr_error_set(err, HR_INVALID, "repartition: %lld blocks by keys; expected 1 to %d", (long long)n_parts,
+                            MOST_PARTS);
     HR_TRY(sort_new(&hash_partition_class, keys, n, &s, err));
     s->n_parts = n_parts;
     s->sorted = sorted;

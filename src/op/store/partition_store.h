@@ -23,9 +23,8 @@ hr_status hr__partition_store_new(int n_parts, hr_schema *schema, hr_spill_file 
 void hr__partition_store_free(hr_partition_store *s); /* frees its disk space. NULL is fine */
 /* Appends to a partition. Takes the table, even on failure. Drops a table without rows. */
 hr_status hr__partition_store_add(hr_partition_store *s, int part, hr_table *takes, hr_error *err) HR_MUST_USE;
-/* Partitioning: rows ordered by the partition that n_parts (a power of two, at most HR_MAX_PARTS) values of hashes[row]
- * >> shift say, those of one in their order; begins[0 .. n_parts] are where they begin. *out is new, and of no
- * origin. */
+/* Orders rows by partition, (hashes[row] >> shift) % n_parts (a power of two, at most HR_MAX_PARTS); rows of a
+ * partition keep their order. Partition p is rows [begins[p], begins[p + 1]). *out is new, without origin. */
 #define HR_MAX_PARTS 256
 hr_status hr__partition_rows(const hr_table *t, const uint64_t *hashes, int shift, int n_parts, const hr_mem *mem,
                              int64_t *begins, hr_table **out, hr_error *err) HR_MUST_USE;
