@@ -158,7 +158,7 @@ hr_status hr__position_print(const hr_position *p, char **out, hr_error *err)
     return HR_OK;
 }
 
-/* --- parsing: a cursor over the text; every function leaves it behind what it read */
+/* --- parsing: a cursor over the text; every function leaves it after the text that it read */
 
 typedef struct cursor {
     const char *p, *end;

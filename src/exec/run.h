@@ -15,8 +15,8 @@
  *
  *   pool.resize its holder joins pool threads, which take run->lock: so no pool thread takes pool.resize
  *   run->lock     of one run; no thread holds two. A step is admitted, an item is allocated or freed under it, and
- *                 bytes that come back call hr__pool_wake
- *   admission     nothing is called while it is held; the waiter (hr__pool_wake) is called behind it
+ *                 the release of bytes calls hr__pool_wake
+ *   admission     nothing is called while it is held; the waiter (hr__pool_wake) is called after its release
  *   pool.lock     nothing is called while it is held; hr__run_work runs without it
  *
  * Locks of the layers above (split->lock, then feed->lock) come before run->lock: hr__run_stats takes it. No thread

@@ -35,10 +35,10 @@
  * else step, else take; so work in progress ends before new work begins. One drain continues until the next stage is
  * full or nothing is left, one step ends with the first output, one take makes one ticket:
  *   help   an operator's call has shares that any thread may do (parallel_call.c)
- *   drain  the oldest ticket's output goes through the stage's stream operator to the next stage (one thread a stage)
- *   step   the oldest READY ticket goes on, if the budget admits it; never a younger one instead
- *   take   a new ticket is made if the window has room: from the scan, from what the stage before passed on, or of a
- *          block part of a block operator; and behind all others one without rows, where an operator wants it
+ *   drain  the oldest ticket's output goes through the stage's stream operator to the next stage (one thread per stage)
+ *   step   the oldest READY ticket continues, if the budget admits it; never a younger one instead
+ *   take   a new ticket is made if the window has room: from the scan, from the output of the stage before, or of a
+ *          block part of a block operator; and after all others one without rows, if an operator needs it
  *          (hr_op.closes)
  *
  * Rules.

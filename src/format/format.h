@@ -137,10 +137,12 @@ void hr__encoded_chunk_clear(hr_encoded_chunk *p);
 typedef struct hr_writer_class {
     size_t file_bytes; /* sizeof the state of one open file; zeroed before `begin` */
     hr_status (*encode)(const hr_writer *w, const hr_mem *mem, const hr_table *t, hr_encoded_chunk *out, hr_error *err);
-    hr_status (*begin)(const hr_writer *w, void *file, hr_sink *sink, hr_error *err); /* NULL: nothing before */
+    hr_status (*begin)(const hr_writer *w, void *file, hr_sink *sink,
+                       hr_error *err); /* NULL: nothing before the chunks */
     hr_status (*add)(const hr_writer *w, void *file, hr_sink *sink, hr_encoded_chunk *p,
-                     hr_error *err);                                                   /* NULL: the bytes */
-    hr_status (*finish)(const hr_writer *w, void *file, hr_sink *sink, hr_error *err); /* NULL: nothing behind */
+                     hr_error *err); /* NULL: the bytes */
+    hr_status (*finish)(const hr_writer *w, void *file, hr_sink *sink,
+                        hr_error *err);                 /* NULL: nothing after the chunks */
     void (*file_clear)(const hr_writer *w, void *file); /* NULL: nothing to free; runs always */
     void (*free)(hr_writer *w);                         /* frees all of it */
 } hr_writer_class;

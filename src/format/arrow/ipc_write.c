@@ -244,7 +244,7 @@ done:
 
 /* ------------------------------------------------------------------------------------------------------------ files */
 
-/* As in the footer's list: with padding behind the second. */
+/* As in the footer's list: with padding after the second. */
 typedef struct written {
     int64_t at;
     int32_t message_bytes, padding;

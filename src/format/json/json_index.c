@@ -2,7 +2,7 @@
  *
  * Each step turns 64 bytes into masks with a bit for each byte; the rest is arithmetic on masks (stage 1 of G.
  * Langdale, D. Lemire: Parsing Gigabytes of JSON per Second, 2019):
- *   escaped   bytes behind a run of backslashes of odd length: the carry of an addition finds the runs' ends
+ *   escaped   bytes after a run of backslashes of odd length: the carry of an addition finds the runs' ends
  *   strings   quotes that are not escaped; prefix XOR of them (a carry-less product by all ones) is "within a string"
  *   classes   brackets, comma and colon, and white space: one look-up by the low half of a byte each, compared with
  *             the byte

@@ -103,7 +103,7 @@ static hr_status fill(hr_json_rows *r, int64_t want, hr_error *err)
     hr_buffer *wider;
 
     want = r->at == 0 ? HR_MAX(want, 3) : want; /* all of a byte order mark */
-    if (cap < r->n + want + HR_SLACK) {         /* the slack is written, too: a newline behind the last line */
+    if (cap < r->n + want + HR_SLACK) {         /* the slack is written, too: a newline after the last line */
         HR_TRY(hr__buffer_new(&r->mem, HR_MAX(r->n + want, r->n * 2) + HR_SLACK, &wider, err));
         if (r->n)
             memcpy(wider->data, r->buffer->data, (size_t)r->n);

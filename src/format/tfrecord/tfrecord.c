@@ -2,18 +2,18 @@
  *
  *     uint64 length | masked CRC-32C of it | payload | masked CRC-32C of it
  *
- * Opening a plain file walks all lengths (large reads, payloads of more than a window are passed over), which checks
- * that the file is whole and cuts it into fragments: one begins at the first record that lies FRAGMENT_BYTES behind the
- * last one's begin. A compressed file is one fragment.
+ * Opening a plain file walks all lengths (with large reads; it skips payloads larger than a window), which checks that
+ * the file is whole and cuts it into fragments: a fragment begins at the first record that is FRAGMENT_BYTES or more
+ * after the begin of the fragment before. A compressed file is one fragment.
  *
- * Examples have no schema. Which features there are, and which of them are lists, is found in the records of the first
- * file's first `sample` bytes, or said by tf_schema. Later files are read as the first. */
+ * Examples have no schema. The records in the first `sample` bytes of the first file, or tf_schema, decide which
+ * features are columns and which of these are lists. Later files get the columns of the first. */
 #include "format/tfrecord/tfrecord.h"
 #include "format/window.h"
 
 #define MAX_RECORD_BYTES (1 << 30)
 #define FRAGMENT_BYTES (4 << 20)
-#define SMALL_WINDOW_BYTES (4 << 10) /* behind a long payload that was passed over */
+#define SMALL_WINDOW_BYTES (4 << 10) /* window after a long payload that was skipped */
 
 typedef struct tf_options {
     char *tf_schema;
@@ -53,7 +53,7 @@ static const hr_option tf_option_table[] = {
 typedef struct tf_records {
     const char *name; /* of the file, borrowed */
     hr_window window; /* records that begin at its end belong to other readers */
-    bool check;       /* payloads' checksums */
+    bool check;       /* check the checksums of payloads */
     int64_t number;   /* of the next record, counted from the first one of the reader, for errors */
 } tf_records;
 
@@ -136,7 +136,7 @@ static hr_status next_record(tf_records *r, hr_view *out, bool *found, hr_error 
     return hr__window_skip(w, n + TF_FRAME_BYTES, &n, err); /* the available bytes stay there */
 }
 
-/* The same without its payload. */
+/* The next record, without its payload. */
 static hr_status skip_record(tf_records *r, bool *found, hr_error *err)
 {
     hr_window *w = &r->window;
@@ -369,7 +369,7 @@ static const hr_scan_file_class tf_file_class = {
     .close = tf_close,
 };
 
-/* Walks a plain file's records: fragments, and how many rows they have. */
+/* Walks a plain file's records: finds fragments and their numbers of rows. */
 static hr_status index_records(tf_file *f, hr_error *err)
 {
     tf_records r;

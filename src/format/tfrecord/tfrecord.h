@@ -1,4 +1,5 @@
-/* tfrecord.h - what the files of the TFRecord reader share: the frame of a record, and tf.Example as columns. */
+/* tfrecord.h - types and functions shared by the files of the TFRecord reader: the frame of a record, and tf.Example as
+ * columns. */
 #ifndef HR_TFRECORD_H
 #define HR_TFRECORD_H
 
@@ -12,18 +13,13 @@ uint32_t tf__masked_crc(const void *data, int64_t n);
 
 /* --- examples: tf_example.c */
 
-typedef enum tf_kind {
-    TF_NONE,
-    TF_BYTES,
-    TF_FLOAT,
-    TF_INT64
-} tf_kind; /* the numbers are those of tf.train.Feature's fields */
+typedef enum tf_kind { TF_NONE, TF_BYTES, TF_FLOAT, TF_INT64 } tf_kind; /* the numbers of tf.train.Feature's fields */
 
 typedef struct tf_column {
     char *name;
     int64_t n_name;
     tf_kind kind;
-    tf_kind of_empty; /* what an empty list of it said: counts where no value says more */
+    tf_kind of_empty; /* kind of its empty lists: the kind of the column if there are no values */
     bool is_list;
     int out; /* the column that it becomes; -1: none */
 } tf_column;
@@ -33,10 +29,10 @@ typedef struct tf_features {
     hr_account *account;
     tf_column *items;
     int64_t n, cap;
-    bool others_are_fine; /* a feature that is not among them is passed over */
+    bool others_are_fine; /* other features are ignored */
 } tf_features;
 void tf__features_clear(tf_features *f);
-/* Widens `f` by what stands in a record. `where`: for errors. */
+/* Widens `f` by the features of a record. `where`: for errors. */
 hr_status tf__features_see(tf_features *f, hr_view record, const char *name, int64_t number, hr_error *err) HR_MUST_USE;
 hr_status tf__features_of_schema(tf_features *f, const hr_schema *schema, const char *name, hr_error *err) HR_MUST_USE;
 /* Lines "type name", type one of bytes, float, int64, or list<...> of it. */
