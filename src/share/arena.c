@@ -1,25 +1,21 @@
-/* arena.c - exchange arenas: memory that other processes may map. With wire.c and link.c it is what the design calls
- * share.
+/* arena.c - exchange arenas: memory that other processes may map.
  *
- * An arena is a list of memfd segments, cut into blocks. The first has 1 MiB, the next as much as there is already, up
- * to 16 MiB, or a sixteenth of what there is, so that large arenas do not run out of descriptors; a request that is
- * larger gets a segment of its own size.
+ * An arena is a list of memfd segments, divided into blocks. The first segment has 1 MiB; each next one doubles the
+ * arena, up to 16 MiB or a sixteenth of the arena, so that large arenas do not run out of descriptors. A larger request
+ * gets a segment of its own size.
  *
- * 1. What describes blocks is in private memory: a peer that writes where it should not can spoil contents, not the
- *    lists.
- * 2. A free block is merged with its free neighbours and kept in a list of its size class, the newest first; a request
- *    takes from the smallest class that has one. So memory that was used before is used again, and the untouched rest
- *    of a segment, which is its largest free block, comes last: first touch of shared pages is several times slower
- *    than a copy.
- * 3. An empty segment is given back when what is left would still hold the most that was used in the last seconds, or
- *    when the account or the process is over its limit. Its pages are punched out, which frees them whoever still maps
- *    them.
- * 4. A segment is retired when a peer reads there that will never tell us when it is done (link.c). It gets no new
- *    blocks and goes when ours are free, without punching: contents stay what they were until the peer unmaps them.
- * 5. Of a segment what was ever in a block is charged, to the arena's account: its pages begin to exist when they are
- *    touched, and stay until the segment goes.
+ * 1. Descriptions of blocks lie in private memory: a peer that writes into a segment can spoil contents, not the lists.
+ * 2. A free block merges with its free neighbours and joins the list of its size class, newest first; a request takes
+ *    from the smallest class that has a block. So touched memory is reused first, and the untouched rest of a segment,
+ *    its largest free block, comes last: the first touch of shared pages is several times slower than a copy.
+ * 3. An empty segment is freed when the rest still holds the peak of the last seconds, or when the account or the
+ *    process exceeds its limit. Punching its pages out frees them even if a peer still maps them.
+ * 4. A segment is retired when a peer that reads it will never release its messages (link.c). It gets no new blocks and
+ *    is freed with our last block in it, without punching: its contents stay unchanged until the peer unmaps them.
+ * 5. The arena's account is charged for all bytes of a segment that were ever in a block: touching a page creates it,
+ *    and it stays until the segment is freed.
  *
- * A forked child has the buffers, which it may read, but neither allocates nor frees in its parent's segments.
+ * A forked child may read the buffers, but neither allocates nor frees in its parent's segments.
  * Lock: arena->lock is a leaf. Nothing is allocated, freed or mapped while it is held.
  *
  * Tests: test_share.c, test_process.c. */
@@ -34,11 +30,11 @@
 #define FIRST_BYTES ((int64_t)1 << 20)
 #define SEGMENT_BYTES ((int64_t)16 << 20)
 #define SEGMENT_ROUND ((int64_t)2 << 20)
-#define KEEP_BYTES ((int64_t)32 << 20) /* an arena of this size gives nothing back */
+#define KEEP_BYTES ((int64_t)32 << 20) /* an arena of this size frees no segments */
 #define TOUCH_BYTES ((int64_t)64 << 10)
 #define MIN_REST 256 /* a smaller rest stays with its block */
 #define PERIOD_NS ((int64_t)1000000000)
-#define MAX_LOOKS 8 /* into the list of a block's own class, where not all are large enough */
+#define MAX_LOOKS 8 /* blocks of the request's own class to look at: some are too small */
 #define MAX_BYTES ((int64_t)1 << 46)
 
 #define CLASS_0_LOG 7 /* 128 bytes: 64 of data, 64 of slack */
@@ -49,8 +45,8 @@ typedef struct hr_arena_block {
     hr_segment *segment;
     int64_t offset, n_bytes; /* multiples of ALIGN */
     bool free;
-    struct hr_arena_block *before, *after; /* in the segment; a spare one's next is `after` */
-    struct hr_arena_block *next, *prev;    /* free: of its class */
+    struct hr_arena_block *before, *after; /* neighbours in the segment; in the list of spares `after` is the next */
+    struct hr_arena_block *next, *prev;    /* free: in the list of its class */
 } block;
 
 typedef struct arena_buffer {
@@ -69,7 +65,7 @@ struct hr_arena {
     block *free[N_CLASSES];
     uint64_t in_use[N_WORDS]; /* bits: the class's list is not empty */
     block *spare;
-    int64_t peak, peak_before; /* of used bytes, in this period and the one before */
+    int64_t peak, peak_before; /* most used bytes in this period and the one before */
     int64_t period_ns;         /* when it began */
     _Atomic int64_t n_bytes, n_used;
 };
@@ -101,7 +97,7 @@ void hr__segment_unref(hr_segment *s)
 
 uint64_t hr__segments_gone(void) { return atomic_load_explicit(&n_gone, memory_order_acquire); }
 
-/* One free block, of the whole segment. Not in the arena's lists yet. */
+/* A segment of one free block. Not in the arena's lists yet. */
 static hr_status segment_new(hr_arena *a, int64_t n_bytes, hr_segment **out, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -158,7 +154,7 @@ static void segment_give_back(hr_segment *s, bool punch)
 
 /* -------------------------------------------------------------------------------------- blocks; arena->lock is held */
 
-/* The class whose blocks have at least class_bytes(c), the largest such. */
+/* The largest class c with class_bytes(c) <= n. */
 static int class_of(int64_t n)
 {
     int log = 63 - __builtin_clzll((unsigned long long)n);
@@ -224,7 +220,7 @@ static block *find_locked(const hr_arena *a, int64_t n)
     return larger < 0 ? NULL : a->free[larger];
 }
 
-/* Makes what follows the first n bytes of b a free block; needs a spare one. */
+/* Makes the rest of b after its first n bytes a free block; needs a spare block. */
 static void split_locked(hr_arena *a, block *b, int64_t n)
 {
     block *rest = a->spare;
@@ -240,7 +236,7 @@ static void split_locked(hr_arena *a, block *b, int64_t n)
     list_locked(a, rest);
 }
 
-/* The most that was used lately. */
+/* The most bytes used lately. */
 static int64_t recent_peak_locked(hr_arena *a)
 {
     int64_t now = hr__clock_ns(), used = a->n_used;
@@ -254,7 +250,7 @@ static int64_t recent_peak_locked(hr_arena *a)
     return HR_MAX(a->peak, a->peak_before);
 }
 
-/* The end of b is touched: -> bytes to charge now. */
+/* Marks b as touched; returns the bytes to charge now. */
 static int64_t touch_locked(const block *b)
 {
     hr_segment *s = b->segment;
@@ -266,8 +262,7 @@ static int64_t touch_locked(const block *b)
     return more;
 }
 
-/* A block for n bytes; *charge: to be charged for it. NULL: *spare says whether a spare block is what is missing, or
- * else space. */
+/* Takes a block for n bytes; *charge: bytes to charge. NULL: a spare block (*spare) or space is missing. */
 static block *take_locked(hr_arena *a, int64_t n, bool *spare, int64_t *charge)
 {
     block *b = find_locked(a, n);
@@ -286,7 +281,7 @@ static block *take_locked(hr_arena *a, int64_t n, bool *spare, int64_t *charge)
     return b;
 }
 
-/* b and the free block after it become one, listed nowhere. */
+/* Merges b and the free block after it; the result is in no list. */
 static void join_locked(hr_arena *a, block *b)
 {
     block *gone = b->after;
@@ -309,7 +304,7 @@ static void drop_blocks_locked(hr_arena *a, hr_segment *s)
     s->first = NULL;
 }
 
-/* Takes the segment out of the arena, whose it no longer is. */
+/* Removes the segment from the arena. */
 static void remove_segment_locked(hr_arena *a, hr_segment *s)
 {
     hr_segment **at = &a->segments;
@@ -342,7 +337,8 @@ static void free_locked(hr_arena *a, block *b)
     list_locked(a, b);
 }
 
-/* Removes empty segments as long as `keep` bytes stay, and retired ones. -> a chain of them, to be given back. */
+/* Removes empty segments while at least `keep` bytes stay, and empty retired ones. Returns a chain of segments to
+ * free. */
 static hr_segment *trim_locked(hr_arena *a, int64_t keep)
 {
     hr_segment *out = NULL;
@@ -396,7 +392,7 @@ void hr__arena_unref(hr_arena *a)
         next = b->after;
         hr__free(b);
     }
-    if (is_ours(a)) /* in a forked child a thread that is not there may hold it */
+    if (is_ours(a)) /* in a forked child a thread of the parent may have held it */
         hr__mutex_clear(&a->lock);
     hr__account_unref(a->account);
     hr__free(a);
@@ -448,7 +444,7 @@ static hr_status add_spare(hr_arena *a, hr_error *err)
     return HR_OK;
 }
 
-/* Room for n bytes more. If another thread made some meanwhile, what is made here goes again. */
+/* Adds a segment for n bytes; frees it again if another thread has made room meanwhile. */
 static hr_status grow(hr_arena *a, int64_t n, hr_error *err)
 {
     hr_segment *s = NULL;
@@ -459,7 +455,7 @@ static hr_status grow(hr_arena *a, int64_t n, hr_error *err)
     a->segments = s;
     a->n_bytes += s->n_bytes;
     if (find_locked(a, n)) {
-        list_locked(a, s->first); /* of no use yet, but in order to be removed */
+        list_locked(a, s->first); /* listed, so that it can be removed */
         remove_segment_locked(a, s);
     } else {
         list_locked(a, s->first);
@@ -525,7 +521,7 @@ static bool has_spare(hr_arena *a)
     return has;
 }
 
-/* The free block after b, if there is one, becomes a part of the free block b. */
+/* Merges the free block b with the block after it, if that is free. */
 static void join_next_locked(hr_arena *a, block *b)
 {
     if (!b->after || !b->after->free)

@@ -1,26 +1,26 @@
 /* link.c - one end of a socket over which tables travel between two processes.
  *
- * Sending. Columns that are not in shared memory are copied into the arena. hr_sent_message keeps what a message refers
- * to; it has a slot, whose number and sequence number travel. Segments that the peer does not map yet go first, each
- * with its descriptor. Then the packet is queued, and the queue goes out as far as the socket takes it. The peer may
- * wait for what stays behind while we wait for the peer: on_backlog is called for who cannot call us until then
- * (io/poll.c).
+ * Sending. The link copies columns that are not in shared memory into the arena. hr_sent_message keeps the buffers that
+ * a message refers to; it has a slot, and the message carries the slot's number and a sequence number. Segments that
+ * the peer does not map yet go first, each with its descriptor. Then the packet is queued, and the link sends queued
+ * packets until the socket is full. The peer may wait for the rest while we wait for the peer: for such callers
+ * on_backlog watches the socket (io/poll.c).
  *
  * Receiving. Buffers of a received table map the peer's memory and share one hr_message_ref. The thread that drops the
  * last of them queues the message_ref, which leaves as RELEASE(slot, seq); the peer then drops its hr_sent_message. The
- * message_ref is the node of that queue itself: giving back needs no memory and cannot fail.
+ * message_ref is the queue's node itself, so releasing needs no memory and cannot fail.
  *
- * The end. The contents of tables that the peer has must not change, so a block is used again only when nobody reads
- * it: 1. A peer that died (the socket ends) reads no more. What was sent to it is dropped, the blocks are free. 2. A
- * peer that closed its end while it had tables has said BYE first: their segments are retired (arena.c), then
- * what was sent is dropped. If BYE does not fit into the socket, the peer shows the end only when its last table went.
- * 3. We close while the peer has tables: likewise. A send that fails (EPIPE) does not know which it is: what was sent
- * stays until the end was read, or until we close.
+ * The end. Tables that the peer has must not change, so a block is reused only when no process reads it.
+ * 1. A peer that died (the socket ends) reads no more: the link drops its sent messages, and their blocks are free.
+ * 2. A peer that closed its end while it had tables has sent BYE first: the link retires their segments (arena.c) and
+ *    then drops its sent messages. If BYE does not fit into the socket, the peer closes the socket with its last table.
+ * 3. We close while the peer has tables: the same. A failed send (EPIPE) does not show which case it is: sent messages
+ *    stay until the end is read, or until we close.
  *
  * Locks: send_lock, so that messages leave in the order of their schemas; recv_lock, for one reader; link->lock within
- * both, a leaf. Nothing is freed under link->lock: it goes into a hr_pending_free, which the thread frees behind the
- * lock, since freeing may call anybody, a link too. Nothing waits under any of them, so that a thread that waits in
- * hr__link_recv holds up no other. */
+ * both, a leaf. No code frees under link->lock, because freeing may call other code, a link too: it fills a
+ * hr_pending_free, which the thread frees after releasing the lock. No code waits under these locks, so a thread that
+ * waits in hr__link_recv holds up no other thread. */
 #include "share/link.h"
 #include "share/process_link.h"
 #include "share/exchange_arena.h"
@@ -28,9 +28,9 @@
 #include <errno.h>
 
 #define SLICE_MS 100
-#define BACKLOG_SLICE_MS 5 /* while packets are queued: the socket may take them soon */
+#define BACKLOG_SLICE_MS 5 /* while packets are queued: tries to send at this interval */
 #define IN_BYTES 65536
-#define MAX_DRAIN 4096 /* packets; the socket holds some hundred */
+#define MAX_DRAIN 4096 /* packets; the socket holds a few hundred */
 
 /* ----------------------------------------------------------------------------------------------------- message refs */
 
@@ -42,14 +42,14 @@ static void link_ref_new(void *owner)
     atomic_fetch_add(&l->n_message_refs, 1);
 }
 
-/* The last buffer of a received message went. */
+/* The last buffer of a received message is freed. */
 static void link_ref_gone(hr_message_ref *h)
 {
     hr_link *l = h->owner;
     hr_pending_free t = { 0 };
     bool tells;
 
-    if (!hr__link_is_ours(l)) { /* in a forked child: our parent has one, too */
+    if (!hr__link_is_ours(l)) { /* in a forked child: the parent has the message, too */
         hr__free(h);
         return;
     }
@@ -77,7 +77,7 @@ static void link_ref_gone(hr_message_ref *h)
 typedef struct search {
     uint64_t segment;
     int64_t offset, n;
-    hr_buffer *found; /* counted; the whole of it */
+    hr_buffer *found; /* counted; the whole buffer */
 } search;
 
 static void search_buffer(void *context, hr_buffer *b)
@@ -173,7 +173,7 @@ void hr__link_unref(hr_link *l)
     if (!l || atomic_fetch_sub_explicit(&l->users, 1, memory_order_acq_rel) > 1)
         return;
     if (!hr__link_is_ours(l)) {
-        hr__file_close(l->fd); /* only that: its locks may never be let go here */
+        hr__file_close(l->fd); /* only the descriptor: a thread of the parent may have held the locks */
         return;
     }
     hr__link_close(l);
@@ -197,7 +197,7 @@ int64_t hr__link_outstanding(const hr_link *l)
 
 /* -------------------------------------------------------------------------------------------------------- receiving */
 
-/* The peer dropped what it got in these slots. */
+/* The peer released the messages of these slots. */
 static hr_status on_release(hr_link *l, const hr_incoming *in, hr_error *err)
 {
     hr_wire_reader items = in->released;
@@ -248,7 +248,7 @@ static void set_flag(hr_link *l, bool *flag)
     hr__unlock(&l->lock);
 }
 
-/* A packet into l->in, unless one is there. HR_PENDING: none has come. */
+/* Reads a packet into l->in, unless it holds one. HR_PENDING: no packet has come. */
 static hr_status read_packet(hr_link *l, hr_error *err)
 {
     int n_fds = 0;
@@ -257,7 +257,7 @@ static hr_status read_packet(hr_link *l, hr_error *err)
         int64_t n = hr__socket_recv(l->fd, l->in, IN_BYTES, &l->in_fd, 1, &n_fds);
         if (n == -EAGAIN)
             return HR_PENDING;
-        if (n == -ECONNRESET && again < 2) { /* it did not read all that we sent; what it sent follows */
+        if (n == -ECONNRESET && again < 2) { /* the peer did not read all our packets; its packets follow */
             set_flag(l, &l->broken);
             continue;
         }
@@ -283,7 +283,7 @@ static void drop_packet(hr_link *l)
     l->n_in = 0;
 }
 
-/* One packet. recv_lock is held. */
+/* Receives one packet. recv_lock is held. */
 static hr_status recv_packet(hr_link *l, hr_incoming *in, hr_error *err)
 {
     hr_status st;
@@ -301,7 +301,7 @@ static hr_status recv_packet(hr_link *l, hr_incoming *in, hr_error *err)
     return st;
 }
 
-/* Packets until a message has come. */
+/* Receives packets until a message has come. */
 static hr_status recv_message(hr_link *l, hr_message *out, hr_error *err)
 {
     hr_incoming in;
@@ -350,7 +350,7 @@ hr_status hr__link_recv(hr_link *l, int timeout_ms, hr_message *out, hr_error *e
         int rc;
 
         if (st && st != HR_PENDING && st != HR_NO_MEMORY && st != HR_PEER)
-            hr__link_close(l); /* what follows cannot be trusted */
+            hr__link_close(l); /* later packets cannot be trusted */
         if (st != HR_PENDING || left <= 0)
             return st;
         rc = hr__wait_readable(l->fd, (int)HR_MIN(left, has_backlog(l) ? BACKLOG_SLICE_MS : SLICE_MS));
@@ -364,7 +364,7 @@ hr_status hr__link_recv(hr_link *l, int timeout_ms, hr_message *out, hr_error *e
 #define PATIENCE_NS 2000000000LL
 #define NAP_MS 5
 
-/* Waits a little, unless it has waited for long. *until: 0 at first. */
+/* Waits a little; false: it has waited long enough. *until: 0 at first. */
 static bool nap(int64_t *until)
 {
     int64_t now = hr__clock_ns();
@@ -403,7 +403,7 @@ hr_status hr__link_recv_patiently(hr_link *l, int timeout_ms, hr_message *out, h
 
 /* ---------------------------------------------------------------------------------------------------------- closing */
 
-/* Reads what has come, for what it says about the peer: releases, BYE, the end. Messages are dropped. */
+/* Reads waiting packets for releases, BYE and the end; drops messages. */
 static void drain(hr_link *l)
 {
     hr_incoming in;
@@ -417,7 +417,7 @@ static void drain(hr_link *l)
     hr__unlock(&l->recv_lock);
 }
 
-/* Says BYE if the peer's tables are still read here. False if that cannot be said now. */
+/* Sends BYE if this process still reads the peer's tables. False: the socket does not take it now. */
 static bool say_bye_locked(hr_link *l)
 {
     hr_packet_head bye = hr__packet_head(HR_PACKET_BYE);

@@ -5,7 +5,7 @@
 #include "share/share.h"
 #include "share/process_link.h"
 
-/* What a message refers to, kept until the peer releases it. */
+/* The buffers of a sent message, kept until the peer releases it. */
 typedef struct hr_sent_message {
     struct hr_sent_message *next;
     bool table;
@@ -22,7 +22,7 @@ typedef struct hr_slot {
 
 typedef struct hr_packet {
     struct hr_packet *next;
-    hr_segment *segment; /* its descriptor goes along; counted */
+    hr_segment *segment; /* its descriptor travels with the packet; counted */
     int64_t n;
     uint64_t data[];
 } hr_packet;
@@ -32,7 +32,7 @@ typedef struct hr_known_schema {
     hr_text bytes;
 } hr_known_schema;
 
-/* What is to be freed when no lock is held. */
+/* Objects to free after releasing the lock. */
 typedef struct hr_pending_free {
     hr_packet *packets;
     hr_sent_message *sent;
@@ -66,12 +66,12 @@ struct hr_link {
 
     hr_mutex lock;   /* guards what follows */
     bool closed;     /* by us */
-    bool broken;     /* nothing can be sent */
+    bool broken;     /* sending is impossible */
     int64_t why;     /* -errno of the send that failed */
-    bool ended;      /* nothing will come */
-    bool peer_reads; /* it said BYE: it closed, but still reads what it was given */
-    bool kept_open;  /* closed, but the end is not shown yet */
-    bool flushing;   /* on_backlog was called, hr__link_settled not yet: that is a part */
+    bool ended;      /* no more packets come */
+    bool peer_reads; /* BYE came: the peer closed, but still reads our tables */
+    bool kept_open;  /* closed, but the socket stays open for now */
+    bool flushing;   /* between on_backlog and hr__link_settled: holds a part */
     hr_packet *out, **out_end;
     hr_message_ref *released, **released_end;
     hr_segment **known; /* that the peer maps */
@@ -93,14 +93,14 @@ void hr__link_part_unref(hr_link *l); /* the last part frees the link */
 
 /* --- link_send.c */
 void hr__free_pending(hr_pending_free *t);
-/* All sent messages, and what is still queued. */
+/* Moves all sent messages and queued packets to t. */
 void hr__link_drop_all_locked(hr_link *l, hr_pending_free *t);
-/* Sends one packet now; true if the socket took it. `s` (NULL: none): its descriptor goes along. */
+/* Sends one packet now; true: the socket took it. `s` (NULL: none): sends its descriptor, too. */
 bool hr__link_put_locked(hr_link *l, const void *data, int64_t n, const hr_segment *s);
-/* Sends what is queued as far as the socket takes it. */
+/* Sends queued packets until the socket is full. */
 void hr__link_flush_locked(hr_link *l, hr_pending_free *t);
 void hr__link_flush_now(hr_link *l);
-/* Is on_backlog to be called, by hr__link_call_backlog without the lock? */
+/* Whether the caller must call hr__link_call_backlog after releasing the lock. */
 bool hr__link_calls_backlog_locked(hr_link *l);
 void hr__link_call_backlog(hr_link *l);
 

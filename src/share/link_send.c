@@ -1,8 +1,8 @@
-/* link_send.c - what goes out of a link: messages, releases, what was given back. See link.c.
+/* link_send.c - the sending side of a link: messages, releases, freed segments. See link.c.
  *
- * A message is a *draft* until it is queued: columns are placed or copied, the schema looked up, packets made, all
- * without link->lock. Queueing cannot fail, so that slots, segments that the peer knows, and the order of packets stay
- * in step. Messages go before releases: the peer may wait for a message, but only its memory waits for a release.
+ * A message is a *draft* until it is queued: placing or copying columns, finding the schema and making packets happen
+ * without link->lock. Queueing cannot fail, so slots, the peer's known segments and the order of packets stay
+ * consistent. Messages go before releases: the peer may wait for a message, but only its memory waits for a release.
  *
  * Tests: test_link.c, test_process.c. */
 #include "share/link.h"
@@ -96,7 +96,7 @@ void hr__link_drop_all_locked(hr_link *l, hr_pending_free *t)
 
 /* ----------------------------------------------------------------------------------------- what goes out, lock held */
 
-/* Nothing more can be sent. If that is not because the peer is gone, it must not wait for us, and may go on reading. */
+/* Sending is no longer possible. Unless the peer is gone, it must not wait for us, and may continue to read. */
 static void break_locked(hr_link *l, int64_t why)
 {
     l->broken = true;
@@ -107,7 +107,7 @@ static void break_locked(hr_link *l, int64_t why)
     hr__socket_shutdown(l->fd);
 }
 
-/* Such a failure goes by: the peer reads, or picks up the descriptors that are in flight. */
+/* Whether the error is temporary: it ends when the peer reads, or takes the descriptors in flight. */
 static bool is_passing(int64_t rc) { return rc == -EAGAIN || rc == -ENOBUFS || rc == -ENOMEM || rc == -ETOOMANYREFS; }
 
 bool hr__link_put_locked(hr_link *l, const void *data, int64_t n, const hr_segment *s)
@@ -137,8 +137,8 @@ static bool put_releases_locked(hr_link *l, hr_pending_free *t)
     return true;
 }
 
-/* Tells the peer which segments were given back. One whose descriptor is still queued is not among them: a sent message
- * keeps its blocks. */
+/* Reports freed segments to the peer. No descriptor of such a segment is queued, since a sent message keeps its
+ * blocks. */
 static void put_forgets_locked(hr_link *l, hr_pending_free *t)
 {
     uint64_t now = hr__segments_gone();
@@ -224,10 +224,10 @@ void hr__link_settled(hr_link *l)
 
 /* ---------------------------------------------------------------------------------------------------------- sending */
 
-/* A message on its way into the queue. */
+/* A message that is not queued yet. */
 typedef struct draft {
-    hr_wire wire;          /* columns, and segments of all that is referred to */
-    hr_sent_message *sent; /* NULL: the packet is all */
+    hr_wire wire;          /* columns, and the segments of all their buffers */
+    hr_sent_message *sent; /* NULL: the packet has the whole message */
     hr_text schema_bytes;
     hr_schema *schema;
     int schema_slot;
@@ -281,7 +281,7 @@ static hr_status draft_table(hr_link *l, draft *d, const hr_table *t, hr_error *
     return HR_OK;
 }
 
-/* Which number the schema has; schema_bytes stays empty if the peer knows it. send_lock is held. */
+/* Finds the number of the schema; schema_bytes stays empty if the peer knows it. send_lock is held. */
 static hr_status draft_schema(hr_link *l, draft *d, hr_error *err)
 {
     for (int i = 0; i < HR_WIRE_SCHEMAS; i++)
@@ -331,7 +331,7 @@ static void put_body(uint8_t *to, const draft *d, const void *bytes, int64_t n_b
         memcpy(to, bytes, (size_t)n_bytes);
 }
 
-/* The message's packet; what does not fit goes into a block. */
+/* Makes the message's packet; bytes that do not fit go into a block. */
 static hr_status draft_packet(hr_link *l, draft *d, hr_packet_message *m, const void *bytes, hr_error *err)
 {
     const int64_t n_head = sizeof *m;
@@ -358,7 +358,7 @@ static hr_status draft_packet(hr_link *l, draft *d, hr_packet_message *m, const 
     return HR_OK;
 }
 
-/* Packets for all segments, since only the lock tells which of them the peer knows. */
+/* Makes packets for all segments; which of them the peer knows is known only under the lock. */
 static hr_status draft_segments(hr_link *l, draft *d, hr_error *err)
 {
     for (int64_t i = 0; i < d->wire.n_segments; i++) {
@@ -383,7 +383,7 @@ static bool knows_locked(const hr_link *l, const hr_segment *s)
     return false;
 }
 
-/* Room for all that queue_locked adds. */
+/* Makes room for everything that queue_locked adds. */
 static hr_status room_locked(hr_link *l, const draft *d, hr_error *err)
 {
     void *slots = l->slots, *known = l->known;

@@ -1,12 +1,11 @@
 /* listener.c - how two processes meet: an abstract socket, the same user, and a token.
  *
- * Abstract names are seen by all users of the machine, and any of them may connect. The kernel says who it is; other
- * users are turned away by both sides. The token keeps out processes of the same user that took a wrong name from
- * somewhere: it is the first packet, and is compared without telling by the time taken how much of it was right.
+ * All users of the machine see abstract names and may connect. The kernel reports the peer's user; both sides reject
+ * other users. The token rejects processes of the same user with a wrong address: it is the first packet, and the
+ * comparison takes constant time.
  *
- * Who has connected but not yet said its token is a *guest*. Guests and the socket are in one watch, whose descriptor
- * can be polled, so that accepting never waits for anybody. Guests that say nothing are turned away after a while.
- * Lock: listener->lock, a leaf.
+ * A connection that has not sent its token is a *guest*. Guests and the socket are in one watch, whose descriptor can
+ * be polled, so accepting never waits for a peer. Silent guests are closed after a while. Lock: listener->lock, a leaf.
  *
  * Tests: test_link.c, test_ring.c. */
 #include "share/share.h"
@@ -170,7 +169,7 @@ static void add_guest_locked(hr_listener *l, int fd)
     l->guests[l->n_guests++] = (guest){ fd, hr__clock_ns() + GUEST_NS };
 }
 
-/* Takes everybody in who stands at the door. */
+/* Accepts all waiting connections as guests. */
 static hr_status open_door_locked(hr_listener *l, hr_error *err)
 {
     for (;;) {
@@ -198,7 +197,7 @@ static bool is_expected(const hr_listener *l, const greeting *g)
     return !differ;
 }
 
-/* 1: may come in; 0: has said nothing yet; -1: must go. */
+/* 1: the token is right; 0: no token yet; -1: close it. */
 static int ask_guest(const hr_listener *l, const guest *g)
 {
     greeting said = { 0 };
@@ -217,7 +216,7 @@ static int ask_guest(const hr_listener *l, const guest *g)
     return is_expected(l, &said) ? 1 : -1;
 }
 
-/* A guest who may come in, no longer a guest; -1: none. */
+/* Removes a guest with the right token and returns its descriptor; -1: none. */
 static int next_guest_locked(hr_listener *l)
 {
     for (int i = 0; i < l->n_guests;) {
@@ -249,7 +248,7 @@ hr_status hr__listener_accept(hr_listener *l, hr_account *account, hr_arena *are
 
 /* ------------------------------------------------------------------------------------------------------- connecting */
 
-/* -> fd. A full backlog empties soon. */
+/* Returns the descriptor. Retries while the backlog is full. */
 static int connect_to(const char *name)
 {
     int64_t until = hr__clock_ns() + CONNECT_NS;
