@@ -1,4 +1,4 @@
-/* op.c - what all operators share: the count of references, the states of stream operators as text.
+/* op.c - functions that all operators share: references, states of stream operators as text.
  *
  * Tests: test_aggregate_own.c, test_run.c. */
 #include "op/operators.h"
@@ -51,7 +51,7 @@ void hr__op_holds(int n) { atomic_fetch_add(&n_holders, n); }
 
 #define TABLE_BYTES (8 << 20)
 #define MIN_TABLE_BYTES (256 << 10)
-#define TABLES_IN_LIMIT 32 /* so many at a time are usual */
+#define TABLES_IN_LIMIT 32 /* tables that are usually in memory at once */
 
 int64_t hr__table_bytes_wanted(int64_t limit_bytes)
 {

@@ -1,7 +1,7 @@
 /* op.h - tables to tables: what an operator is.
  *
- * An operator does not know its neighbours, time itself, print, or wait. State that its tickets share has a lock of its
- * own, a leaf. The scheduler (exec/) calls it:
+ * An operator does not know its neighbours, and does not measure time, print or wait. State that its tickets share has
+ * its own lock, a leaf. The scheduler (exec/) calls it:
  *
  *   kind    task          push is called                         state lives in
  *   MAP     one a ticket  for different tickets at the same time  the task (per ticket), the thread slot, the run
@@ -10,13 +10,12 @@
  *
  *   start(run) { push(task, table)* finish(task) }* block_parts(task) { read(run, block_part) }* stop(run)
  *
- * What a BLOCK operator holds at its end comes out in *block parts*: the scheduler makes a ticket of each, reads
- * several at the same time and passes their tables on in the order of the block parts, behind what push and finish
- * emitted. Their rows are new ones, numbered through: coordinate (0, 0, 0, place in the whole output), whatever the
- * block parts.
+ * At its end a BLOCK operator gives *block parts*: the scheduler makes a ticket of each, reads several at the same time
+ * and passes their tables on in order, after the output of push and finish. Their rows are new ones with coordinates
+ * (0, 0, 0, place in the whole output), whatever the block parts are.
  *
- * A *front* is a map operator that another one wants to have run on the tickets of its input, in parallel, before it
- * sees the tables itself; the two share the run's state of the operator (hr_op_run.partner).
+ * A *front* is a map operator that runs on the tickets of another operator's input, in parallel, before that operator
+ * sees the tables; both share the run's state of the operator (hr_op_run.partner).
  *
  * Several inputs. IN_TURN: input 0 to its end, then input 1; nothing of an input is read before those in front of it
  * have ended. An operator may say that it begins with another one (first_input). CHOSEN: the operator says which input

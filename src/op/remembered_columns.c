@@ -1,16 +1,15 @@
-/* remembered_columns.c - what the first rows of a run said of its columns, as text for positions.
+/* remembered_columns.c - the columns that the first rows of a run define, as text for positions.
  *
- * Whoever goes on from a position sees other rows first, which may lack columns or have them in other types. So the
- * columns are part of the position: "<mark of each column, 0 or 1>;<base64 of the schema as wire_schema.c has it>". Of
- * columns whose text would be too long for a position there is "#<hash>": then the first rows that come have to say the
- * same, or it is an error. */
+ * A resumed run sees other rows first, which may lack columns or have other types. So a position contains the columns:
+ * "<mark of each column, 0 or 1>;<base64 of the schema as wire_schema.c encodes it>". If that text is too long for a
+ * position, it is "#<hash>": then the first rows after the position must define the same columns, or it is an error. */
 #include "share/share.h"
 #include "op/operators.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-#define MAX_BYTES (16 << 10) /* some 400 columns */
+#define MAX_BYTES (16 << 10) /* about 400 columns */
 
 void hr__remembered_clear(hr_remembered *m)
 {
