@@ -159,7 +159,7 @@ def test_workers_share_nothing_of_their_servers():
     found = [eval(row["answer"]) for row in ds.take_all()]
     for one in found:
         assert one["standard"] == ["/dev/null", "pipe", "pipe"]
-        assert (one["sockets"], one["pipes"], one["pidfds"]) == (1, 2, 0)
+        assert (one["sockets"], one["pipes"], one["pidfds"]) == (1, 3, 0)  # pipes: output, errors, reports
         assert one["group"] and one["interrupt"] and one["child"] and one["wakeup"] == -1
         assert one["threads"] == 1 and one["main"] == "headrace.udf.worker"
     by_worker = {one["random"][2]: one["random"][0] for one in found}

@@ -13,14 +13,13 @@ import time
 
 import numpy as np
 import pandas as pd
-import psutil
 import pyarrow as pa
 import pytest
-from process_tree import gone, is_alive
+from process_tree import gone
 
 import headrace.data as hd
 from headrace import exceptions
-from headrace.udf import processes, starter
+from headrace.udf import processes
 
 COMPUTE = ["processes", "threads", "inline"]
 
@@ -382,24 +381,15 @@ def own_pid(batch):
     return {"pid": np.full(len(batch["id"]), os.getpid())}
 
 
-def workers():
-    """All descendants of this process, except those that only start workers."""
-    servers = {s.process.pid for s in starter._servers}
-    return {p.pid for p in psutil.Process().children(recursive=True) if is_alive(p.pid)} - servers
-
-
 def test_workers_are_reused_and_end_with_the_dataset():
-    gc.collect()
-    before = workers()
     ds = hd.range(1000).map_batches(own_pid, concurrency=1)
     first = set(column(ds, "pid"))
     second = set(column(ds.limit(500), "pid"))
     assert first == second and len(first) == 1 and os.getpid() not in first
-    mine = workers() - before
-    assert mine == first
+    assert set(ds._node.pool.pids()) == first
     del ds
     gc.collect()
-    assert gone(mine)
+    assert gone(first)
 
 
 def test_concurrency_is_kept():

@@ -2,10 +2,11 @@
 
 The driver (starter.py) starts `python -m headrace.udf.worker`, which calls serve(). For each worker the
 driver sends the worker's descriptors, and the server answers with the process id. The server never runs
-users' code and has no threads, so a fork of it is as good as a fresh interpreter. It ends when nobody has
-needed it for a while. When the driver ends or is killed, the server kills its workers and ends; if the server
-dies, the kernel kills its workers.
+users' code and has no threads, so a fork of it is as good as a fresh interpreter. It imports the libraries
+that earlier workers imported (preload.py). It ends when nobody has needed it for a while. When the driver
+ends or is killed, the server kills its workers and ends; if the server dies, the kernel kills its workers.
 
+    driver -> "import pandas"                                    imports a library, for the next workers
     driver -> "worker" + [socket, output, end, folder]          requests a worker
            -> "worker sees 0,1" + ...                           requests one with that CUDA_VISIBLE_DEVICES
            <- its process id as text, or -errno
@@ -13,6 +14,8 @@ dies, the kernel kills its workers.
     end    <- a worker's status as waitpid gives it, four bytes, when the worker has ended
 """
 
+import gc
+import importlib
 import os
 import select
 import signal
@@ -20,7 +23,9 @@ import socket
 import sys
 import time
 
-WORKER, SEES, END = b"worker", b"worker sees ", b"end"
+from headrace.udf.preload import Learner, Reporter
+
+WORKER, SEES, IMPORT, END = b"worker", b"worker sees ", b"import ", b"end"
 STATUS_BYTES = 4
 MESSAGE_BYTES = 4096
 DEVICES = "CUDA_VISIBLE_DEVICES"
@@ -28,11 +33,9 @@ LOOK = 0.2  # seconds between checks of the driver, if the kernel cannot report 
 
 
 def serve(fd, driver, idle):
-    """Returns (its socket's descriptor, the server's process id) in each worker, and None in the server at
-    its end.
+    """Returns (its socket's descriptor, the server's process id, its Reporter) in each worker, and None in
+    the server at its end.
     """
-    import gc
-
     server = _Server(fd, driver, idle)
     gc.disable()
     _import()
@@ -60,6 +63,7 @@ class _Server:
         self.idle = idle
         self.retired = False
         self.children = {}  # process id -> descriptor for its status
+        self.learner = Learner()
         self.read, self.write = os.pipe()  # a byte for each child that has ended
         os.set_blocking(self.read, False)
         os.set_blocking(self.write, False)
@@ -78,7 +82,8 @@ class _Server:
                 self._kill()
             self._reap()
             if self.socket in ready and (worker := self._request()) is not None:
-                return worker, self.process
+                return worker, self.process, Reporter(self.learner.write)
+            self._learn(ready)
             if not self.children and (self.retired or not ready and self._idles()):
                 return None
 
@@ -88,7 +93,25 @@ class _Server:
     def _wait(self):
         seconds = LOOK if self.pidfd is None else None if self.children else self.idle
         watched = [self.read, None if self.retired else self.socket, self.pidfd]
+        watched += [] if self.retired else self.learner.files()
         return select.select([f for f in watched if f is not None], [], [], seconds)[0]
+
+    def _import(self, name):
+        try:
+            importlib.import_module(name)
+        except BaseException:
+            pass  # the function that needs it reports the error
+        gc.freeze()
+
+    def _learn(self, ready):
+        if not self.retired and self.learner.ready(ready, self._fork_trial):
+            gc.freeze()
+
+    def _fork_trial(self):
+        pid = _fork()
+        if pid == 0:
+            self._leave()
+        return pid
 
     def _reap(self):
         try:
@@ -121,6 +144,9 @@ class _Server:
         if request == END:
             self.retired = True
             return None
+        if request.startswith(IMPORT):
+            self._import(request.removeprefix(IMPORT).decode())
+            return None
         worker, output, end, folder = given
         try:
             pid = _fork()
@@ -147,6 +173,7 @@ class _Server:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self.socket.close()
+        self.learner.close()
         for fd in (self.read, self.write, self.pidfd, *self.children.values()):
             if fd is not None:
                 os.close(fd)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from headrace import _core
 from headrace.udf import errors, gpus, starter
+from headrace.udf.preload import BATCHES
 from headrace.udf.states import GRACE, State, live
 
 PAUSE = 0.02  # seconds between checks of the queue while more workers may start
@@ -42,7 +43,8 @@ class Processes(State):
         self.busy = set()  # process ids of workers that ran a function when the pool closed
         self.payload = None
         self.waited = self.quiet = self.idle = time.monotonic()
-        starter.warm_up()
+        self.modules = BATCHES.get(spec.get("batch_format"), ())
+        starter.warm_up(self.modules)
 
     # --- any thread
 
@@ -108,7 +110,7 @@ class Processes(State):
 
     def deaths(self, text):
         named = set(re.findall(r"\bprocess (\d+)", text))
-        until = time.monotonic() + 1.0  # the socket may report a death before waitpid does
+        until = time.monotonic() + 5.0  # the socket reports a death before the fork server, which may import now
         while True:
             found = [how for pid, how in list(self.dead) if str(pid) in named]
             if found or not named or time.monotonic() > until or self.thread is None:
@@ -223,7 +225,7 @@ class Processes(State):
         ours.setblocking(False)
         theirs.setblocking(False)
         with theirs:
-            process = starter.start(theirs, devices)
+            process = starter.start(theirs, devices, self.modules)
         worker = _Worker(process, devices)
         selector.register(process.stdout, selectors.EVENT_READ, worker)
         selector.register(process.end, selectors.EVENT_READ, None)

@@ -15,7 +15,7 @@ import sys
 import threading
 
 from headrace import _core
-from headrace.udf.forkserver import DEVICES, END, MESSAGE_BYTES, SEES, STATUS_BYTES, WORKER
+from headrace.udf.forkserver import DEVICES, END, IMPORT, MESSAGE_BYTES, SEES, STATUS_BYTES, WORKER
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # glibc's allocator after a free() of 32 MiB: the arrays of a call reuse the pages of the call before, which
@@ -72,6 +72,7 @@ class _Server:
     def __init__(self, inherited):
         executable, environment = inherited[:2]
         self.inherited = inherited
+        self.imported = set()
         self.messages = os.memfd_create("headrace fork server")
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         arguments = [str(theirs.fileno()), str(os.getpid()), str(IDLE)]
@@ -120,6 +121,16 @@ class _Server:
         if found < 0:
             raise OSError(-found, f"cannot start a worker process: {os.strerror(-found)}")
         return found
+
+    def imports(self, modules):
+        """Makes the server import libraries before it starts the next worker."""
+        for name in modules:
+            if name not in self.imported:
+                self.imported.add(name)
+                try:
+                    self.socket.send(IMPORT + name.encode())
+                except OSError:
+                    pass  # it has ended; the start of a worker notices
 
     def retire(self):
         """Makes the server end when its workers have ended."""
@@ -192,24 +203,26 @@ def _current():
     return _servers[-1]
 
 
-def warm_up():
-    """Starts a server in the background, for workers that will be needed soon."""
+def warm_up(modules=()):
+    """Starts a server in the background, for workers that will be needed soon and use these libraries."""
     try:
         with _lock:
-            _current()
+            _current().imports(modules)
     except OSError:
         pass  # the start of a worker reports it
 
 
-def start(worker_socket, devices):
-    """A Process that serves calls at the other end of `worker_socket`; devices: its GPUs, or none for all."""
+def start(worker_socket, devices, modules=()):
+    """A Process that serves calls at the other end of `worker_socket`; devices: its GPUs, or none for all;
+    modules: libraries that it imports in any case.
+    """
     cuda = ",".join(devices) if devices else os.environ.get(DEVICES)
     read_output, output = os.pipe()
     read_end, end = os.pipe()
     folder = -1
     try:
         folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
-        pid = _worker(cuda, worker_socket.fileno(), output, end, folder)
+        pid = _worker(modules, cuda, worker_socket.fileno(), output, end, folder)
     except BaseException:
         os.close(read_output)
         os.close(read_end)
@@ -224,10 +237,11 @@ def start(worker_socket, devices):
     return Process(pid, open(read_output, "rb", buffering=0), open(read_end, "rb", buffering=0))
 
 
-def _worker(cuda, *descriptors):
+def _worker(modules, cuda, *descriptors):
     with _lock:
         for last in (False, True):
             server = _current()
+            server.imports(modules)
             try:
                 pid = server.worker(cuda, *descriptors)
                 break

@@ -23,7 +23,7 @@ def main():
         return  # the server at its end, or a child whose server has died
     worker = _core.Worker(found[0])
     try:
-        serve(worker)
+        serve(worker, found[2])
     except (_core.PeerError, _core.CancelledError):
         pass  # the driver has ended or has closed the run
 
@@ -77,7 +77,7 @@ class Call:
         self.worker.fail(self.tag, text, detail)
 
 
-def serve(worker):
+def serve(worker, reporter):
     from headrace.udf import errors
 
     init = worker.init()
@@ -94,12 +94,12 @@ def serve(worker):
     except BaseException as e:  # each call reports it
         broken = errors.pack(e)
     if spec.get("async") and not broken:
-        serve_async(worker, known)
+        serve_async(worker, known, reporter)
     else:
-        serve_calls(worker, known, broken)
+        serve_calls(worker, known, broken, reporter)
 
 
-def serve_calls(worker, known, broken):
+def serve_calls(worker, known, broken, reporter):
     from headrace.udf.call import Paused
     from headrace.udf.instances import RUN as OF_RUN
 
@@ -130,6 +130,7 @@ def serve_calls(worker, known, broken):
         if not run(steps, call):
             paused[tag] = Paused(steps), call
         del steps, call
+        reporter.report()
     if known is not None:
         known.clear()
 
@@ -143,13 +144,13 @@ def run(steps, call):
         return True  # raised by the function: the driver has the error, and the worker goes on
 
 
-def serve_async(worker, known):
+def serve_async(worker, known, reporter):
     import asyncio
 
-    asyncio.run(_serve_async(worker, known))
+    asyncio.run(_serve_async(worker, known, reporter))
 
 
-async def _serve_async(worker, known):
+async def _serve_async(worker, known, reporter):
     import asyncio
 
     from headrace.udf.call import AWAY, GO
@@ -197,6 +198,7 @@ async def _serve_async(worker, known):
 
     def finished(task):
         tasks.discard(task)
+        reporter.report()
         if not task.cancelled() and task.exception() is not None and not ended.done():
             ended.set_exception(task.exception())
 
