@@ -3,11 +3,14 @@
 Each test reads some hundred damaged copies of files by several writers; HEADRACE_THOROUGH=1 reads thousands.
 """
 
+import io
 from pathlib import Path
 
 import corruption_parquet as parquet
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from corruption import KINDS, Report, cases, damage, run_cases
+from corruption import KINDS, THOROUGH, Case, Report, cases, damage, judge, run_cases
 
 import headrace.data
 from headrace.exceptions import DataError
@@ -104,6 +107,57 @@ def test_parquet_verified(tmp_path):
         total.check()
         shared.append(total.counts["shared"])
     assert shared[1] < shared[0] * 2 / 3
+
+
+# TimestampType in compact Thrift: isAdjustedToUTC is field 1, unit is field 2 with MICROS (field 2).
+UNIT = bytes([0x12, 0x1C, 0x2C, 0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ([0x12, 0x3C, 0x2C, 0, 0, 0], "a time lacks its unit or its zone"),
+        ([0x12, 0x1C, 0x4C, 0, 0, 0], "the unit of a time is unknown"),
+    ],
+)
+def test_a_time_without_its_unit(tmp_path, changed, error):
+    """The story: one flipped bit in the footer, and times came back as nanoseconds or seconds."""
+    path = tmp_path / "times.parquet"
+    pq.write_table(pa.table({"t": pa.array([1, 2], pa.timestamp("us"))}), path, store_schema=False)
+    data = path.read_bytes()
+    assert data.count(UNIT) == 1
+    path.write_bytes(data.replace(UNIT, bytes(changed)))
+    with pytest.raises(DataError, match=error):
+        headrace.data.read_parquet(str(path)).to_arrow()
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_bits_of_a_footer(tmp_path, version):
+    """Each bit of a footer that says much. The story: the field of a time's unit could be missing, and
+    histograms of levels could have a count for another number of levels.
+    """
+    table = pa.table(
+        {
+            "t": pa.array([1, None], pa.timestamp("us", "UTC")),
+            "l": [[1], [2, 3]],
+            "s": ["a", "b"],
+            "d": pa.array([1, 2], pa.decimal128(9, 2)),
+            "i": pa.array([1, 2], pa.uint8()),
+        }
+    )
+    sink = io.BytesIO()
+    pq.write_table(table, sink, store_schema=False, data_page_version=version, write_page_index=True)
+    data, read = sink.getvalue(), parquet.ours(tmp_path / "damaged.parquet")
+    rows, their_rows, report = read(data), parquet.read_theirs(data), Report("bits")
+    for bit in range(8 * parquet.data_end(data), 8 * len(data), 1 if THOROUGH else 11):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        verdict, detail = judge(read, parquet.read_theirs, bytes(damaged), rows, their_rows)
+        report.counts[verdict] += 1
+        if verdict in ("silent", "crash"):
+            report.bad.append(Case(bit, verdict, "a bit", detail))
+    report.check()
+    assert report.counts["refused"] > report.total / 3
 
 
 def test_a_fashion_mnist_file_with_50_bytes_of_ones(tmp_path):

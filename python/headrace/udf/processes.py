@@ -110,7 +110,7 @@ class Processes(State):
 
     def deaths(self, text):
         named = set(re.findall(r"\bprocess (\d+)", text))
-        until = time.monotonic() + 5.0  # the socket reports a death before the fork server, which may import now
+        until = time.monotonic() + 5.0  # a death shows on the socket first: the fork server may be importing
         while True:
             found = [how for pid, how in list(self.dead) if str(pid) in named]
             if found or not named or time.monotonic() > until or self.thread is None:

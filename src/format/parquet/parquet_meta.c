@@ -222,19 +222,21 @@ void pq__thrift_skip(pq_thrift *t, const pq_slot *f) { skip(t, f->type, 0); }
 
 /* ----------------------------------------------------------------------------------------------------------- schema */
 
-/* TimeUnit is a union of empty structs: the number of the field is the unit. */
+/* TimeUnit is a union of empty structs: the one field that it has is the unit. */
 static uint8_t read_unit(pq_thrift *t, const pq_slot *in)
 {
-    uint8_t unit = HR_MILLI;
     pq_slot f = { 0 };
 
-    if (pq__thrift_struct(t, in)) {
-        while (pq__thrift_next(t, &f)) {
-            unit = f.id == 1 ? HR_MILLI : f.id == 2 ? HR_MICRO : HR_NANO;
-            pq__thrift_skip(t, &f);
-        }
+    if (!pq__thrift_struct(t, in))
+        return HR_MILLI;
+    while (pq__thrift_next(t, &f))
+        pq__thrift_skip(t, &f);
+    switch (f.seen) {
+    case PQ_FIELD(1): return HR_MILLI;
+    case PQ_FIELD(2): return HR_MICRO;
+    case PQ_FIELD(3): return HR_NANO;
+    default: fail(t, "the unit of a time is unknown"); return HR_MILLI;
     }
-    return unit;
 }
 
 static void read_decimal(pq_thrift *t, pq_element *e)
@@ -249,6 +251,7 @@ static void read_decimal(pq_thrift *t, pq_element *e)
         else
             pq__thrift_skip(t, &f);
     }
+    thrift_require(t, &f, PQ_FIELD(1) | PQ_FIELD(2), "a decimal lacks its scale or precision");
 }
 
 static void read_time(pq_thrift *t, pq_element *e)
@@ -263,6 +266,7 @@ static void read_time(pq_thrift *t, pq_element *e)
         else
             pq__thrift_skip(t, &f);
     }
+    thrift_require(t, &f, PQ_FIELD(1) | PQ_FIELD(2), "a time lacks its unit or its zone");
 }
 
 static void read_integer(pq_thrift *t, pq_element *e)
@@ -277,6 +281,7 @@ static void read_integer(pq_thrift *t, pq_element *e)
         else
             pq__thrift_skip(t, &f);
     }
+    thrift_require(t, &f, PQ_FIELD(1) | PQ_FIELD(2), "an integer lacks its width or sign");
 }
 
 /* The union LogicalType. A kind that is newer than this reader leaves the stored type as it is. */
@@ -302,6 +307,8 @@ static void read_logical(pq_thrift *t, const pq_slot *in, pq_element *e)
         default: pq__thrift_skip(t, &f);
         }
     }
+    if (f.seen & (f.seen - 1))
+        fail(t, "a column has two logical types");
 }
 
 /* The older ConvertedType, used if the element has no logical type. */
@@ -418,26 +425,54 @@ static void read_element(pq_thrift *t, pq_element *e)
 
 /* ------------------------------------------------------------------------------------------------------- row groups */
 
-static void read_sizes(pq_thrift *t, const pq_slot *in, pq_chunk *c)
-{
-    pq_slot f = { 0 };
-
-    if (!pq__thrift_struct(t, in))
-        return;
-    while (pq__thrift_next(t, &f)) {
-        if (f.id == 1)
-            c->text_bytes = pq__thrift_int(t, &f);
-        else
-            pq__thrift_skip(t, &f);
-    }
-}
-
 /* The schema's tree from leaves to root, to check the path that a column chunk gives. */
 typedef struct tree {
     const pq_element *elements;
     int *parents; /* by element; NULL: not known, as in a footer whose schema follows its row groups */
     int *leaves;  /* by column: its element */
 } tree;
+
+/* A histogram has one count for each level from 0 to `max`; -1: not known. */
+static void check_histogram(pq_thrift *t, const pq_slot *f, int max)
+{
+    int64_t n = pq__thrift_list(t, f, PQ_T_I64, 1);
+
+    if (max >= 0 && n > 0 && n != max + 1)
+        fail(t, "a histogram has a count for another number of levels than its column has");
+    for (int64_t i = 0; i < n && !t->wrong; i++)
+        varint(t);
+}
+
+/* The greatest level of this column: definition levels also count what is optional. -1: not known. */
+static int max_level(const tree *of, int column, bool definition)
+{
+    int max = 0;
+
+    if (!of->parents)
+        return -1;
+    for (int at = of->leaves[column]; at > 0; at = of->parents[at]) {
+        uint8_t repetition = of->elements[at].repetition;
+
+        max += repetition == PQ_REPEATED || (definition && repetition == PQ_OPTIONAL);
+    }
+    return max;
+}
+
+static void read_sizes(pq_thrift *t, const pq_slot *in, const tree *of, int column, pq_chunk *c)
+{
+    pq_slot f = { 0 };
+
+    if (!pq__thrift_struct(t, in))
+        return;
+    while (pq__thrift_next(t, &f)) {
+        switch (f.id) {
+        case 1: c->text_bytes = pq__thrift_int(t, &f); break;
+        case 2: check_histogram(t, &f, max_level(of, column, false)); break;
+        case 3: check_histogram(t, &f, max_level(of, column, true)); break;
+        default: pq__thrift_skip(t, &f);
+        }
+    }
+}
 
 /* An error unless the path of texts is the path of this column. */
 static void check_path(pq_thrift *t, const pq_slot *f, const tree *of, int column)
@@ -484,7 +519,7 @@ static void read_column_meta(pq_thrift *t, const pq_slot *in, const tree *of, in
         case 7: c->n_bytes = pq__thrift_int(t, &f); break;
         case 9: data_at = pq__thrift_int(t, &f); break;
         case 11: dictionary_at = pq__thrift_int(t, &f); break;
-        case 16: read_sizes(t, &f, c); break;
+        case 16: read_sizes(t, &f, of, column, c); break;
         default: pq__thrift_skip(t, &f);
         }
     }
