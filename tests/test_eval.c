@@ -193,6 +193,30 @@ static int check_function(const hr_expr_function *f, uint64_t *random, const cha
     return n_taken;
 }
 
+/* Constant lists as the second and the third argument, which the types above do not combine to. */
+static int check_lookup(const hr_expr_function *f, uint64_t *random)
+{
+    static const char *const keys[][2] = { { "int32", "list<item: int32>" },
+                                           { "string", "list<item: string>" },
+                                           { "double", "list<item: double>" } };
+    int n_taken = 0;
+
+    for (int i = 0; i < 30 * HR_LEN(keys); i++) {
+        hr_type *types[3] = { NULL, NULL, NULL };
+        hr_table *one;
+
+        assert_ok(hr__type_parse(keys[i % HR_LEN(keys)][0], &types[0], NULL), NULL);
+        assert_ok(hr__type_parse(keys[i % HR_LEN(keys)][1], &types[1], NULL), NULL);
+        types[2] = hr__type_ref(types[1]);
+        one = rows_of(random, types, 3, 1);
+        n_taken += check_call(f, random, types, 3, one, 6, i % 2 ? "strict=true" : NULL);
+        hr_table_unref(one);
+        for (int j = 0; j < 3; j++)
+            hr__type_unref(types[j]);
+    }
+    return n_taken;
+}
+
 static void test_every_function_over_every_type(void **unused)
 {
     live_memory before = live_now();
@@ -210,6 +234,10 @@ static void test_every_function_over_every_type(void **unused)
                     assert_true(check_function(f, &random, settings_of[k][1]) > 0);
                     set = true;
                 }
+            if (!strcmp(f->name, "lookup")) {
+                assert_true(check_lookup(f, &random) > 0);
+                set = true;
+            }
             if (!set && !check_function(f, &random, NULL) && strncmp(f->name, "str_", 4) != 0) /* a random pattern */
                 fail_msg("%s takes nothing", f->name);
         }
@@ -293,6 +321,11 @@ static void test_faults(void **unused)
         { "is_in", "int32|list<int64>", NULL },
         { "is_in", "string|list<string>", NULL },
         { "not_in", "double|list<double>", NULL },
+        { "lookup", "int32|list<int64>|list<int64>", NULL },
+        { "lookup", "string|list<string>|list<string>", "strict=true" },
+        { "one_hot", "double|list<double>", NULL },
+        { "vector", "int32|double", NULL },
+        { "vector", "int16|fixed_size_list<item: float>[3]", "to=double" },
         { "cast", "int8", "to=double" },
         { "cast", "bool", "to=int32" },
         { "cast", "double", "to=bool" },

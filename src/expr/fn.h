@@ -13,7 +13,7 @@
 /* --- the functions, by file */
 extern const hr_expr_function hr__fn_compare[], hr__fn_logic[], hr__fn_arith[], hr__fn_set[], hr__fn_cast[],
     hr__fn_image[], hr__fn_math[], hr__fn_choose[], hr__fn_string[], hr__fn_search[], hr__fn_regex[], hr__fn_time[],
-    hr__fn_nested[], hr__fn_random[];
+    hr__fn_nested[], hr__fn_random[], hr__fn_features[];
 
 /* --- expr.c */
 bool hr__literal_equal(const hr_array *a, const hr_array *b); /* one row each */
@@ -78,6 +78,7 @@ static inline bool hr__type_is_number(const hr_type *t) { return hr__type_is_int
 /* The common type of two numbers of the call, by NumPy's rules with weak literals; NULL: one is no number, or no type
  * holds both (uint64 with a signed one). A singleton. */
 hr_type *hr__call_common_number(const hr_bound_call *call, int a, int b);
+hr_type *hr__common_number(hr_type *a, hr_type *b); /* the same, of two types of numbers */
 /* The type that holds the inputs from `first` on, by the same rules, and those of unify.c for other types; sets the
  * casts. *out is new. HR_TYPE: no such type. */
 hr_status hr__call_common(hr_bound_call *call, int first, hr_type **out, hr_error *err) HR_MUST_USE;
@@ -161,6 +162,31 @@ hr_status hr__comparing_bind(hr_bound_call *call, int a, int b, hr_comparing **o
 /* Compares one value with one value, both valid. */
 bool hr__comparing_one(const hr_comparing *c, hr_compare_op op, const hr_array *a, int64_t i, const hr_array *b,
                        int64_t j);
+
+/* --- a constant list of values in a hash table: fn_set.c */
+typedef struct hr_set hr_set;
+/* Of the list that is input `list` of the call, for values of input 0; sets its cast. Values that its type does not
+ * hold, null and NaN stay out. HR_TYPE: the input is no constant list, or its values do not compare with input 0. *out
+ * is new. */
+hr_status hr__set_new(hr_bound_call *call, int list, hr_set **out, hr_error *err) HR_MUST_USE;
+void hr__set_free(hr_set *s); /* NULL is fine */
+/* out[i]: the place in the list of row i of `a`; -1: it is not there, or null. */
+void hr__set_places(const hr_set *s, const hr_array *a, int64_t *out);
+/* Whether row i, which is not null, is the NaN of a float or double. */
+static inline bool hr__value_is_nan(const hr_array *a, int64_t i)
+{
+    if (a->type->id == HR_T_FLOAT64) {
+        double d = ((const double *)(const void *)hr__array_values(a))[i];
+
+        return d != d;
+    }
+    if (a->type->id == HR_T_FLOAT32) {
+        float f = ((const float *)(const void *)hr__array_values(a))[i];
+
+        return f != f;
+    }
+    return false;
+}
 
 /* --- ranges: prune.c */
 /* Whether a bloom filter shows that no row of this column has the value (one row, of the column's type). Never for 0.0,

@@ -28,7 +28,7 @@ import pytest
 from expression_tables import ticks
 
 import headrace.data as hd
-from headrace.data.expressions import coalesce, col, greatest, if_else, least, random, uuid
+from headrace.data.expressions import coalesce, col, greatest, if_else, least, random, uuid, vector
 
 D = decimal.Decimal
 A, B, C = col("c0"), col("c1"), col("c2")
@@ -123,6 +123,22 @@ def rows(fn, nulls=False):
         ]
 
     return over
+
+
+LONG_PLACES = {v: i for i, v in enumerate([2**53 + 1, -(2**62), *range(100, 120), -1])}
+
+
+def interval(*bounds):
+    """The number of the (low, high] that has a value."""
+    return lambda v: next((i for i, (low, high) in enumerate(bounds) if low < v <= high), None)
+
+
+def of_float(v):
+    return math.nan if v is None else float(v)
+
+
+def in_singles(a, b):
+    return [of_float(a), of_float(b), of_float(a)]
 
 
 def logic(fn):
@@ -257,6 +273,21 @@ CASES = [
     ("is_in", ("text",), A.is_in(["a", "日本語", None]), rows(lambda v: v in ("a", "日本語", None), True)),
     ("is_in", ("float",), A.is_in([1.5, math.nan, math.inf]), rows(lambda v: v in (1.5, math.inf), True)),
     ("not_in", ("moment",), A.not_in(MOMENTS[:2]), rows(lambda v: v not in MOMENTS[:2], True)),
+    ("lookup", ("text",), A.lookup({"a": 7, "日本語": 2, "zz": 0}), rows({"a": 7, "日本語": 2}.get)),
+    (
+        "lookup",
+        ("single",),
+        A.lookup({1.25: "x", 0.1: "no", math.inf: "y"}),
+        rows({1.25: "x", math.inf: "y"}.get),
+    ),
+    ("lookup", ("long",), A.lookup(LONG_PLACES), rows(LONG_PLACES.get)),
+    ("one_hot", ("text",), A.one_hot(TEXTS[:3]), rows(lambda v: [int(v == t) for t in TEXTS[:3]], True)),
+    ("one_hot", ("bool",), A.one_hot([True]), rows(lambda v: [int(v is True)], True)),
+    ("bucket", ("float",), A.bucket([-2.5, 0, 1.5, 9]), rows(interval((-2.5, 0), (0, 1.5), (1.5, 9)))),
+    ("bucket", ("int",), A.bucket([-7, 0, 3], right=False), rows(interval((-8, -1), (-1, 2)))),
+    ("bucket", ("money",), A.bucket([0, 2], lowest=True), rows(interval((-0.001, 2)))),
+    ("vector", ("int", "float"), vector(A, B), rows(lambda *row: [of_float(v) for v in row], True)),
+    ("vector", ("single", "int"), vector(A, B, A, dtype="float32"), rows(in_singles, True)),
     ("cast", ("number_text",), A.cast("int16"), rows(int)),
     ("cast", ("float",), A.cast("float32"), lambda v: pc.cast(v, pa.float32())),
     ("cast", ("money",), A.cast("string"), lambda v: pc.cast(v, pa.string())),

@@ -278,6 +278,32 @@ class Expr:
         """The negation of is_in()."""
         return Expr(_core.Expr.call("not_in", [self._core, _list_of(values)]), None, self._calls)
 
+    def lookup(self, mapping, *, strict=False):
+        """The value that the dict `mapping` has for the value of this expression; null if it has none.
+        strict: a null or NaN ends the run with an error that names the row.
+        """
+        keys, values = _list_of(list(mapping)), _list_of(list(mapping.values()))
+        return self._of_lists("lookup", [keys, values], strict=strict or None)
+
+    def one_hot(self, categories, *, strict=False):
+        """A vector as long as the list `categories`: 1 at the place of the value, 0 elsewhere (uint8).
+        strict: a null or NaN ends the run with an error that names the row.
+        """
+        return self._of_lists("one_hot", [_list_of(categories)], strict=strict or None)
+
+    def bucket(self, edges, *, right=True, lowest=False):
+        """The number of the interval between ascending `edges` that contains the number; null if none does.
+        right: an interval contains its right edge, otherwise its left one. lowest: the first interval
+        contains its left edge, too.
+        """
+        right = None if right else False
+        return self._of_lists("bucket", [_list_of(edges)], right=right, lowest=lowest or None)
+
+    def _of_lists(self, function, lists, **settings):
+        """Calls a function of the engine with constant lists."""
+        texts = [f"{k}={str(v).lower()}" for k, v in settings.items() if v is not None]
+        return Expr(_core.Expr.call(function, [self._core, *lists], texts), None, self._calls)
+
     def cast(self, target_type, *, safe=True):
         """Converts to another type: its name ("int32", "float64", "timestamp[us]"), a NumPy dtype, a pyarrow
         type, or int, float, str, bool, bytes.
@@ -336,9 +362,9 @@ _add_namespaces()
 
 def _list_of(values):
     if isinstance(values, Expr):
-        raise TypeMismatchError("is_in: expected constants, found an expression")
+        raise TypeMismatchError("expected a list of constants, found an expression")
     if isinstance(values, (str, bytes)):
-        raise TypeMismatchError(f"is_in: expected a list of values, found {type(values).__name__}")
+        raise TypeMismatchError(f"expected a list of values, found {type(values).__name__}")
     if hasattr(values, "__arrow_c_array__") or hasattr(values, "__arrow_c_stream__"):
         return _core.Expr.list(values)
     if not hasattr(values, "dtype"):
@@ -411,6 +437,16 @@ def least(*values):
 def greatest(*values):
     """The greatest of the values that are not null; NaN only if there is no other value."""
     return _choice("greatest", values)
+
+
+def vector(*values, dtype=None):
+    """The numbers, and all numbers of fixed-size lists and tensors, side by side: a fixed-size list, which is
+    one array (rows, n) in NumPy. A null is NaN; among integers it ends the run with an error. dtype: the type
+    of the numbers; without it the one that holds those of all values.
+    """
+    if not values:
+        raise InvalidArgument("vector: expected at least one value")
+    return made("vector", values, [] if dtype is None else [f"to={type_name(dtype)}"])
 
 
 _streams = itertools.count(1)  # one number per random() in a program
@@ -670,5 +706,6 @@ __all__ = [
     "star",
     "unnest",
     "uuid",
+    "vector",
 ]
 __all__ += _FUNCTIONS_OF_PYTHON

@@ -745,6 +745,8 @@ hr_type *hr__call_common_number(const hr_bound_call *call, int a, int b)
     return common_of_types(x, y);
 }
 
+hr_type *hr__common_number(hr_type *a, hr_type *b) { return common_of_types(a, b); }
+
 /* The common type of the numbers of the call from input `first` on; weak ones come last. NULL: no type holds them all,
  * or the call has none. */
 static hr_type *common_of_numbers(const hr_bound_call *call, int first)

@@ -1,4 +1,4 @@
-/* fn_set.c - is_in and not_in: whether a value is one of many.
+/* fn_set.c - is_in and not_in: whether a value is one of many; and for other functions its place among them.
  *
  * The values are a constant list. The binder casts them to the column's type, drops those that the type cannot hold (no
  * row can have them), and puts the rest into a hash table with open addressing; a short list is searched in turn. As in
@@ -12,27 +12,29 @@
 
 enum { FEW = 8, BLOCK = 1024, MOST_TRIED = 4096 /* most values that push-down compares with a range of rows */ };
 
-typedef struct set_state {
+struct hr_set {
     hr_array *values; /* distinct values, without null and NaN; of the column's type */
     bool has_null;
     hr_comparing *comparing; /* of the type with itself; for ranges */
     int32_t *slots;          /* indexes in values, -1: free; n_slots is a power of two */
     uint32_t n_slots;
-    uint64_t *keys; /* of fixed width up to 8 bytes: the values as numbers; NULL: by bytes */
-} set_state;
+    uint64_t *keys;  /* of fixed width up to 8 bytes: the values as numbers; NULL: by bytes */
+    int64_t *places; /* of each value in the list as it was given */
+};
 
-static void state_free(void *state)
+void hr__set_free(hr_set *s)
 {
-    set_state *s = state;
-
     if (!s)
         return;
     hr__array_unref(s->values);
     hr__free(s->comparing);
     hr__free(s->slots);
     hr__free(s->keys);
+    hr__free(s->places);
     hr__free(s);
 }
+
+static void state_free(void *state) { hr__set_free(state); }
 
 /* ------------------------------------------------------------------------------------------------------------- keys */
 
@@ -120,7 +122,7 @@ static uint32_t hash_bytes(const uint8_t *p, int64_t n)
 /* -------------------------------------------------------------------------------------------------------- the table */
 
 /* The slot of value i of a: its own, or the free one where it belongs. */
-static uint32_t slot_of_bytes(const set_state *s, const uint8_t *p, int64_t n)
+static uint32_t slot_of_bytes(const hr_set *s, const uint8_t *p, int64_t n)
 {
     uint32_t at = hash_bytes(p, n) & (s->n_slots - 1);
 
@@ -136,7 +138,7 @@ static uint32_t slot_of_bytes(const set_state *s, const uint8_t *p, int64_t n)
     }
 }
 
-static uint32_t slot_of_number(const set_state *s, uint64_t key)
+static uint32_t slot_of_number(const hr_set *s, uint64_t key)
 {
     uint32_t at = hash_number(key) & (s->n_slots - 1);
 
@@ -145,7 +147,7 @@ static uint32_t slot_of_number(const set_state *s, uint64_t key)
     return at;
 }
 
-static hr_status fill_table(set_state *s, hr_error *err)
+static hr_status fill_table(hr_set *s, hr_error *err)
 {
     int64_t n = s->values->length;
 
@@ -170,7 +172,7 @@ static hr_status fill_table(set_state *s, hr_error *err)
     return HR_OK;
 }
 
-static void find_numbers(const set_state *s, const hr_array *a, int64_t begin, int64_t n, uint8_t *found)
+static void find_numbers(const hr_set *s, const hr_array *a, int64_t begin, int64_t n, uint8_t *found)
 {
     uint64_t keys[BLOCK];
 
@@ -186,7 +188,7 @@ static void find_numbers(const set_state *s, const hr_array *a, int64_t begin, i
         found[i] = s->slots[slot_of_number(s, keys[i])] >= 0;
 }
 
-static void find_bytes(const set_state *s, const hr_array *a, int64_t begin, int64_t n, uint8_t *found)
+static void find_bytes(const hr_set *s, const hr_array *a, int64_t begin, int64_t n, uint8_t *found)
 {
     for (int64_t i = 0; i < n; i++) {
         int64_t length;
@@ -200,10 +202,64 @@ static void find_bytes(const set_state *s, const hr_array *a, int64_t begin, int
     }
 }
 
+static void places_of_numbers(const hr_set *s, const hr_array *a, int64_t begin, int64_t n, int64_t *out)
+{
+    uint64_t keys[BLOCK];
+
+    load_keys(a, begin, n, keys);
+    if (s->values->length <= FEW) {
+        for (int64_t i = 0; i < n; i++)
+            out[i] = -1;
+        for (int64_t k = 0; k < s->values->length; k++)
+            for (int64_t i = 0; i < n; i++)
+                out[i] = keys[i] == s->keys[k] ? s->places[k] : out[i];
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        int32_t found = s->slots[slot_of_number(s, keys[i])];
+
+        out[i] = found < 0 ? -1 : s->places[found];
+    }
+}
+
+static void places_of_bytes(const hr_set *s, const hr_array *a, int64_t begin, int64_t n, int64_t *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int32_t found = -1;
+        int64_t length;
+        const uint8_t *p;
+
+        if (!hr__array_is_null(a, begin + i)) { /* a null may have any offsets */
+            p = bytes_at(a, begin + i, &length);
+            found = s->slots[slot_of_bytes(s, p, length)];
+        }
+        out[i] = found < 0 ? -1 : s->places[found];
+    }
+}
+
+void hr__set_places(const hr_set *s, const hr_array *a, int64_t *out)
+{
+    bool some_null = a->type->id != HR_T_NULL && a->buffers[0] && hr__array_null_count(a);
+
+    for (int64_t i = 0; i < a->length; i += BLOCK) {
+        int64_t n = HR_MIN(BLOCK, a->length - i);
+
+        if (a->type->id == HR_T_NULL)
+            memset(out + i, 0xFF, (size_t)n * sizeof *out);
+        else if (s->keys)
+            places_of_numbers(s, a, i, n, out + i);
+        else
+            places_of_bytes(s, a, i, n, out + i);
+        for (int64_t k = 0; some_null && k < n; k++)
+            if (hr__array_is_null(a, i + k))
+                out[i + k] = -1;
+    }
+}
+
 static hr_status set_eval(bool want, const hr_bound_call *call, const hr_eval *how, hr_array *const *args,
                           hr_array **out, hr_error *err)
 {
-    const set_state *s = call->state;
+    const hr_set *s = call->state;
     const hr_array *a = args[0];
     bool no_values = a->type->id == HR_T_NULL, some_null = no_values || (a->buffers[0] && hr__array_null_count(a));
     hr_buffer *bits = NULL;
@@ -230,8 +286,9 @@ static hr_status set_eval(bool want, const hr_bound_call *call, const hr_eval *h
 
 /* ---------------------------------------------------------------------------------------------------------- binding */
 
-/* The values that fit, as `type`; nulls stay null. Tries to cast all at once first. *out is new. */
-static hr_status cast_values(const hr_array *values, hr_type *type, hr_array **out, hr_error *err)
+/* The values that fit, as `type`; nulls stay null. Tries to cast all at once first. *out is new; places[i] becomes that
+ * of its value i in `values`, and has room for all of them. */
+static hr_status cast_values(const hr_array *values, hr_type *type, int64_t *places, hr_array **out, hr_error *err)
 {
     const hr_mem mem = { 0 };
     hr_eval how = { .mem = &mem, .n_rows = values->length };
@@ -259,7 +316,7 @@ static hr_status cast_values(const hr_array *values, hr_type *type, hr_array **o
         st = hr__cast_function()->eval(&call, &how, &one, &parts[n_parts], &why);
         hr__array_unref(one);
         if (!st)
-            n_parts++;
+            places[n_parts++] = i;
         else if (st != HR_BAD_DATA) {
             hr__error_move(err, &why);
             goto done;
@@ -277,7 +334,7 @@ done:
 }
 
 /* Drops nulls (noted) and NaN. For a column of nulls only the null counts. */
-static hr_status keep_values(set_state *s, hr_array *values, bool only_null, hr_error *err)
+static hr_status keep_values(hr_set *s, hr_array *values, bool only_null, hr_error *err)
 {
     const hr_mem mem = { 0 };
     int64_t *index = hr__alloc(NULL, ((size_t)values->length + 1) * sizeof *index), n = 0;
@@ -290,12 +347,9 @@ static hr_status keep_values(set_state *s, hr_array *values, bool only_null, hr_
             s->has_null = true;
             continue;
         }
-        if (only_null)
+        if (only_null || hr__value_is_nan(values, i))
             continue;
-        if (values->type->id == HR_T_FLOAT64 && isnan(((const double *)(const void *)hr__array_values(values))[i]))
-            continue;
-        if (values->type->id == HR_T_FLOAT32 && isnan(((const float *)(const void *)hr__array_values(values))[i]))
-            continue;
+        s->places[n] = s->places[i];
         index[n++] = i;
     }
     st = hr__array_take(&mem, values, index, 8, n, &s->values, err);
@@ -309,15 +363,16 @@ static bool is_list(const hr_type *t)
 }
 
 /* Whether the column and the values compare: binds a comparison of both. */
-static hr_status check_types(const hr_bound_call *call, hr_type *column, hr_type *value, hr_comparing **out,
-                             hr_error *err)
+static hr_status check_types(const hr_bound_call *call, const hr_array *list, hr_type *column, hr_type *value,
+                             hr_comparing **out, hr_error *err)
 {
     hr_type *types[2] = { column, value }, *casts[2] = { NULL, NULL };
-    const hr_array *constants[2] = { NULL, call->constants[1] };
+    const hr_array *constants[2] = { NULL, list };
     bool weak[2] = { false, false };
     hr_bound_call two = *call;
     hr_status st;
 
+    two.n_inputs = 2;
     two.input_types = types;
     two.casts = casts;
     two.constants = constants;
@@ -337,9 +392,8 @@ static hr_type *machine_type(hr_bound_call *call)
     return hr__type_simple(HR_T_FLOAT32);
 }
 
-static hr_status find_values(hr_bound_call *call, set_state *s, hr_error *err)
+static hr_status find_values(hr_bound_call *call, const hr_array *list, hr_set *s, hr_error *err)
 {
-    const hr_array *list = call->constants[1];
     hr_type *type = machine_type(call);
     hr_array *given = NULL, *cast = NULL;
     hr_comparing *unused = NULL;
@@ -349,14 +403,18 @@ static hr_status find_values(hr_bound_call *call, set_state *s, hr_error *err)
 
     hr__array_range(list, 0, &begin, &n);
     HR_GO(hr__array_slice(list->children[0], begin, n, &given, err));
-    HR_GO(check_types(call, call->input_types[0], given->type, &unused, err));
-    HR_GO(check_types(call, type, type, &s->comparing, err));
+    if (!(s->places = hr__alloc(NULL, ((size_t)n + 1) * sizeof *s->places)))
+        HR_GO(hr__error_memory(err, "is_in", n * (int64_t)sizeof *s->places));
+    for (int64_t i = 0; i < n; i++)
+        s->places[i] = i;
+    HR_GO(check_types(call, list, call->input_types[0], given->type, &unused, err));
+    HR_GO(check_types(call, list, type, type, &s->comparing, err));
     as_bytes = hr__type_is_bytes(type) || type->id == HR_T_FIXED_BINARY || type->id == HR_T_NULL;
     if (hr__type_is_decimal(type) && !hr__type_equal(type, given->type) && given->type->id != HR_T_NULL)
         HR_FAIL(HR_TYPE,
                 "is_in: the values for a decimal column have another type, expected the column's; a cast may help");
     if (!as_bytes)
-        HR_GO(cast_values(given, type, &cast, err));
+        HR_GO(cast_values(given, type, s->places, &cast, err));
     HR_GO(keep_values(s, cast ? cast : given, type->id == HR_T_NULL, err));
     HR_GO(fill_table(s, err));
 done:
@@ -366,22 +424,36 @@ done:
     return st;
 }
 
+hr_status hr__set_new(hr_bound_call *call, int list, hr_set **out, hr_error *err)
+{
+    const hr_array *values = call->constants[list];
+    hr_status st;
+
+    *out = NULL;
+    if (!values || !is_list(values->type) || hr__array_is_null(values, 0))
+        return hr__call_type_error(call, "expected a constant list of values", err);
+    if (!(*out = hr__zalloc(NULL, sizeof **out)))
+        return hr__error_memory(err, "is_in", sizeof **out);
+    if ((st = find_values(call, values, *out, err))) {
+        hr__set_free(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
 static hr_status set_bind(hr_bound_call *call, hr_error *err)
 {
-    set_state *s;
+    hr_set *s = NULL;
 
-    if (!call->constants[1] || !is_list(call->constants[1]->type) || hr__array_is_null(call->constants[1], 0))
-        return hr__call_type_error(call, "expected a constant list of values", err);
-    if (!(s = hr__zalloc(NULL, sizeof *s)))
-        return hr__error_memory(err, "is_in", sizeof *s);
+    HR_TRY(hr__set_new(call, 1, &s, err));
     call->state = s;
     call->type = hr__type_simple(HR_T_BOOL);
-    return find_values(call, s, err);
+    return HR_OK;
 }
 
 /* ----------------------------------------------------------------------------------------------------------- ranges */
 
-static bool can_hold(const set_state *s, const hr_pruner *p, const hr_range *in, int64_t i)
+static bool can_hold(const hr_set *s, const hr_pruner *p, const hr_range *in, int64_t i)
 {
     hr_array *value = NULL;
     bool can = true;
@@ -398,7 +470,7 @@ static bool can_hold(const set_state *s, const hr_pruner *p, const hr_range *in,
 
 static void set_range(bool want, const hr_bound_call *call, const hr_pruner *p, const hr_range *in, hr_range *out)
 {
-    const set_state *s = call->state;
+    const hr_set *s = call->state;
     bool can_true = false, can_false = in->can_value || in->can_nan;
 
     if (call->input_types[0]->id == HR_T_BOOL || !hr__type_equal(s->values->type, call->input_types[0]))

@@ -1,9 +1,17 @@
 """Concatenator: columns of numbers as one column of vectors."""
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from headrace.data.preprocessors.utils import BuiltInPreprocessor, read_only, types_of
+from headrace._core import TypeMismatchError
+from headrace.data.preprocessors.utils import (
+    BuiltInPreprocessor,
+    is_float,
+    is_integer,
+    is_list,
+    read_only,
+    types_of,
+)
 from headrace.data.preprocessors.version_support import SerializablePreprocessor
 
 if TYPE_CHECKING:
@@ -13,6 +21,24 @@ if TYPE_CHECKING:
     from headrace.data.dataset import Dataset
 
 logger = logging.getLogger("headrace.data")
+
+
+def _type_of(dtype: Any) -> str | None:
+    """The name of a NumPy type; None for None."""
+    import numpy as np
+
+    return None if dtype is None else np.dtype(dtype).name
+
+
+def _fits(kind: str, dtype: str | None) -> bool:
+    """Whether `vector` makes of a column of this type what NumPy makes: not of booleans and decimals, and no
+    integers of floats.
+    """
+    if is_list(kind):
+        return kind.startswith("fixed_size_list<") or "tensor" in kind
+    if dtype is not None and not dtype.startswith("float"):
+        return dtype.startswith(("int", "uint")) and is_integer(kind)
+    return is_integer(kind) or is_float(kind) or dtype is not None and kind == "bool"
 
 
 @SerializablePreprocessor(version=1, identifier="headrace.Concatenator")
@@ -132,10 +158,30 @@ class Concatenator(BuiltInPreprocessor):
         return self._columns or []
 
     def _transform_dataset(self, ds: "Dataset") -> "Dataset | None":
+        from headrace.data.expressions import col, vector
+
         types = types_of(ds)
-        if types:
-            self._names(list(types))
-        return None
+        if not types:
+            return None
+        names = self._names(list(types))
+        dtype = _type_of(self._dtype)
+        for c in names:
+            if is_list(types[c]) and not self._flatten:
+                raise TypeError(
+                    f"Concatenator: column {c!r} is {types[c]}, expected numbers; flatten=True takes lists"
+                )
+            if not _fits(types[c], dtype):
+                return None
+        values = [
+            col(c) if dtype is None or is_list(types[c]) else col(c).cast(dtype, safe=False) for c in names
+        ]
+        try:
+            made = ds.with_columns({self._output_column_name: vector(*values, dtype=dtype)})
+        except TypeMismatchError:  # lists of different lengths, or of lists
+            return None
+        kept = [c for c in types if c not in names]
+        out = self._output_column_name
+        return made.select_columns(kept if out in kept else [*kept, out])
 
     def __repr__(self) -> str:
         defaults = {"output_column_name": "concat_out", "columns": None, "dtype": None}

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from headrace.data.aggregate import Max, Min
@@ -68,6 +69,25 @@ class _Discretizer(BuiltInPreprocessor):
         given = (self._dtypes or {}).get(column)
         return given if isinstance(given, pd.CategoricalDtype) else None
 
+    def _transform_dataset(self, ds: "Dataset") -> "Dataset | None":
+        from headrace.data.expressions import col
+
+        edges = {c: self._edges(c) for c in self._columns}
+        if any(self._labels(c) is not None or not _are_numbers(edges[c]) for c in self._columns):
+            return None
+        if not check_numbers(self, ds, self._columns):
+            return None
+        made = {}
+        for c, out in zip(self._columns, self._output_columns, strict=True):
+            distinct = list(dict.fromkeys(float(edge) for edge in edges[c]))
+            if len(distinct) < len(edges[c]) and self._duplicates == "raise":
+                raise ValueError(
+                    f"Bin edges must be unique: {list(edges[c])}. You can drop duplicate edges by setting "
+                    "the 'duplicates' kwarg"
+                )
+            made[out] = col(c).bucket(distinct, right=self._right, lowest=self._include_lowest)
+        return ds.with_columns(made)
+
     def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
         names = zip(self._columns, self._output_columns, strict=True)
         made = {out: self._binned(df[c]) for c, out in names}
@@ -90,6 +110,10 @@ class _Discretizer(BuiltInPreprocessor):
             include_lowest=self._include_lowest,
             duplicates=self._duplicates,
         )
+
+
+def _are_numbers(edges: Any) -> bool:
+    return not hasattr(edges, "closed") and all(isinstance(edge, Real) for edge in edges)
 
 
 @SerializablePreprocessor(version=1, identifier="headrace.CustomKBinsDiscretizer")

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.data.aggregate import MissingValuePercentage, Unique, ValueCounter
 from headrace.data.preprocessor import PreprocessorNotFittedException
-from headrace.data.preprocessors.utils import BuiltInPreprocessor, check_columns, is_list, read_only
+from headrace.data.preprocessors.utils import (
+    BuiltInPreprocessor,
+    check_columns,
+    is_float,
+    is_integer,
+    is_list,
+    read_only,
+)
 from headrace.data.preprocessors.version_support import SerializablePreprocessor
 
 if TYPE_CHECKING:
@@ -19,6 +26,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from headrace.data.dataset import Dataset
+
+
+def can_look_up(kind: str | None) -> bool:
+    """Whether `lookup` and `one_hot` take a column of this type: not lists, objects, decimals."""
+    return kind is not None and (
+        is_integer(kind)
+        or is_float(kind)
+        or kind in ("bool", "string", "large_string", "binary", "large_binary")
+        or kind.startswith(("date32", "date64", "timestamp[", "null"))
+    )
+
 
 _IMPUTE = "Consider imputing missing values first."
 
@@ -185,6 +203,15 @@ class _Encoder(BuiltInPreprocessor):
     def _pairs(self):
         return zip(self._columns, self._output_columns, strict=True)
 
+    def _by_lookup(self, ds: "Dataset", make: Callable[[Any, dict[Any, int]], Any]) -> "Dataset | None":
+        """The dataset with make(column, numbers) for each column, if the engine can look its values up."""
+        from headrace.data.expressions import col
+
+        types = check_columns(self, ds, self._columns)
+        if not all(can_look_up(types.get(c)) for c in self._columns):
+            return None
+        return ds.with_columns({out: make(col(c), self._numbers(c)) for c, out in self._pairs()})
+
     def _numbers(self, column: str) -> dict[Any, int]:
         try:
             return self.stats_[f"unique_values({column})"]
@@ -219,6 +246,9 @@ class OrdinalEncoder(_Encoder):
     def _fit(self, ds: "Dataset") -> "OrdinalEncoder":
         learn_categories(self, ds, self._columns, items=self._encode_lists)
         return self
+
+    def _transform_dataset(self, ds: "Dataset") -> "Dataset | None":
+        return self._by_lookup(ds, lambda x, numbers: x.lookup(numbers, strict=True).cast("int64"))
 
     def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
         refuse_missing(df, self._columns)
@@ -269,6 +299,9 @@ class OneHotEncoder(_Encoder):
 
     def _take_stats(self, stats: dict[str, Any]) -> None:
         self.stats_ |= _without_missing(stats)
+
+    def _transform_dataset(self, ds: "Dataset") -> "Dataset | None":
+        return self._by_lookup(ds, lambda x, numbers: x.one_hot(list(numbers), strict=True))
 
     def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
         import numpy as np
@@ -400,6 +433,15 @@ class LabelEncoder(BuiltInPreprocessor):
         learn_categories(self, ds, [self._label_column], items=True)
         return self
 
+    def _transform_dataset(self, ds: "Dataset") -> "Dataset | None":
+        from headrace.data.expressions import col
+
+        types = check_columns(self, ds, [self._label_column])
+        if not can_look_up(types.get(self._label_column)):
+            return None
+        found = col(self._label_column).lookup(self._labels, strict=True).cast("int64")
+        return ds.with_column(self._output_column, found)
+
     def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
         refuse_missing(df, [self._label_column])
         df[self._output_column] = with_nan(codes_of(df[self._label_column], self._labels))
@@ -413,7 +455,12 @@ class LabelEncoder(BuiltInPreprocessor):
             PreprocessorNotFittedException: `fit` was not called.
         """
         self._require_fitted("inverse_transform")
-        check_columns(self, ds, [self._output_column])
+        types = check_columns(self, ds, [self._output_column])
+        if self._labels and is_integer(types.get(self._output_column, "")):
+            from headrace.data.expressions import col
+
+            labels = {number: label for label, number in self._labels.items()}
+            return ds.with_column(self._label_column, col(self._output_column).lookup(labels))
         return ds.map_batches(self._inverse_transform_pandas, batch_format="pandas", zero_copy_batch=False)
 
     def _inverse_transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
