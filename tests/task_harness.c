@@ -86,6 +86,30 @@ void hr__task_pass(hr_task *task, hr_marker *takes, const char *state)
 
 void hr__marker_drop(hr_marker *m) { free(m); }
 
+hr_status hr__marker_copy(const hr_marker *m, hr_marker **out, hr_error *err)
+{
+    return hr__marker_join(&m, 1, out, err);
+}
+
+/* The first one that there is. */
+hr_status hr__marker_join(const hr_marker *const *markers, int n, hr_marker **out, hr_error *err)
+{
+    (void)err;
+    *out = NULL;
+    for (int i = 0; i < n && !*out; i++)
+        if (markers[i]) {
+            assert_non_null(*out = malloc(sizeof **out));
+            **out = *markers[i];
+        }
+    return HR_OK;
+}
+
+void hr__task_end_input(hr_task *task, int input)
+{
+    (void)task;
+    (void)input;
+}
+
 int hr__task_input(const hr_task *task) { return task->rig->input; }
 void hr__task_want(hr_task *task, int input) { task->rig->wanted = input; }
 

@@ -128,6 +128,7 @@ static void test_resume(void **unused)
 
         assert_ok(hr__op_rebatch(batch_rows, random_below(&random, 2), &op, &err), &err);
         assert_ok(rig_open(&whole, op, NULL, &err), &err);
+        whole.run.marks = random_below(&random, 2);
         push_with_markers(&whole, in, 0, &random);
         for (int i = 0; i < whole.n_out; i++) {
             rig tail = { 0 };
@@ -138,6 +139,7 @@ static void test_resume(void **unused)
             check_ordinal(&whole, i, 0);
             assert_true(hr__state_int(whole.out[i].state, "ordinal", &ordinal));
             assert_ok(rig_open(&tail, op, NULL, &err), &err);
+            tail.run.marks = random_below(&random, 2);
             assert_ok(rig_restore(&tail, whole.out[i].state, &err), &err);
             push_with_markers(&tail, in, whole.out[i].marker->at, &random);
             check_tail(&whole, i, &tail);
@@ -195,9 +197,7 @@ static void test_marker_states(void **unused)
 
 static void test_refusals(void **unused)
 {
-    static const char *const bad[] = {
-        "", "skip=0", "ordinal=0", "skip=5 ordinal=1", "skip=-1 ordinal=0", "skip=1 ordinal=x"
-    };
+    static const char *const bad[] = { "", "skip=0", "ordinal=0", "skip=-1 ordinal=0", "skip=1 ordinal=x" };
     static const char *const sx[] = { "s", "x" };
     hr_table *in = numbers(0, 3), *other = NULL;
     hr_error err = HR_ERROR_INIT;

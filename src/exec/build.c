@@ -297,6 +297,24 @@ static int window_cap(const hr_run *r, const hr_stage *s, int n_threads)
     return waits ? 4 * n_threads + 8 : 2 * n_threads + (r->options.arena ? 4 : 2);
 }
 
+/* What a run that begins at a marker does again, it does for all rows behind it: so they lie before each batch that a
+ * function gets. */
+static void place_markers(hr_run *r)
+{
+    for (int k = 0; k < r->n_stages; k++) {
+        hr_stage *s = r->stages[k];
+        bool calls = false;
+
+        for (int i = 0; i < s->n_ops; i++) {
+            s->saves = s->saves || s->ops[i]->run.op->saves;
+            calls = calls || s->ops[i]->run.op->cls->calls;
+        }
+        for (int i = 0; calls && i < r->n_stages; i++)
+            if (r->stages[i]->next == s && r->stages[i]->gate.stream)
+                r->stages[i]->gate.stream->run.marks = true;
+    }
+}
+
 static bool takes_few_rows(const hr_run *r)
 {
     for (int i = 0; i < r->n_ops; i++)
@@ -423,6 +441,7 @@ hr_status hr__run_build(hr_run *r, hr_error *err)
 
     HR_TRY(build(r, r->plan, 0, &last, err));
     HR_TRY(protect_blocks(r, err));
+    place_markers(r);
     r->has_limit = takes_few_rows(r);
     for (int i = 0; i < r->n_stages; i++) {
         hr_stage *s = r->stages[i];

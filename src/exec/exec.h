@@ -14,7 +14,9 @@ hr_status hr__plan_schema(hr_plan *p, hr_schema **out, hr_error *err) HR_MUST_US
 
 /* --- marker.c: positions */
 struct hr_marker {
-    hr_coord at; /* the row before which it lies: source instance, file, fragment, row */
+    hr_coord at;    /* the row before which it lies: source instance, file, fragment, row */
+    hr_coord *more; /* behind an operator of several inputs: the same of the other sources that it reads from */
+    int n_more;
     int n_states, cap_states;
     struct {
         int op_index;
@@ -22,14 +24,15 @@ struct hr_marker {
     } *states;
 };
 hr_status hr__marker_new(hr_coord at, hr_marker **out, hr_error *err) HR_MUST_USE;
-hr_status hr__marker_copy(const hr_marker *m, hr_marker **out, hr_error *err) HR_MUST_USE;
 /* Adds the state of operator `op_index`: n bytes of text; NULL: it passed the marker and has no state. Borrows. */
 hr_status hr__marker_add(hr_marker *m, int op_index, const char *text, int64_t n, hr_error *err) HR_MUST_USE;
 /* Adds the state, or replaces the one that the operator added before. */
 hr_status hr__marker_set(hr_marker *m, int op_index, const char *text, hr_error *err) HR_MUST_USE;
 const char *hr__marker_state(const hr_marker *m,
                              int op_index); /* borrowed; NULL: the operator did not pass the marker */
-/* {"v":2,"epoch":0,"plan":"<32 hex>","at":[instance,file,fragment,row],"ops":{"2":"..."},"discard":1024,"extra":{...},
+const hr_coord *hr__marker_at(const hr_marker *m, int32_t instance); /* its row of that source; borrowed, NULL: none */
+/* {"v":2,"epoch":0,"plan":"<32 hex>","at":[instance,file,fragment,row],"more":[[instance,file,fragment,row],...],
+ * "ops":{"2":"..."},"discard":1024,"extra":{...},
  * "code":"...","files":3,"names":"<16 hex>","sizes":"...","memory":"...","groups":"...","sum":"<16 hex, of all
  * before>"} */
 typedef struct hr_position {

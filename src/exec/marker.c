@@ -37,6 +37,7 @@ void hr__marker_drop(hr_marker *m)
     for (int i = 0; i < m->n_states; i++)
         hr__free(m->states[i].text);
     hr__free(m->states);
+    hr__free(m->more);
     hr__free(m);
 }
 
@@ -70,20 +71,57 @@ hr_status hr__marker_set(hr_marker *m, int op_index, const char *text, hr_error 
     return hr__marker_add(m, op_index, text, (int64_t)strlen(text), err);
 }
 
+/* Adds a row of another source. */
+static hr_status add_at(hr_marker *m, const hr_coord *at, hr_error *err)
+{
+    int64_t cap = m->n_more;
+
+    if (!hr__grow(NULL, (void **)&m->more, &cap, m->n_more + 1, sizeof *m->more))
+        return hr__error_memory(err, "marker", (m->n_more + 1) * (int64_t)sizeof *m->more);
+    m->more[m->n_more++] = *at;
+    return HR_OK;
+}
+
 hr_status hr__marker_copy(const hr_marker *m, hr_marker **out, hr_error *err)
+{
+    return hr__marker_join(&m, 1, out, err);
+}
+
+hr_status hr__marker_join(const hr_marker *const *markers, int n, hr_marker **out, hr_error *err)
 {
     hr_status st = HR_OK;
     hr_marker *c = NULL;
 
     *out = NULL;
-    HR_GO(hr__marker_new(m->at, &c, err));
-    for (int i = 0; i < m->n_states; i++)
-        HR_GO(hr__marker_add(c, m->states[i].op_index, m->states[i].text, (int64_t)strlen(m->states[i].text), err));
+    for (int k = 0; k < n; k++) {
+        const hr_marker *m = markers[k];
+
+        if (!m)
+            continue;
+        if (c)
+            HR_GO(add_at(c, &m->at, err));
+        else
+            HR_GO(hr__marker_new(m->at, &c, err));
+        for (int i = 0; i < m->n_more; i++)
+            HR_GO(add_at(c, &m->more[i], err));
+        for (int i = 0; i < m->n_states; i++)
+            HR_GO(hr__marker_add(c, m->states[i].op_index, m->states[i].text, (int64_t)strlen(m->states[i].text), err));
+    }
     *out = c;
     c = NULL;
 done:
     hr__marker_drop(c);
     return st;
+}
+
+const hr_coord *hr__marker_at(const hr_marker *m, int32_t instance)
+{
+    if (m->at.instance == instance)
+        return &m->at;
+    for (int i = 0; i < m->n_more; i++)
+        if (m->more[i].instance == instance)
+            return &m->more[i];
+    return NULL;
 }
 
 const char *hr__marker_state(const hr_marker *m, int op_index)
@@ -96,10 +134,20 @@ const char *hr__marker_state(const hr_marker *m, int op_index)
 
 /* --- printing */
 
+static void print_at(const hr_coord *at, hr_text *t)
+{
+    hr__text_add(t, "[%" PRId32 ",%" PRId32 ",%" PRId32 ",%" PRId64 "]", at->instance, at->file, at->fragment, at->row);
+}
+
 static void print_marker(const hr_marker *m, hr_text *t)
 {
-    hr__text_add(t, ",\"at\":[%" PRId32 ",%" PRId32 ",%" PRId32 ",%" PRId64 "],\"ops\":{", m->at.instance, m->at.file,
-                 m->at.fragment, m->at.row);
+    hr__text_add(t, ",\"at\":");
+    print_at(&m->at, t);
+    for (int i = 0; i < m->n_more; i++) {
+        hr__text_add(t, i ? "," : ",\"more\":[");
+        print_at(&m->more[i], t);
+    }
+    hr__text_add(t, "%s,\"ops\":{", m->n_more ? "]" : "");
     for (int i = 0; i < m->n_states; i++) {
         hr__text_add(t, "%s\"%d\":", i ? "," : "", m->states[i].op_index);
         hr__text_add_json(t, m->states[i].text);
@@ -252,6 +300,18 @@ static bool read_at(cursor *c, hr_coord *at)
     *at =
         (hr_coord){ .instance = (int32_t)v[0], .file = (int32_t)v[1], .fragment = (int32_t)v[2], .row = (int64_t)v[3] };
     return eat(c, ']');
+}
+
+static bool read_more(cursor *c, hr_marker *m, hr_status *st, hr_error *err)
+{
+    hr_coord at;
+
+    if (!eat(c, '['))
+        return false;
+    for (bool first = true; !eat(c, ']'); first = false)
+        if ((!first && !eat(c, ',')) || !read_at(c, &at) || (*st = add_at(m, &at, err)))
+            return false;
+    return true;
 }
 
 /* "2":"left=5"; `text` has room for the rest of the text. */
@@ -430,6 +490,8 @@ static bool read_member(cursor *c, const char *key, hr_position *p, hr_status *s
         return false;
     if (!strcmp(key, "at"))
         return read_at(c, &p->marker->at);
+    if (!strcmp(key, "more"))
+        return read_more(c, p->marker, st, err);
     return !strcmp(key, "ops") && read_states(c, p->marker, st, err);
 }
 

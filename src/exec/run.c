@@ -81,59 +81,6 @@ static hr_status start_ops(hr_run *r, hr_error *err)
     return HR_OK;
 }
 
-/* Map operators that added a state to the marker restore it. */
-static hr_status restore_maps(hr_stage *s, const hr_marker *m, hr_error *err)
-{
-    for (int i = 0; i < s->n_ops; i++) {
-        const hr_op *op = s->ops[i]->run.op;
-        const char *state = op->cls->restore_run ? hr__marker_state(m, s->ops[i]->run.index) : NULL;
-
-        if (state)
-            HR_TRY(op->cls->restore_run(op, &s->ops[i]->run, state, err));
-    }
-    return HR_OK;
-}
-
-/* Whether the marker's source or a later one feeds this stage. */
-static bool is_wanted(const hr_run *r, const hr_stage *s, int32_t instance)
-{
-    if (s->scan)
-        return s->leaf.instance >= instance;
-    for (int i = 0; i < r->n_stages; i++)
-        if (r->stages[i]->next == s && is_wanted(r, r->stages[i], instance))
-            return true;
-    return false;
-}
-
-static hr_status seek(hr_run *r, const hr_marker *m, hr_error *err)
-{
-    if (m->at.instance >= r->n_instances)
-        return hr_error_set(err, HR_MISMATCH, "position: names source %d, the plan has %d", m->at.instance,
-                            r->n_instances);
-    for (int i = 0; i < r->n_stages; i++) {
-        hr_stage *s = r->stages[i];
-        const char *state = s->gate.stream ? hr__marker_state(m, s->gate.stream->run.index) : NULL;
-
-        if (!is_wanted(r, s, m->at.instance)) {
-            s->ended = true;
-            if (s->next) {
-                s->next->in.current++;
-                s->next->in.n_ended++;
-            }
-            continue;
-        }
-        if (s->scan && s->leaf.instance == m->at.instance)
-            HR_TRY(hr__stage_seek(s, &m->at, err));
-        HR_TRY(restore_maps(s, m, err));
-        if (!state)
-            continue;
-        HR_TRY(s->gate.stream->run.op->cls->restore(s->gate.stream->run.op, &s->gate.task, state, err));
-        if (s->next)
-            (void)hr__state_int(state, "ordinal", &s->next->window.n_taken); /* the numbers of tables continue */
-    }
-    return HR_OK;
-}
-
 static hr_status init(hr_run *r, hr_plan *p, const hr_run_options *options, hr_error *err)
 {
     r->options = *options;
@@ -152,7 +99,7 @@ static hr_status init(hr_run *r, hr_plan *p, const hr_run_options *options, hr_e
     HR_TRY(check_budget(r, err));
     HR_TRY(start_ops(r, err));
     if (options->from)
-        HR_TRY(seek(r, options->from, err));
+        HR_TRY(hr__run_restore(r, options->from, err));
     r->client = (hr_pool_client){ .work = hr__run_work, .context = r };
     return hr__pool_attach(&r->client, err);
 }

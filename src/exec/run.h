@@ -73,6 +73,8 @@ struct hr_op_state {
     int holds;            /* 1: hr__op_holds counts it */
     bool is_ours;         /* run.op is not the plan's: the run holds a reference */
     int32_t instance;     /* source instance of the rows that it makes; 0: it makes none */
+    bool marked;          /* there was a marker before those */
+    int64_t made_from;    /* of those, the ones before this number are left out: an earlier run gave them */
     int64_t stall_ns;     /* HR_STALL */
     void **thread_states; /* run->n_slots */
     atomic_llong rows_in, rows_out, bytes_out, busy_ns, calls, pending_ns;
@@ -87,7 +89,8 @@ struct hr_ticket {
     hr_coord begin;
     hr_marker *before; /* goes downstream with the ticket's first output */
     bool before_passed;
-    bool dropped; /* the stage was cut: freed when its step returns or it resumes */
+    hr_coord last; /* of the last row that was passed on; see hr__ticket_marker */
+    bool dropped;  /* the stage was cut: freed when its step returns or it resumes */
     hr_ticket *next_dropped;
     /* what goes in */
     hr_scan_file *file; /* leaf */
@@ -228,6 +231,7 @@ struct hr_stage {
     int n_ops;
     bool closes, closed; /* a map operator needs a last ticket without rows; that ticket was made */
     hr_gate gate;
+    bool saves; /* a map operator adds its state to the markers of tickets */
     bool cut;   /* neither its own operator nor one downstream needs more rows of it */
     bool ended; /* all output was passed on */
     hr_stage_counts counts;
@@ -318,6 +322,17 @@ void hr__task_end(hr_task *task); /* frees the task's state and inbox */
 hr_status hr__check_rows(const hr_table *t, const hr_account *account, hr_error *err) HR_MUST_USE;
 void hr__op_stall(hr_op_state *op);
 int64_t hr__op_stall_ns(const char *name);
+
+/* --- restore.c */
+/* The marker that lies before a table that comes out of the ticket, if one may lie there; NULL: none. Of each table, in
+ * their order. */
+hr_marker *hr__ticket_marker(hr_ticket *t, const hr_table *table);
+/* The same of a table that a block operator made. */
+hr_marker *hr__made_marker(hr_op_state *o, const hr_table *made);
+hr_status hr__run_restore(hr_run *r, const hr_marker *m, hr_error *err) HR_MUST_USE; /* before the first ticket */
+/* Of rows that the operator makes, those from made_from on. Replaces *table, which may get no rows and is the caller's
+ * also on failure. */
+hr_status hr__leave_out_made(const hr_op_state *o, hr_table **table, hr_error *err) HR_MUST_USE;
 
 /* --- take.c: the next ticket of a leaf. *out NULL: the source is done. Lock not held; stage->window.taking is set. */
 hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err) HR_MUST_USE;

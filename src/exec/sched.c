@@ -515,7 +515,14 @@ static hr_status drain_ticket_relocks(hr_stage *s, hr_ticket *t, int thread, hr_
         t->before = NULL;
     }
     s->gate.input = t->input;
-    if (!hr__queue_pop(&t->out, &item) && t->state == HR_TICKET_DONE) {
+    if (hr__queue_pop(&t->out, &item)) {
+        hr_marker *own = item.table ? hr__ticket_marker(t, item.table) : NULL;
+
+        if (marker)
+            hr__marker_drop(own);
+        else
+            marker = own;
+    } else if (t->state == HR_TICKET_DONE) {
         st = t->st;
         ended = t->ends;
         if (st)

@@ -83,6 +83,17 @@ done:
     return st;
 }
 
+/* What a block operator emits itself: rows from where the run begins on, and a marker before them. */
+static hr_status mark_made(hr_task *task, hr_table **table, hr_error *err)
+{
+    if (task->ticket || task->op->run.op->cls->kind != HR_OP_BLOCK)
+        return HR_OK;
+    HR_TRY(hr__leave_out_made(task->op, table, err));
+    if (!task->stage->gate.marker)
+        task->stage->gate.marker = hr__made_marker(task->op, *table);
+    return HR_OK;
+}
+
 hr_status hr__task_emit(hr_task *task, hr_table **takes, hr_error *err)
 {
     hr_item item = { .table = *takes };
@@ -99,7 +110,9 @@ hr_status hr__task_emit(hr_task *task, hr_table **takes, hr_error *err)
         st = hr__error_at(err, st, "%s", task->op->run.op->cls->name);
     else
         st = hr__number_instance(&item.table, task->op->instance, err);
-    if (st) {
+    if (!st)
+        st = mark_made(task, &item.table, err);
+    if (st || !item.table->n_rows) {
         hr__item_clear(&item);
         return st;
     }
@@ -187,6 +200,16 @@ void hr__task_pass(hr_task *task, hr_marker *takes, const char *state)
     }
     hr__marker_drop(s->gate.marker);
     s->gate.marker = takes;
+}
+
+void hr__task_end_input(hr_task *task, int input)
+{
+    hr_stage_input *in = &task->stage->in;
+
+    if (in->ended && input >= 0 && input < in->n_inputs && !in->ended[input]) {
+        in->ended[input] = true;
+        in->n_ended++;
+    }
 }
 
 bool hr__task_last(const hr_task *task)

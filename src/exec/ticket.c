@@ -107,6 +107,8 @@ static hr_status give_read(hr_ticket *t, hr_table *table)
         st = hr__error_at(&t->err, st, "%s", name);
     else
         st = hr__number_instance(&table, instance, &t->err);
+    if (!st && t->block_parts_of)
+        st = hr__leave_out_made(t->block_parts_of, &table, &t->err);
     if (!st)
         atomic_fetch_add_explicit(t->block_parts_of ? &t->block_parts_of->rows_out : &t->stage->counts.rows_read,
                                   table->n_rows, memory_order_relaxed);

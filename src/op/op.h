@@ -62,6 +62,7 @@ struct hr_op_run {
     int first_input;              /* IN_TURN: the one that comes first */
     int32_t last_instance; /* source instance of the rows that it makes at the end of its input; see hr_op.closes */
     bool other_code;       /* it goes on from a position that was saved with other functions, or other code of theirs */
+    bool marks;            /* of a rebatch: a function is behind it, so that each batch has a marker */
     bool to_process;       /* what this operator emits is read by another process: allocate from `arena` */
     hr_arena *arena;       /* NULL: none */
     atomic_bool settled;   /* nothing depends any more on which ticket comes first: see hr__task_await_turn */
@@ -111,6 +112,8 @@ typedef struct hr_op_class {
      * operator it is. False, 0 and NULL promise nothing: no rule then moves anything past the operator. */
     bool one_to_one; /* same rows, same order, same coordinates: limits and discards may move upstream past it */
     bool same_rows;  /* as many rows out as in, in any order: counts are known downstream of it */
+    bool calls;      /* it calls a function of the user's */
+    bool numbered;   /* a BLOCK operator: the number of a row that it gives is the row of its coordinate */
     bool new_rows;   /* a map that numbers its rows through, as a BLOCK operator does (it stands behind one) */
     hr_op_inputs inputs;
     bool row_local;       /* each output row depends on one input row only (fragments may be permuted upstream of it) */
@@ -211,6 +214,7 @@ struct hr_op {
     bool one_to_one; /* init copies the class's; a map may promise it */
     bool idle;       /* MAP: it has nothing to do in a run, the reader does it: it only has a number there */
     bool in_order;   /* MAP: it remembers rows that came before: their number and order upstream stay as they are */
+    bool saves;      /* MAP: it adds its state to markers (hr__task_save) */
     bool closes;     /* MAP: its stage has one more ticket, without rows, behind all others (hr__task_closes) */
     /* > 0: a function over batches of the source (batch_cutter.c): its tickets hold whole blocks of this many rows */
     int64_t block_rows;

@@ -37,6 +37,11 @@ void hr__task_save(hr_task *task, const char *state);
 void hr__task_where(const hr_task *task, const hr_origin *o, hr_text *out);
 void hr__task_pass(hr_task *task, hr_marker *takes, const char *state); /* STREAM only; state borrowed, NULL: none */
 void hr__marker_drop(hr_marker *m); /* instead of passing it, if a newer one exists. NULL is fine */
+hr_status hr__marker_copy(const hr_marker *m, hr_marker **out, hr_error *err) HR_MUST_USE; /* *out is new */
+/* One that says what all n say, each of another input; NULLs among them say nothing. *out is new; NULL: none does. */
+hr_status hr__marker_join(const hr_marker *const *markers, int n, hr_marker **out, hr_error *err) HR_MUST_USE;
+/* CHOSEN, in restore: no more comes of this input, which had ended. Another is to be wanted (hr__task_want). */
+void hr__task_end_input(hr_task *task, int input);
 
 /* Whether this ticket is the oldest of its stage: all output of earlier tickets has gone on. */
 bool hr__task_is_first(const hr_task *task);

@@ -810,6 +810,7 @@ static const hr_op_class apply_class = {
     .name = "apply",
     .doc = "a function over tables, in other processes or Python threads",
     .kind = HR_OP_MAP,
+    .calls = true,
     .schema = apply_schema,
     .needs = apply_needs,
     .input_arena = apply_input_arena,
@@ -881,6 +882,7 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
     a->of_class = o->of_class;
     a->base.in_order = a->of_class.at_a_time > 0;
     a->base.closes = a->of_class.finishes;
+    a->base.saves = a->of_class.saves;
     a->filter = o->filter;
     a->inline_calls = o->inline_calls;
     a->shows_doubles = o->shows_doubles;

@@ -57,6 +57,7 @@ static const hr_op_class filter_class = {
     .name = "filter",
     .doc = "the rows that a function keeps",
     .kind = HR_OP_MAP,
+    .calls = true,
     .row_local = true,
     .schema = hr__kept_schema,
     .push = filter_push,

@@ -225,6 +225,7 @@ static const hr_op_class map_class = {
     .name = "map",
     .doc = "a function over tables, on pool threads",
     .kind = HR_OP_MAP,
+    .calls = true,
     .schema = map_schema,
     .push = map_push,
     .finish = map_finish,

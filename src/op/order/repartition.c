@@ -302,6 +302,7 @@ static const hr_op_class repartition_class = {
     .name = "repartition",
     .doc = "the same rows in n tables of equal size",
     .kind = HR_OP_BLOCK,
+    .numbered = true,
     .same_rows = true,
     .filter_upstream = false, /* the block sizes count all rows */
     .schema = hr__kept_schema,

@@ -518,9 +518,9 @@ static hr_status sort_first_rows(const hr_op *op, int64_t n_rows, hr_op **out, h
 
 /* Members that the three classes share. */
 #define REORDERS                                                                                                       \
-    .kind = HR_OP_BLOCK, .same_rows = true, .schema = sort_schema, .needs = sort_needs, .front = sort_front,           \
-    .start = sort_start, .stop = sort_stop, .push = sort_push, .block_parts = sort_block_parts, .read = sort_read,     \
-    .free = sort_free
+    .kind = HR_OP_BLOCK, .same_rows = true, .numbered = true, .schema = sort_schema, .needs = sort_needs,              \
+    .front = sort_front, .start = sort_start, .stop = sort_stop, .push = sort_push, .block_parts = sort_block_parts,   \
+    .read = sort_read, .free = sort_free
 
 static const hr_op_class sort_class = {
     .name = "sort",

@@ -8,6 +8,9 @@
  * share to within one row, and the order is a function of the weights and of the inputs' rows alone. Nothing is decided
  * before it is known which inputs have ended: an input of which no row waits is asked first.
  *
+ * A choice needs the numbers of rows that each input gave: a marker says them, and has the markers of all inputs
+ * (waiting.c).
+ *
  * Runs of choices are collected as picks (data/pick.c): each row is copied once.
  *
  * Tests: test_combine.c. */
@@ -30,6 +33,7 @@ typedef struct mix_state {
     hr_schema *schema;
     int64_t n_rows;
     bool over;
+    bool begun; /* a marker lies before the first row */
     /* the table that is being made: picks of parts; part_of: of each input's first table, -1: it is none yet */
     hr_table **parts;
     int64_t n_parts, cap_parts;
@@ -143,6 +147,7 @@ static hr_status emit(const mix_op *o, mix_state *s, hr_task *task, hr_error *er
     drop_parts(s);
     for (int i = 0; i < o->n; i++)
         s->part_of[i] = -1;
+    hr__waiting_pass(s->inputs, o->n, task);
 done:
     hr__origin_unref(origin);
     hr_table_unref(t);
@@ -175,6 +180,9 @@ static hr_status go_on(const mix_op *o, mix_state *s, hr_task *task, hr_error *e
     int wait = 0, i;
 
     while ((i = choose(o, s, &wait, &s->over)) >= 0 && !hr__task_cancelled(task)) {
+        if (!s->begun)
+            hr__waiting_pass(s->inputs, o->n, task);
+        s->begun = true;
         HR_TRY(pick(s, task, i, err));
         if (s->n_picks == MAX_ROWS || s->n_parts == HR_PICK_PARTS)
             HR_TRY(emit(o, s, task, err));
@@ -254,6 +262,32 @@ static hr_status mix_push(const hr_op *op, hr_task *task, const hr_table *in, hr
     return st ? st : go_on(o, s, task, err);
 }
 
+static hr_status mix_marker(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err)
+{
+    mix_state *s = NULL;
+    hr_status st = state_of(op, task, &s, err);
+
+    if (st)
+        hr__marker_drop(takes);
+    else
+        hr__waiting_mark(&s->inputs[hr__task_input(task)], hr__task_run(task)->account, takes);
+    return st;
+}
+
+static hr_status mix_restore(const hr_op *op, hr_task *task, const char *state, hr_error *err)
+{
+    const mix_op *o = (const mix_op *)op;
+    mix_state *s = NULL;
+
+    HR_TRY(state_of(op, task, &s, err));
+    HR_TRY(hr__waiting_restore(s->inputs, o->n, task, state, err));
+    for (int i = 0; i < o->n; i++) {
+        s->given[i] = hr__waiting_taken(&s->inputs[i]);
+        s->n_rows += s->given[i];
+    }
+    return go_on(o, s, task, err);
+}
+
 static hr_status mix_ended(const hr_op *op, hr_task *task, int input, hr_error *err)
 {
     mix_state *s = NULL;
@@ -299,6 +333,8 @@ static const hr_op_class mix_class = {
     .push = mix_push,
     .ended = mix_ended,
     .task_clear = mix_task_clear,
+    .marker = mix_marker,
+    .restore = mix_restore,
     .describe = mix_describe,
     .fingerprint = mix_fingerprint,
     .free = mix_free,

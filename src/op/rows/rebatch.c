@@ -11,6 +11,9 @@
  *   rows      . . . . . . . . . . . .      n = 5; marker M falls behind row 7
  *   batches   [0 . . . .][1 . M . . .][2   passes behind batch 1, with skip=3 ordinal=2
  *
+ * Where a function gets the batches (run.marks), one lies before each: the last that came by, with as many rows to skip
+ * as went out since. So a run that goes on there repeats no call, only what makes the skipped rows.
+ *
  * All tables must be of one schema, or nearly (data/conform.c). This is the place where a function that gives int64
  * first and double later is found out: in canonical order, so that the message is the same with any number of
  * threads. */
@@ -36,6 +39,8 @@ typedef struct rebatch_state {
     int64_t ordinal;    /* of the open batch */
     hr_marker *held;    /* waits for the open batch; NULL: none */
     int64_t held_skip;  /* the rows that were missing in the open batch when it came */
+    hr_marker *base;    /* run.marks: the last that was passed, as it came; NULL: none */
+    int64_t base_skip;  /* rows between it and the open batch */
 } rebatch_state;
 
 static hr_status rebatch_state_of(hr_task *task, rebatch_state **out, hr_error *err)
@@ -60,28 +65,45 @@ static void rebatch_task_clear(const hr_op *op, hr_task *task)
     hr__free(s->parts);
     hr__schema_unref(s->schema);
     hr__marker_drop(s->held);
+    hr__marker_drop(s->base);
     hr__free(s);
     *hr__task_state(task) = NULL;
 }
 
 /* ----------------------------------------------------------------------------------------------------- the markers */
 
-static void pass(hr_task *task, hr_marker *takes, int64_t skip, int64_t ordinal)
+/* `skip` rows lie between it and the next batch. */
+static void pass(const rebatch_state *s, hr_task *task, hr_marker *takes, int64_t skip)
 {
     char text[80];
 
-    snprintf(text, sizeof text, "skip=%" PRId64 " ordinal=%" PRId64, skip, ordinal);
+    snprintf(text, sizeof text, "skip=%" PRId64 " ordinal=%" PRId64, skip, s->ordinal);
     hr__task_pass(task, takes, text);
 }
 
-/* The open batch is out (or will never be): what waited for it goes on. */
-static void pass_held(rebatch_state *s, hr_task *task)
+/* A marker that came in. A copy is for the batches behind it; without memory for it, a marker before it serves. */
+static void pass_new(rebatch_state *s, hr_task *task, hr_marker *takes, int64_t skip)
+{
+    if (hr__task_run(task)->marks) {
+        hr__marker_drop(s->base);
+        s->base_skip = skip;
+        if (hr__marker_copy(takes, &s->base, NULL))
+            s->base = NULL;
+    }
+    pass(s, task, takes, skip);
+}
+
+/* A batch of n rows is out: what waited for it goes on, or the last marker once more, with more rows to skip. */
+static void pass_behind(rebatch_state *s, hr_task *task, int64_t n)
 {
     hr_marker *m = s->held;
 
     s->held = NULL;
+    s->base_skip += n;
     if (m)
-        pass(task, m, s->held_skip, s->ordinal);
+        pass_new(s, task, m, s->held_skip);
+    else if (s->base && !hr__marker_copy(s->base, &m, NULL))
+        pass(s, task, m, s->base_skip);
 }
 
 static hr_status rebatch_marker(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err)
@@ -94,7 +116,7 @@ static hr_status rebatch_marker(const hr_op *op, hr_task *task, hr_marker *takes
         return st;
     }
     if (s->n_pending == 0) {
-        pass(task, takes, s->skip, s->ordinal);
+        pass_new(s, task, takes, s->skip);
         return HR_OK;
     }
     hr__marker_drop(s->held);
@@ -106,11 +128,11 @@ static hr_status rebatch_marker(const hr_op *op, hr_task *task, hr_marker *takes
 static hr_status rebatch_restore(const hr_op *op, hr_task *task, const char *state, hr_error *err)
 {
     rebatch_state *s = NULL;
-    int64_t skip = -1, ordinal = -1, n = ((const rebatch_op *)op)->n_rows;
+    int64_t skip = -1, ordinal = -1;
 
-    if (!hr__state_int(state, "skip", &skip) || !hr__state_int(state, "ordinal", &ordinal) || skip >= n)
+    if (!hr__state_int(state, "skip", &skip) || !hr__state_int(state, "ordinal", &ordinal) || skip < 0)
         return hr_error_set(err, HR_INVALID, "rebatch: '%s' is not a position in batches of %" PRId64 " rows", state,
-                            n);
+                            ((const rebatch_op *)op)->n_rows);
     HR_TRY(rebatch_state_of(task, &s, err));
     s->skip = skip;
     s->ordinal = ordinal;
@@ -265,7 +287,7 @@ static hr_status emit(rebatch_state *s, hr_task *task, int64_t n, hr_error *err)
         HR_GO(take_copy(s, task, n, &batch, err));
     HR_GO(hr__task_emit(task, &batch, err));
     s->ordinal++;
-    pass_held(s, task);
+    pass_behind(s, task, n);
 done:
     hr_table_unref(batch);
     return st;
@@ -302,7 +324,7 @@ static hr_status rebatch_finish(const hr_op *op, hr_task *task, hr_error *err)
         return HR_OK;
     if (s->n_pending && !((const rebatch_op *)op)->drop_last)
         HR_TRY(emit(s, task, s->n_pending, err));
-    pass_held(s, task);
+    pass_behind(s, task, 0);
     return HR_OK;
 }
 

@@ -7,6 +7,8 @@
  * as Ray does it. Where the schemas are known when the plan is made, names are settled there, and columns that nobody
  * wants are not read; else the first tables settle them.
  *
+ * A marker has the markers of all inputs, each with the rows that were taken behind it (waiting.c).
+ *
  * If an input ends before another, the others are read to their ends too, so that the error can say how many rows each
  * has.
  *
@@ -38,6 +40,7 @@ typedef struct zip_state {
     input_names *names; /* settled by the first tables */
     int64_t n_rows;     /* given out */
     bool uneven;
+    bool begun; /* a marker lies before the first row */
 } zip_state;
 
 /* ------------------------------------------------------------------------------------------------------------ names */
@@ -255,6 +258,7 @@ static hr_status emit(const zip_op *o, zip_state *s, hr_task *task, int64_t n, h
     for (int i = 0; i < o->n; i++)
         hr__waiting_take(&s->inputs[i], n);
     s->n_rows += n;
+    hr__waiting_pass(s->inputs, o->n, task);
 done:
     for (int i = 0; i < n_columns; i++)
         hr__array_unref(columns[i]);
@@ -298,9 +302,35 @@ static hr_status zip_push(const hr_op *op, hr_task *task, const hr_table *in, hr
     HR_TRY(hr__waiting_add(&s->inputs[hr__task_input(task)], hr__task_run(task)->account, in, err));
     while (!s->uneven && (n = rows_at_hand(o, s)) > 0 && !hr__task_cancelled(task)) {
         HR_TRY(settle_schema(o, s, err));
+        if (!s->begun)
+            hr__waiting_pass(s->inputs, o->n, task);
+        s->begun = true;
         HR_TRY(emit(o, s, task, n, err));
     }
     ask(o, s, task);
+    return HR_OK;
+}
+
+static hr_status zip_marker(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err)
+{
+    zip_state *s = NULL;
+    hr_status st = state_of(op, task, &s, err);
+
+    if (st)
+        hr__marker_drop(takes);
+    else
+        hr__waiting_mark(&s->inputs[hr__task_input(task)], hr__task_run(task)->account, takes);
+    return st;
+}
+
+static hr_status zip_restore(const hr_op *op, hr_task *task, const char *state, hr_error *err)
+{
+    zip_state *s = NULL;
+
+    HR_TRY(state_of(op, task, &s, err));
+    HR_TRY(hr__waiting_restore(s->inputs, ((const zip_op *)op)->n, task, state, err));
+    s->n_rows = hr__waiting_taken(&s->inputs[0]);
+    ask((const zip_op *)op, s, task);
     return HR_OK;
 }
 
@@ -355,6 +385,8 @@ static const hr_op_class zip_class = {
     .ended = zip_ended,
     .finish = zip_finish,
     .task_clear = zip_task_clear,
+    .marker = zip_marker,
+    .restore = zip_restore,
     .describe = zip_describe,
     .fingerprint = zip_fingerprint,
     .free = zip_free,
