@@ -80,6 +80,24 @@ hr_status hr__scan_file_new(const hr_scan_file_class *cls, size_t bytes, const c
     return HR_OK;
 }
 
+hr_status hr__one_column_schema(const char *name, hr_type *type, bool nullable, const hr_projection *projection,
+                                const char *path, hr_schema **out, hr_error *err)
+{
+    hr_field field = { 0 };
+    hr_status st = HR_OK;
+
+    for (int i = 0; projection && i < projection->n; i++) {
+        if (i > 0 || strcmp(projection->names[i], name) != 0)
+            return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s'; the only column is '%s'", path,
+                                projection->names[i], name);
+    }
+    HR_GO(hr__field_init(&field, name, type, nullable, err));
+    HR_GO(hr__schema_new(&field, projection ? projection->n : 1, out, err));
+done:
+    hr__field_clear(&field);
+    return st;
+}
+
 hr_scan_file *hr__scan_file_ref(hr_scan_file *f)
 {
     atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
@@ -110,6 +128,24 @@ void hr__reader_close(hr_reader *r)
 {
     if (r)
         r->cls->close(r);
+}
+
+hr_status hr__file_table(const hr_scan_file *f, int fragment, int64_t row, int64_t n_rows, hr_array **takes,
+                         hr_table **out, hr_error *err)
+{
+    hr_run_coords run = { .first = { .file = f->file, .fragment = fragment, .row = row }, .n = n_rows };
+    hr_origin *origin = NULL;
+    hr_status st = hr__origin_new(&run, 1, &origin, err);
+
+    if (!st)
+        st = hr__table_new(f->schema, takes, n_rows, origin, out, err);
+    else
+        for (int i = 0; i < f->schema->n; i++)
+            hr__array_unref(takes[i]);
+    for (int i = 0; i < f->schema->n; i++)
+        takes[i] = NULL;
+    hr__origin_unref(origin);
+    return st;
 }
 
 void hr__count_bad(hr_skipped *skipped, int64_t n)

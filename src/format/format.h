@@ -103,6 +103,10 @@ struct hr_scan_file {
 };
 hr_scan_file *hr__scan_file_ref(hr_scan_file *f);
 void hr__scan_file_unref(hr_scan_file *f); /* NULL is fine */
+/* For formats: the schema of a file whose only column is `name`, or of none if the projection has none. HR_NOT_FOUND:
+ * the projection names another column. */
+hr_status hr__one_column_schema(const char *name, hr_type *type, bool nullable, const hr_projection *projection,
+                                const char *path, hr_schema **out, hr_error *err) HR_MUST_USE;
 /* For formats: the common part of a struct of `bytes`, the rest zero. Shares the account. */
 hr_status hr__scan_file_new(const hr_scan_file_class *cls, size_t bytes, const char *name, hr_account *account,
                             hr_scan_file **out, hr_error *err) HR_MUST_USE;
@@ -116,7 +120,16 @@ struct hr_reader {
     const hr_reader_class *cls;
 };
 hr_status hr__reader_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err) HR_MUST_USE;
-void hr__reader_close(hr_reader *r);                /* NULL is fine */
+void hr__reader_close(hr_reader *r); /* NULL is fine */
+/* For readers: the row behind the last one of [row_begin, row_begin + n_rows); n_rows < 0: INT64_MAX. */
+static inline int64_t hr__rows_end(int64_t row_begin, int64_t n_rows)
+{
+    return n_rows < 0 || n_rows > INT64_MAX - row_begin ? INT64_MAX : row_begin + n_rows;
+}
+/* For readers: rows [row, row + n_rows) of a fragment as a table with their coordinates. Takes the columns of
+ * f->schema, even on failure, and leaves NULLs. */
+hr_status hr__file_table(const hr_scan_file *f, int fragment, int64_t row, int64_t n_rows, hr_array **takes,
+                         hr_table **out, hr_error *err) HR_MUST_USE;
 void hr__count_bad(hr_skipped *skipped, int64_t n); /* counts n skipped bad rows; NULL: not counted */
 
 /* --- writers

@@ -1,7 +1,9 @@
 /* window.c - a buffer that moves forward over a source, or over its decompressed bytes.
  *
- * Tests: test_tar.c, test_tfrecord.c. */
+ * Tests: test_tar.c, test_tfrecord.c, test_fwf.c. */
 #include "format/window.h"
+
+#define LINE_BYTES (4 << 10) /* how many more bytes of a line are wanted, at least */
 
 hr_status hr__window_open(hr_window *w, hr_source *source, const hr_codec *codec, int64_t at, hr_account *account,
                           hr_error *err)
@@ -51,6 +53,23 @@ hr_status hr__window_fill(hr_window *w, int64_t want, int64_t most, hr_error *er
         w->has += n;
     }
     return HR_OK;
+}
+
+const uint8_t *hr__window_newline(hr_window *w, int64_t most, hr_status *st, hr_error *err)
+{
+    int64_t left = hr__window_left(w), seen = -1;
+    const uint8_t *newline = NULL;
+
+    while (!newline && left > seen && left <= most) {
+        seen = left;
+        *st = hr__window_fill(w, HR_MAX(left * 2, left + LINE_BYTES), HR_WINDOW_BYTES, err); /* twice: few copies */
+        if (*st)
+            return NULL;
+        left = hr__window_left(w);
+        if (left > seen)
+            newline = memchr(hr__window_data(w) + seen, '\n', (size_t)(left - seen));
+    }
+    return newline;
 }
 
 hr_status hr__window_skip(hr_window *w, int64_t n, int64_t *n_passed, hr_error *err)

@@ -27,6 +27,25 @@ static inline int64_t hr__window_left(const hr_window *w) { return w->has - w->p
 /* Makes `want` bytes available unless the file ends; reads up to `most`. The buffer grows only as bytes arrive, so a
  * wrong length allocates little. */
 hr_status hr__window_fill(hr_window *w, int64_t want, int64_t most, hr_error *err) HR_MUST_USE;
+/* For hr__window_line, where no newline is at hand: reads on. NULL: an error, the file's end, or more than `most` bytes
+ * without one. */
+const uint8_t *hr__window_newline(hr_window *w, int64_t most, hr_status *st, hr_error *err);
+/* The line that begins here, without its end: "\n", "\r\n", or the end of the file. *step: its bytes with the end, for
+ * skip; 0: the file ends here; -1: the line has more than `most` bytes. */
+static inline hr_status hr__window_line(hr_window *w, int64_t most, hr_view *line, int64_t *step, hr_error *err)
+{
+    int64_t left = hr__window_left(w);
+    const uint8_t *newline = left ? memchr(hr__window_data(w), '\n', (size_t)left) : NULL;
+    hr_status st = HR_OK;
+
+    if (!newline)
+        newline = hr__window_newline(w, most, &st, err);
+    *line = (hr_view){ hr__window_data(w), newline ? newline - hr__window_data(w) : hr__window_left(w) };
+    *step = newline ? line->n + 1 : line->n <= most ? line->n : -1;
+    if (line->n > 0 && line->data[line->n - 1] == '\r')
+        line->n--;
+    return st;
+}
 /* Skips n bytes. *n_passed < n: the file ends there. */
 hr_status hr__window_skip(hr_window *w, int64_t n, int64_t *n_passed, hr_error *err) HR_MUST_USE;
 /* The next n bytes into `out`. *n_read < n: the file ends there. */

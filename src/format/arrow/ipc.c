@@ -643,9 +643,7 @@ static hr_status read_batch(ipc_reader *r, hr_error *err)
 {
     ipc_file *f = r->file;
     const ipc_block *b = &f->batches.items[r->fragment];
-    hr_run_coords run = { .first = { .file = f->base.file, .fragment = r->fragment }, .n = b->n_rows };
     hr_array **columns = hr__zalloc(r->mem.account, ((size_t)f->base.schema->n + 1) * sizeof(hr_array *));
-    hr_origin *origin = NULL;
     hr_status st = HR_OK;
     ipc_batch batch;
     message m = { 0 };
@@ -656,14 +654,11 @@ static hr_status read_batch(ipc_reader *r, hr_error *err)
     HR_GO(message_read(f->source, b->at, b->message_bytes, r->mem.account, &m, err));
     HR_GO(batch_of(f, &m, b, &batch, err));
     HR_GO(read_columns(r, &batch, columns, err));
-    HR_GO(hr__origin_new(&run, 1, &origin, err));
-    st = hr__table_new(f->base.schema, columns, b->n_rows, origin, &r->whole, err);
-    memset(columns, 0, (size_t)f->base.schema->n * sizeof(hr_array *)); /* taken */
+    st = hr__file_table(&f->base, r->fragment, 0, b->n_rows, columns, &r->whole, err);
 done:
     for (int i = 0; i < f->base.schema->n; i++)
         hr__array_unref(columns[i]);
     hr__free(columns);
-    hr__origin_unref(origin);
     message_clear(&m);
     return st;
 }

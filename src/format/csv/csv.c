@@ -454,11 +454,9 @@ static hr_status value_error(csv_reader *r, const csv_rows *rows, int column, co
 /* Rows [first, first + n) of r->rows as a table. */
 static hr_status make_table(csv_reader *r, int64_t first, int64_t n, hr_table **out, hr_error *err)
 {
-    hr_run_coords run = { .first = { .file = r->file->base.file, .fragment = r->fragment, .row = r->row }, .n = n };
     csv_rows rows = r->rows;
     int n_columns = r->file->base.schema->n;
     hr_array **arrays = hr__zalloc(r->mem.account, ((size_t)n_columns + 1) * sizeof *arrays);
-    hr_origin *origin = NULL;
     hr_status st = HR_OK;
     csv_bad bad;
 
@@ -477,14 +475,11 @@ static hr_status make_table(csv_reader *r, int64_t first, int64_t n, hr_table **
         if (st)
             goto done;
     }
-    HR_GO(hr__origin_new(&run, 1, &origin, err));
-    st = hr__table_new(r->file->base.schema, arrays, n, origin, out, err);
-    memset(arrays, 0, (size_t)n_columns * sizeof *arrays); /* taken */
+    st = hr__file_table(&r->file->base, r->fragment, r->row, n, arrays, out, err);
 done:
     for (int i = 0; i < n_columns; i++)
         hr__array_unref(arrays[i]);
     hr__free(arrays);
-    hr__origin_unref(origin);
     return st;
 }
 
@@ -696,7 +691,7 @@ static hr_status csv_read(hr_scan_file *base, int fragment, int64_t row_begin, i
     r->mem = *mem;
     r->scratch = (hr_mem){ mem->account, NULL };
     r->row_begin = HR_MAX(row_begin, 0);
-    r->rows_end = n_rows < 0 || n_rows > INT64_MAX - r->row_begin ? INT64_MAX : r->row_begin + n_rows;
+    r->rows_end = hr__rows_end(r->row_begin, n_rows);
     r->cutter =
         (csv_cutter){ .options = r->s->values.options, .dialect = r->s->values.dialect, .n_columns = r->s->n_columns };
     for (int i = 0; i < base->schema->n; i++)

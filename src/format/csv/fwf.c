@@ -19,7 +19,6 @@
 #define MAX_LINE_BYTES (64 << 20)
 #define MAX_COLUMNS (1 << 16)
 #define TABLE_BYTES (1 << 20)
-#define TAIL_BYTES (4 << 10)      /* read beyond a fragment for its last line's end */
 #define MAX_BLOCK_BYTES (1 << 30) /* of fields: offsets in a block have 31 bits */
 
 typedef struct fwf_options {
@@ -151,28 +150,10 @@ static int64_t line_of(const fwf_file *f, int64_t at)
 /* The current line without its end; *step: its bytes with the end, 0 at the file's end. */
 static hr_status next_line(const fwf_file *f, hr_window *w, hr_view *line, int64_t *step, hr_error *err)
 {
-    const uint8_t *newline = NULL;
-    int64_t left = hr__window_left(w), seen = 0;
-
-    for (;;) {
-        if (left > seen)
-            newline = memchr(hr__window_data(w) + seen, '\n', (size_t)(left - seen));
-        if (newline)
-            break;
-        if (left > MAX_LINE_BYTES)
-            return hr_error_set(err, HR_UNSUPPORTED, "%s: line %lld has more than %d bytes", f->base.name,
-                                (long long)line_of(f, w->at), MAX_LINE_BYTES);
-        seen = left;
-        HR_TRY(
-            hr__window_fill(w, HR_MAX(left * 2, left + TAIL_BYTES), HR_WINDOW_BYTES, err)); /* twice: not each byte */
-        left = hr__window_left(w);
-        if (left == seen)
-            break;
-    }
-    *line = (hr_view){ hr__window_data(w), newline ? newline - hr__window_data(w) : left };
-    *step = line->n + (newline != NULL);
-    if (line->n > 0 && line->data[line->n - 1] == '\r')
-        line->n--;
+    HR_TRY(hr__window_line(w, MAX_LINE_BYTES, line, step, err));
+    if (*step < 0)
+        return hr_error_set(err, HR_UNSUPPORTED, "%s: line %lld has more than %d bytes", f->base.name,
+                            (long long)line_of(f, w->at), MAX_LINE_BYTES);
     return HR_OK;
 }
 
@@ -333,12 +314,9 @@ static hr_status value_error(const fwf_file *f, const fwf_block *b, const csv_ro
 static hr_status make_table(fwf_reader *r, const fwf_block *b, hr_table **out, hr_error *err)
 {
     fwf_file *f = r->file;
-    hr_run_coords run = { .first = { .file = f->base.file, .fragment = r->fragment, .row = r->row - b->n_rows },
-                          .n = b->n_rows };
     int n = f->base.schema->n;
     csv_rows rows = rows_of(b, n);
     hr_array **arrays = hr__zalloc(r->mem.account, ((size_t)n + 1) * sizeof *arrays);
-    hr_origin *origin = NULL;
     hr_status st = HR_OK;
     csv_bad bad;
 
@@ -351,14 +329,11 @@ static hr_status make_table(fwf_reader *r, const fwf_block *b, hr_table **out, h
         if (st)
             goto done;
     }
-    HR_GO(hr__origin_new(&run, 1, &origin, err));
-    st = hr__table_new(f->base.schema, arrays, b->n_rows, origin, out, err);
-    memset(arrays, 0, (size_t)n * sizeof *arrays); /* taken */
+    st = hr__file_table(&f->base, r->fragment, r->row - b->n_rows, b->n_rows, arrays, out, err);
 done:
     for (int i = 0; i < n; i++)
         hr__array_unref(arrays[i]);
     hr__free(arrays);
-    hr__origin_unref(origin);
     return st;
 }
 
@@ -443,7 +418,7 @@ static hr_status fwf_read(hr_scan_file *base, int fragment, int64_t row_begin, i
     r->mem = *mem;
     r->scratch = (hr_mem){ mem->account, NULL };
     r->row_begin = HR_MAX(row_begin, 0);
-    r->rows_end = n_rows < 0 || n_rows > INT64_MAX - r->row_begin ? INT64_MAX : r->row_begin + n_rows;
+    r->rows_end = hr__rows_end(r->row_begin, n_rows);
     HR_GO(start_reader(r, err));
     *out = &r->base;
     r = NULL; /* moved to the caller */

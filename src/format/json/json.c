@@ -136,20 +136,16 @@ static void pick(const json_file *f, hr_array **arrays, hr_array **picked)
 static hr_status make_table(json_reader *r, hr_table **out, hr_error *err)
 {
     int64_t n = hr__json_columns_rows(r->columns);
-    hr_run_coords run = { .first = { .file = r->file->base.file, .fragment = r->fragment, .row = r->row - n }, .n = n };
     int n_built = built(r->file)->n, n_read = r->file->base.schema->n;
     hr_array **arrays = hr__zalloc(r->rows.mem.account, ((size_t)n_built + (size_t)n_read + 1) * sizeof *arrays);
-    hr_origin *origin = NULL;
     hr_status st = HR_OK;
 
     if (!arrays)
         return hr__error_memory(err, r->file->base.name, (n_built + n_read) * (int64_t)sizeof *arrays);
-    HR_GO(hr__origin_new(&run, 1, &origin, err));
     HR_GO(hr__json_columns_finish(r->columns, arrays, err));
     pick(r->file, arrays, arrays + n_built);
-    st = hr__table_new(r->file->base.schema, arrays + n_built, n, origin, out, err); /* takes the arrays */
+    st = hr__file_table(&r->file->base, r->fragment, r->row - n, n, arrays + n_built, out, err);
 done:
-    hr__origin_unref(origin);
     hr__free(arrays);
     return st;
 }
@@ -203,7 +199,7 @@ static hr_status json_read(hr_scan_file *base, int fragment, int64_t row_begin, 
     hr__scan_file_ref(base);
     r->fragment = fragment;
     r->row_begin = HR_MAX(row_begin, 0);
-    r->rows_end = n_rows < 0 || n_rows > INT64_MAX - r->row_begin ? INT64_MAX : r->row_begin + n_rows;
+    r->rows_end = hr__rows_end(r->row_begin, n_rows);
     r->begin = begin;
     r->end = is_cut(f) ? HR_MIN(begin + hr__json_fragment_bytes, f->source->n_bytes) : -1;
     if (r->rows_end == r->row_begin)

@@ -150,10 +150,7 @@ static hr_status npy_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr
     npy_reader *r = (npy_reader *)base;
     npy_file *f = r->file;
     int64_t n = HR_MIN(r->end - r->row, HR_MIN(HR_MAX(max_bytes / HR_MAX(f->row_bytes, 1), 1), MAX_TABLE_ROWS));
-    hr_run_coords run = { .first = { .file = f->base.file, .fragment = r->fragment, .row = r->row - r->row_begin },
-                          .n = n };
     int n_columns = f->base.schema->n;
-    hr_origin *origin = NULL;
     hr_array **arrays = NULL;
     hr_status st = HR_OK;
 
@@ -162,7 +159,6 @@ static hr_status npy_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr
     arrays = hr__zalloc(r->mem.account, (size_t)HR_MAX(n_columns, 1) * sizeof(hr_array *));
     if (!arrays)
         HR_GO(hr__error_memory(err, f->base.name, n_columns * (int64_t)sizeof(hr_array *)));
-    HR_GO(hr__origin_new(&run, 1, &origin, err));
     for (int64_t i = 0; i < f->n_arrays; i++)
         if (r->inputs[i].used)
             HR_GO(read_rows(r, i, n, err));
@@ -176,14 +172,12 @@ static hr_status npy_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr
         hr__buffer_unref(r->inputs[i].raw);
         r->inputs[i].raw = NULL;
     }
-    st = hr__table_new(f->base.schema, arrays, n, origin, out, err);
-    memset(arrays, 0, (size_t)n_columns * sizeof(hr_array *)); /* taken */
+    st = hr__file_table(&f->base, r->fragment, r->row - r->row_begin, n, arrays, out, err);
     r->row += n;
 done:
     for (int i = 0; arrays && i < n_columns; i++)
         hr__array_unref(arrays[i]);
     hr__free(arrays);
-    hr__origin_unref(origin);
     return st;
 }
 

@@ -54,23 +54,17 @@ done:
 static hr_status binary_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr_error *err)
 {
     binary_reader *r = (binary_reader *)base;
-    hr_run_coords run = { .first = { .file = r->file->base.file }, .n = 1 };
-    hr_origin *origin = NULL;
     hr_array *array = NULL;
     hr_status st = HR_OK;
 
     (void)max_bytes;
     if (r->given)
         return HR_OK;
-    HR_GO(hr__origin_new(&run, 1, &origin, err));
     if (r->file->base.schema->n)
         HR_GO(whole_file(r, &array, err));
-    st = hr__table_new(r->file->base.schema, &array, 1, origin, out, err);
-    array = NULL; /* taken */
+    st = hr__file_table(&r->file->base, 0, 0, 1, &array, out, err);
     r->given = !st;
 done:
-    hr__array_unref(array);
-    hr__origin_unref(origin);
     return st;
 }
 
@@ -117,24 +111,6 @@ static const hr_scan_file_class binary_file_class = {
     .close = binary_close,
 };
 
-static hr_status binary_schema(const hr_projection *projection, bool large, const char *path, hr_schema **out,
-                               hr_error *err)
-{
-    hr_field field = { 0 };
-    hr_status st = HR_OK;
-
-    for (int i = 0; projection && i < projection->n; i++) {
-        if (strcmp(projection->names[i], "bytes") != 0 || i > 0)
-            return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s'; the only column is 'bytes'", path,
-                                projection->names[i]);
-    }
-    HR_GO(hr__field_init(&field, "bytes", hr__type_simple(large ? HR_T_LARGE_BINARY : HR_T_BINARY), false, err));
-    HR_GO(hr__schema_new(&field, projection ? projection->n : 1, out, err));
-done:
-    hr__field_clear(&field);
-    return st;
-}
-
 static hr_status binary_open(hr_source *source, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     bool large = ((const binary_options *)how->options)->large;
@@ -150,7 +126,8 @@ static hr_status binary_open(hr_source *source, const hr_open *how, hr_scan_file
     f->source = hr__source_ref(source);
     f->base.n_rows = 1;
     f->base.n_fragments = 1;
-    HR_GO(binary_schema(how->projection, large, source->name, &f->base.schema, err));
+    HR_GO(hr__one_column_schema("bytes", hr__type_simple(large ? HR_T_LARGE_BINARY : HR_T_BINARY), false,
+                                how->projection, source->name, &f->base.schema, err));
 done:
     if (st) {
         hr__scan_file_unref(*out);

@@ -164,8 +164,6 @@ static hr_status image_next(hr_reader *base, int64_t max_bytes, hr_table **out, 
 {
     image_reader *r = (image_reader *)base;
     hr_schema *schema = r->file->base.schema;
-    hr_run_coords run = { .first = { .file = r->file->base.file }, .n = 1 };
-    hr_origin *origin = NULL;
     hr_array *image = NULL;
     hr_status st = HR_OK;
 
@@ -178,16 +176,9 @@ static hr_status image_next(hr_reader *base, int64_t max_bytes, hr_table **out, 
         if (!image)
             return HR_OK;
     }
-    if (schema->n == 0) {
-        hr__array_unref(image);
-        image = NULL;
-    }
-    HR_GO(hr__origin_new(&run, 1, &origin, err));
-    st = hr__table_new(schema, image ? &image : NULL, 1, origin, out, err);
-    image = NULL; /* taken */
+    st = hr__file_table(&r->file->base, 0, 0, 1, &image, out, err);
 done:
     hr__array_unref(image);
-    hr__origin_unref(origin);
     return st;
 }
 
@@ -291,24 +282,6 @@ static hr_status add_steps(image_file *f, const hr_open *how, hr_error *err)
     return st;
 }
 
-static hr_status image_schema(hr_type *type, const hr_projection *projection, const char *path, hr_schema **out,
-                              hr_error *err)
-{
-    hr_field field = { 0 };
-    hr_status st = HR_OK;
-
-    for (int i = 0; projection && i < projection->n; i++) {
-        if (strcmp(projection->names[i], "image") != 0 || i > 0)
-            return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s'; the only column is 'image'", path,
-                                projection->names[i]);
-    }
-    HR_GO(hr__field_init(&field, "image", type, true, err));
-    HR_GO(hr__schema_new(&field, projection ? projection->n : 1, out, err));
-done:
-    hr__field_clear(&field);
-    return st;
-}
-
 /* The type of images of one size with the channels of this file; it stays ragged if the file is bad: reading its row
  * reports the error. */
 static hr_status look_at_file(image_file *f, hr_account *account, hr_error *err)
@@ -370,7 +343,7 @@ static hr_status image_open(hr_source *source, const hr_open *how, hr_scan_file 
         HR_GO(add_steps(f, how, err));
     f->base.n_fragments = 1;
     f->base.n_rows = f->skip ? -1 : 1;
-    HR_GO(image_schema(f->type, how->projection, source->name, &f->base.schema, err));
+    HR_GO(hr__one_column_schema("image", f->type, true, how->projection, source->name, &f->base.schema, err));
 done:
     if (st) {
         hr__scan_file_unref(*out);

@@ -219,26 +219,18 @@ static hr_status cut_lines(text_reader *r, cut *c, int64_t n, hr_error *err)
 
 static hr_status make_table(text_reader *r, cut *c, hr_buffer **data, hr_table **out, hr_error *err)
 {
-    hr_run_coords run = { .first = { .file = r->file->base.file, .fragment = r->fragment, .row = r->row - c->n_lines },
-                          .n = c->n_lines };
     hr_buffer *buffers[3] = { NULL, NULL, NULL };
-    int n_columns = r->file->base.schema->n;
-    hr_origin *origin = NULL;
     hr_array *array = NULL;
     hr_status st = HR_OK;
 
-    HR_GO(hr__origin_new(&run, 1, &origin, err));
     HR_GO(hr__growbuf_finish(&c->ends, &buffers[1], err));
     hr__buffer_shrink(*data, c->n);
     buffers[2] = *data;
     *data = NULL; /* moved into the array */
     HR_GO(hr__array_new(hr__type_simple(HR_T_STRING), c->n_lines, 0, buffers, NULL, 0, &array, err));
-    st = hr__table_new(r->file->base.schema, n_columns ? &array : NULL, c->n_lines, origin, out, err);
-    if (n_columns)
-        array = NULL; /* taken */
+    st = hr__file_table(&r->file->base, r->fragment, r->row - c->n_lines, c->n_lines, &array, out, err);
 done:
     hr__array_unref(array);
-    hr__origin_unref(origin);
     return st;
 }
 
@@ -301,7 +293,7 @@ static hr_status text_read(hr_scan_file *base, int fragment, int64_t row_begin, 
     r->mem = *mem;
     r->scratch = (hr_mem){ mem->account, NULL };
     r->row_begin = HR_MAX(row_begin, 0);
-    r->rows_end = n_rows < 0 || n_rows > INT64_MAX - r->row_begin ? INT64_MAX : r->row_begin + n_rows;
+    r->rows_end = hr__rows_end(r->row_begin, n_rows);
     if (f->codec || f->recode) {
         HR_GO(open_stream(f, mem->account, &r->stream, err));
         r->end = INT64_MAX / 2;
@@ -345,23 +337,6 @@ static const hr_scan_file_class text_file_class = {
     .close = text_close,
 };
 
-static hr_status text_schema(const hr_projection *projection, const char *path, hr_schema **out, hr_error *err)
-{
-    hr_field field = { 0 };
-    hr_status st = HR_OK;
-
-    for (int i = 0; projection && i < projection->n; i++) {
-        if (strcmp(projection->names[i], "text") != 0 || i > 0)
-            return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s'; the only column is 'text'", path,
-                                projection->names[i]);
-    }
-    HR_GO(hr__field_init(&field, "text", hr__type_simple(HR_T_STRING), false, err));
-    HR_GO(hr__schema_new(&field, projection ? projection->n : 1, out, err));
-done:
-    hr__field_clear(&field);
-    return st;
-}
-
 static hr_status text_open(hr_source *source, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -381,7 +356,8 @@ static hr_status text_open(hr_source *source, const hr_open *how, hr_scan_file *
     f->recode = !hr__encoding_is_utf8(f->options.encoding);
     if (!f->codec && !f->recode)
         f->base.n_fragments = (int)(HR_ROUND_UP(source->n_bytes, FRAGMENT_BYTES) / FRAGMENT_BYTES);
-    HR_GO(text_schema(how->projection, source->name, &f->base.schema, err));
+    HR_GO(hr__one_column_schema("text", hr__type_simple(HR_T_STRING), false, how->projection, source->name,
+                                &f->base.schema, err));
 done:
     if (st) {
         hr__scan_file_unref(*out);

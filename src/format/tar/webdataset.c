@@ -436,9 +436,8 @@ done:
 static hr_status wds_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr_error *err)
 {
     wds_reader *r = (wds_reader *)base;
-    hr_run_coords run = { .first = { .file = r->file->base.file, .fragment = r->fragment, .row = r->row } };
+    int64_t n_rows = 0;
     hr_array **arrays = NULL;
-    hr_origin *origin = NULL;
     hr_status st = HR_OK;
     int64_t bytes = 0;
 
@@ -449,23 +448,20 @@ static hr_status wds_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr
     if (!arrays)
         return hr__error_memory(err, r->file->base.name, r->n_columns * (int64_t)sizeof(hr_array *));
     HR_GO(begin_columns(r, max_bytes, err));
-    while (r->has_member && r->row + run.n < r->end && bytes < max_bytes) {
-        HR_GO(add_sample(r, run.n, &bytes, err));
-        run.n++;
+    while (r->has_member && r->row + n_rows < r->end && bytes < max_bytes) {
+        HR_GO(add_sample(r, n_rows, &bytes, err));
+        n_rows++;
     }
     for (int i = 0; i < r->n_columns; i++)
-        HR_GO(finish_column(r, &r->columns[i], run.n, &arrays[i], err));
-    HR_GO(hr__origin_new(&run, 1, &origin, err));
-    st = hr__table_new(r->file->base.schema, arrays, run.n, origin, out, err);
-    memset(arrays, 0, (size_t)r->n_columns * sizeof(hr_array *)); /* taken */
-    r->row += run.n;
+        HR_GO(finish_column(r, &r->columns[i], n_rows, &arrays[i], err));
+    st = hr__file_table(&r->file->base, r->fragment, r->row, n_rows, arrays, out, err);
+    r->row += n_rows;
 done:
     if (st)
         clear_columns(r);
     for (int i = 0; i < r->n_columns; i++)
         hr__array_unref(arrays[i]);
     hr__free(arrays);
-    hr__origin_unref(origin);
     return st;
 }
 
@@ -513,7 +509,7 @@ static hr_status wds_read(hr_scan_file *base, int fragment, int64_t row_begin, i
     for (int i = 0; i < n; i++)
         column_init(r, &r->columns[i]);
     row_begin = HR_MAX(row_begin, 0);
-    r->end = n_rows < 0 || n_rows > INT64_MAX - row_begin ? INT64_MAX : row_begin + n_rows;
+    r->end = hr__rows_end(row_begin, n_rows);
     r->stop = f->codec || fragment + 1 == base->n_fragments ? INT64_MAX : f->parts[fragment + 1].at;
     HR_GO(tar__open(&r->tar, f->source, f->codec, f->codec ? 0 : f->parts[fragment].at, mem->account, err));
     r->tar.window.end = r->stop;

@@ -247,10 +247,9 @@ done:
 static hr_status tf_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr_error *err)
 {
     tf_reader *r = (tf_reader *)base;
-    hr_run_coords run = { .first = { .file = r->file->base.file, .fragment = r->fragment, .row = r->row } };
+    int64_t n_rows = 0;
     int n_columns = r->file->base.schema->n;
     hr_array **arrays = NULL;
-    hr_origin *origin = NULL;
     hr_status st = HR_OK;
 
     if (r->row >= r->end)
@@ -260,22 +259,19 @@ static hr_status tf_next(hr_reader *base, int64_t max_bytes, hr_table **out, hr_
     if (!arrays)
         return hr__error_memory(err, r->file->base.name, n_columns * (int64_t)sizeof(hr_array *));
     if (r->file->raw && n_columns)
-        HR_GO(raw_rows(r, max_bytes, &run.n, arrays, err));
+        HR_GO(raw_rows(r, max_bytes, &n_rows, arrays, err));
     else
-        HR_GO(example_rows(r, max_bytes, &run.n, arrays, err));
-    if (run.n == 0) {
+        HR_GO(example_rows(r, max_bytes, &n_rows, arrays, err));
+    if (n_rows == 0) {
         r->end = r->row;
         goto done;
     }
-    HR_GO(hr__origin_new(&run, 1, &origin, err));
-    st = hr__table_new(r->file->base.schema, arrays, run.n, origin, out, err);
-    memset(arrays, 0, (size_t)n_columns * sizeof(hr_array *)); /* taken */
-    r->row += run.n;
+    st = hr__file_table(&r->file->base, r->fragment, r->row, n_rows, arrays, out, err);
+    r->row += n_rows;
 done:
     for (int i = 0; i < n_columns; i++)
         hr__array_unref(arrays[i]);
     hr__free(arrays);
-    hr__origin_unref(origin);
     return st;
 }
 
@@ -304,7 +300,7 @@ static hr_status tf_read(hr_scan_file *base, int fragment, int64_t row_begin, in
     r->fragment = fragment;
     r->mem = *mem;
     row_begin = HR_MAX(row_begin, 0);
-    r->end = n_rows < 0 || n_rows > INT64_MAX - row_begin ? INT64_MAX : row_begin + n_rows;
+    r->end = hr__rows_end(row_begin, n_rows);
     HR_GO(begin_records(f, mem->account, f->check, &r->records, err));
     if (!f->codec) {
         const struct tf_part *part = &f->parts[fragment];
