@@ -77,7 +77,7 @@ static int client_main(const char *address, int rank, const char *mode)
     hr_ring *r = NULL;
     hr_status st;
 
-    if ((st = hr__ring_connect(address, 0, rank, WAIT_MS, &r, &err)))
+    if ((st = hr__ring_connect(address, 0, rank, NULL, WAIT_MS, &r, &err)))
         goto done;
     if (!strcmp(mode, "fail")) {
         hr__ring_fail(r, "ValueError: it broke");
@@ -138,7 +138,7 @@ static int server_main(int n_ranks)
     char *address = NULL;
 
     if (hr_plan_range(1000000, "x", &p, &err) || hr__split_new(p, n_ranks, HR_TAIL_EQUAL, NULL, &s, &err) ||
-        hr__ring_serve(&s, 1, &server, &address, &err)) {
+        hr__ring_serve(&s, 1, NULL, &server, &address, &err)) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }
@@ -205,7 +205,7 @@ static house house_of(int64_t n_rows, int n_ranks)
 
     assert_ok(hr_plan_range(n_rows, "x", &h.plan, &err), &err);
     assert_ok(hr__split_new(h.plan, n_ranks, HR_TAIL_EQUAL, &o, &h.split, &err), &err);
-    assert_ok(hr__ring_serve(&h.split, 1, &h.server, &h.address, &err), &err);
+    assert_ok(hr__ring_serve(&h.split, 1, NULL, &h.server, &h.address, &err), &err);
     return h;
 }
 
@@ -223,7 +223,7 @@ static hr_ring *connect_to(const house *h, int rank)
     hr_error err = HR_ERROR_INIT;
     hr_ring *r = NULL;
 
-    assert_ok(hr__ring_connect(h->address, 0, rank, WAIT_MS, &r, &err), &err);
+    assert_ok(hr__ring_connect(h->address, 0, rank, NULL, WAIT_MS, &r, &err), &err);
     return r;
 }
 
@@ -336,7 +336,7 @@ static void watching(void *arg, int thread)
         kill(w->server, SIGKILL);
         return;
     }
-    w->st[thread] = hr__ring_connect(w->address, 0, thread, WAIT_MS, &r, &err);
+    w->st[thread] = hr__ring_connect(w->address, 0, thread, NULL, WAIT_MS, &r, &err);
     if (!w->st[thread])
         w->st[thread] = begin(r, &q, &err);
     while (!w->st[thread]) {
@@ -384,23 +384,65 @@ static void refused(void **state)
     char wrong[200];
 
     (void)state;
-    assert_status(hr__ring_connect(h.address, 0, 2, WAIT_MS, &other, &err), HR_INVALID, &err);
+    assert_status(hr__ring_connect(h.address, 0, 2, NULL, WAIT_MS, &other, &err), HR_INVALID, &err);
     assert_contains(err.text, "no split or rank of this number");
-    assert_status(hr__ring_connect(h.address, 1, 0, WAIT_MS, &other, &err), HR_INVALID, &err);
-    assert_status(hr__ring_connect(h.address, 0, 0, WAIT_MS, &other, &err), HR_INVALID, &err);
+    assert_status(hr__ring_connect(h.address, 1, 0, NULL, WAIT_MS, &other, &err), HR_INVALID, &err);
+    assert_status(hr__ring_connect(h.address, 0, 0, NULL, WAIT_MS, &other, &err), HR_INVALID, &err);
     assert_contains(err.text, "another connection serves this rank already");
     snprintf(wrong, sizeof wrong, "%s", h.address);
     wrong[strlen(wrong) - 1] = wrong[strlen(wrong) - 1] == '0' ? '1' : '0';
-    assert_status(hr__ring_connect(wrong, 0, 1, WAIT_MS, &other, &err), HR_PEER, &err);
-    assert_status(hr__ring_connect("nowhere:0", 0, 1, WAIT_MS, &other, &err), HR_INVALID, &err);
-    assert_true(hr__ring_connect("nowhere:00112233445566778899aabbccddeeff", 0, 1, 200, &other, &err) != HR_OK);
+    assert_status(hr__ring_connect(wrong, 0, 1, NULL, WAIT_MS, &other, &err), HR_PEER, &err);
+    assert_status(hr__ring_connect("nowhere:0", 0, 1, NULL, WAIT_MS, &other, &err), HR_INVALID, &err);
+    assert_true(hr__ring_connect("nowhere:00112233445566778899aabbccddeeff", 0, 1, NULL, 200, &other, &err) != HR_OK);
     assert_null(other);
     hr_error_clear(&err);
     hr__ring_close(r);
     r = NULL;
-    for (int i = 0; i < 500 && hr__ring_connect(h.address, 0, 0, WAIT_MS, &r, NULL); i++)
+    for (int i = 0; i < 500 && hr__ring_connect(h.address, 0, 0, NULL, WAIT_MS, &r, NULL); i++)
         pause_ms(10); /* the goodbye is on its way, and then there is room for it again */
     assert_non_null(r);
+    hr__ring_close(r);
+    house_free(&h);
+}
+
+/* A named server, as ranks of a launcher meet: the key, the server's own rank, what it tells of the ranks. */
+static void a_named_server(void **state)
+{
+    char name[64];
+    hr_ring_options o = { .address = name, .key = "abc", .has_own_rank = true, .own_rank = 0 };
+    hr_ring_server *again = NULL;
+    house h = house_of(100, 2);
+    hr_error err = HR_ERROR_INIT;
+    char *address = NULL, *text = NULL;
+    hr_ring *r = NULL, *other = NULL;
+    int pid = 0, rank = -1;
+
+    (void)state;
+    snprintf(name, sizeof name, "headrace-test-%d", (int)getpid());
+    hr__ring_stop(h.server);
+    hr_string_free(h.address);
+    h.address = NULL;
+    assert_ok(hr__ring_serve(&h.split, 1, &o, &h.server, &h.address, &err), &err);
+    assert_string_equal(h.address, name);
+    assert_int_equal(hr__ring_serve(&h.split, 1, &o, &again, &address, &err), HR_IO);
+    assert_contains(err.text, "in use");
+    assert_status(hr__ring_connect(name, 0, 1, "abd", WAIT_MS, &r, &err), HR_MISMATCH, &err);
+    assert_status(hr__ring_connect(name, 0, 1, NULL, WAIT_MS, &r, &err), HR_MISMATCH, &err);
+    assert_ok(hr__ring_connect(name, 0, 1, "abc", WAIT_MS, &r, &err), &err);
+    hr__ring_server_of(r, &pid, &rank);
+    assert_int_equal(pid, getpid());
+    assert_int_equal(rank, 0);
+    assert_int_equal(hr__ring_clients(h.server), 1);
+    assert_true(hr__ring_take_own(h.server));
+    assert_status(hr__ring_connect(name, 0, 0, "abc", WAIT_MS, &other, &err), HR_INVALID, &err);
+    assert_contains(err.text, "another connection serves this rank already");
+    assert_ok(hr__ring_describe_ranks(r, WAIT_MS, &text, &err), &err);
+    assert_contains(text, "\"ranks\":[{\"state\":\"away\",\"pid\":0,");
+    hr_string_free(text);
+    assert_ok(hr__ring_position_of(r, WAIT_MS, &text, &err), &err);
+    assert_contains(text, "\"epoch\":0");
+    hr_string_free(text);
+    hr_error_clear(&err);
     hr__ring_close(r);
     house_free(&h);
 }
@@ -548,7 +590,7 @@ static void a_late_schema(void **state)
     assert_ok(hr_plan_range(100, "x", &range, &err), &err);
     assert_ok(hr_plan_map(range, &fn, &mo, &h.plan, &err), &err);
     assert_ok(hr__split_new(h.plan, 2, HR_TAIL_EQUAL, &o, &h.split, &err), &err);
-    assert_ok(hr__ring_serve(&h.split, 1, &h.server, &h.address, &err), &err);
+    assert_ok(hr__ring_serve(&h.split, 1, NULL, &h.server, &h.address, &err), &err);
     r[0] = connect_to(&h, 0);
     r[1] = connect_to(&h, 1);
     for (int i = 0; i < 500 && !atomic_load(&call.begun); i++)
@@ -626,8 +668,8 @@ static hr_status one_rank(hr_error *err)
 
     HR_GO(hr_plan_range(BATCH * 3, "x", &h.plan, err));
     HR_GO(hr__split_new(h.plan, 1, HR_TAIL_EQUAL, &o, &h.split, err));
-    HR_GO(hr__ring_serve(&h.split, 1, &h.server, &h.address, err));
-    HR_GO(hr__ring_connect(h.address, 0, 0, WAIT_MS, &r, err));
+    HR_GO(hr__ring_serve(&h.split, 1, NULL, &h.server, &h.address, err));
+    HR_GO(hr__ring_connect(h.address, 0, 0, NULL, WAIT_MS, &r, err));
     HR_GO(hr__ring_schema(r, WAIT_MS, &schema, err));
     HR_GO(begin(r, &q, err));
     do {
@@ -657,19 +699,23 @@ typedef struct raw_request {
     uint8_t bits[4];
     char extra[256];
 } raw_request;
+typedef struct raw_hello {
+    int32_t split, rank, pid, version;
+    char key[128];
+} raw_hello;
 enum { HELLO = 1, WELCOME, REFUSED, BEGIN, BEGUN, TAKEN = 9 };
 
 /* The kind of the answer to a rank that sends these bytes; 0: the server has closed the connection. */
 static uint32_t answer_to(const house *h, uint32_t kind, const void *bytes, int64_t n)
 {
-    const int32_t hello[4] = { 0, 0, (int32_t)getpid(), 2 };
+    const raw_hello hello = { .pid = (int32_t)getpid(), .version = 3 };
     hr_account *account = hr__account_new("test", NULL, 0);
     hr_link *link = NULL;
     hr_message m = { 0 };
     uint32_t found;
 
     assert_int_equal(hr__link_connect(h->address, account, &link, NULL), HR_OK);
-    assert_int_equal(hr__link_send(link, HELLO, 0, hello, sizeof hello, NULL, NULL), HR_OK);
+    assert_int_equal(hr__link_send(link, HELLO, 0, &hello, sizeof hello, NULL, NULL), HR_OK);
     assert_int_equal(hr__link_recv(link, WAIT_MS, &m, NULL), HR_OK);
     assert_int_equal(m.kind, WELCOME);
     hr__message_clear(&m);
@@ -754,12 +800,19 @@ static void faults(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_rows),         cmocka_unit_test(a_client_is_killed),
-        cmocka_unit_test(a_client_fails),   cmocka_unit_test(the_server_is_killed),
-        cmocka_unit_test(refused),          cmocka_unit_test(positions),
-        cmocka_unit_test(batches_held),     cmocka_unit_test(no_descriptor_for_a_guest),
-        cmocka_unit_test(a_late_schema),    cmocka_unit_test(damaged_requests),
-        cmocka_unit_test(an_empty_refusal), cmocka_unit_test(faults),
+        cmocka_unit_test(all_rows),
+        cmocka_unit_test(a_client_is_killed),
+        cmocka_unit_test(a_client_fails),
+        cmocka_unit_test(the_server_is_killed),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(a_named_server),
+        cmocka_unit_test(positions),
+        cmocka_unit_test(batches_held),
+        cmocka_unit_test(no_descriptor_for_a_guest),
+        cmocka_unit_test(a_late_schema),
+        cmocka_unit_test(damaged_requests),
+        cmocka_unit_test(an_empty_refusal),
+        cmocka_unit_test(faults),
     };
 
     program = argv[0];

@@ -539,6 +539,85 @@ static void positions_of_done_steps(void **state)
     hr_plan_unref(p);
 }
 
+/* Under a launcher each rank asks at its own time: what the others have taken by then must not matter. */
+static void positions_of_a_rank(void **state)
+{
+    const hr_split_request q = { .batch_rows = 10, .prefetch = 2 };
+    hr_error err = HR_ERROR_INIT;
+    int64_t step = 0;
+    hr_table *t = NULL;
+    char *a = NULL, *b = NULL;
+    hr_plan *p = NULL;
+    hr_split *s = NULL;
+
+    (void)state;
+    assert_ok(hr_plan_range(1000, "x", &p, &err), &err);
+    assert_ok(hr__split_new(p, 2, HR_TAIL_EQUAL, NULL, &s, &err), &err);
+    begin_all(s, &q);
+    take_steps(s, 3, 10, &step);
+    assert_ok(hr__split_position_of(s, 0, &a, &err), &err);
+    assert_ok(hr__split_position_of(s, 1, &b, &err), &err);
+    assert_string_equal(a, b);
+    assert_contains(a, "\"rows\":60");
+    hr_string_free(b);
+    assert_ok(next(s, 0, &t, &err), &err); /* rank 0 alone is further */
+    hr_table_unref(t);
+    assert_ok(hr__split_position_of(s, 1, &b, &err), &err);
+    assert_contains(b, "\"rows\":60");
+    hr_string_free(b);
+    assert_ok(hr__split_position_of(s, 0, &b, &err), &err);
+    assert_contains(b, "\"rows\":80");
+    hr_string_free(b);
+    assert_status(hr__split_position_of(s, 2, &b, &err), HR_INVALID, &err);
+    hr_string_free(a);
+    hr__split_close(s);
+    hr__split_unref(s);
+    hr_plan_unref(p);
+    hr_error_clear(&err);
+}
+
+/* Two of four ranks are on this host, whichever they are: the others' shares are dropped, and nobody waits. */
+static void ranks_elsewhere(void **state)
+{
+    const hr_split_request q = { .batch_rows = 10, .prefetch = 2 };
+    hr_error err = HR_ERROR_INIT;
+    hr_table *t = NULL;
+    char *text = NULL;
+    hr_plan *p = NULL;
+    hr_split *s = NULL;
+
+    (void)state;
+    assert_ok(hr_plan_range(80, "x", &p, &err), &err);
+    assert_ok(hr__split_new(p, 4, HR_TAIL_EQUAL, NULL, &s, &err), &err);
+    hr__split_expect(s, 2);
+    hr__split_join(s, 3, 77);
+    assert_int_equal(hr__split_begin(s, 1, &q, 0, &err), HR_PENDING);
+    assert_ok(hr__split_describe_ranks(s, &text, &err), &err);
+    assert_contains(text, "{\"state\":\"elsewhere\",\"pid\":0,");
+    assert_contains(text, "{\"state\":\"asked\",");
+    assert_contains(text, "{\"state\":\"out\",\"pid\":77,");
+    hr_string_free(text);
+    assert_ok(hr__split_begin(s, 3, &q, -1, &err), &err);
+    assert_ok(hr__split_begin(s, 1, &q, -1, &err), &err);
+    for (int step = 0; step < 2; step++)
+        for (int rank = 1; rank < 4; rank += 2) {
+            hr_column_view v = { .struct_bytes = sizeof v };
+
+            assert_ok(hr__split_next(s, rank, 0, -1, &t, &err), &err);
+            assert_ok(hr_table_column_view(t, 0, &v, &err), &err);
+            assert_int_equal(((const int64_t *)v.data)[0], (step * 4 + rank) * 10);
+            hr_table_unref(t);
+        }
+    for (int rank = 1; rank < 4; rank += 2) {
+        assert_ok(hr__split_next(s, rank, 0, -1, &t, &err), &err);
+        assert_null(t);
+    }
+    hr__split_close(s);
+    hr__split_unref(s);
+    hr_plan_unref(p);
+    hr_error_clear(&err);
+}
+
 static void positions_between_epochs(void **state)
 {
     const hr_split_request q = { .batch_rows = 10, .prefetch = 2 };
@@ -761,6 +840,8 @@ int main(void)
         cmocka_unit_test(error_of_the_run),
         cmocka_unit_test(positions),
         cmocka_unit_test(positions_of_done_steps),
+        cmocka_unit_test(positions_of_a_rank),
+        cmocka_unit_test(ranks_elsewhere),
         cmocka_unit_test(positions_between_epochs),
         cmocka_unit_test(positions_that_differ),
         cmocka_unit_test(closed_while_waiting),

@@ -1025,6 +1025,21 @@ static PyObject *plan_fingerprint(PyObject *op, PyObject *none)
     return st ? pyhr_raise(pyhr_state_of(op), st, &err) : PyUnicode_FromString(text);
 }
 
+static PyObject *plan_digests(PyObject *op, PyObject *none)
+{
+    hr_plan *plan = ((plan_object *)op)->plan;
+    char nodes[33], data[33];
+    hr_error err = HR_ERROR_INIT;
+    hr_status st;
+
+    (void)none;
+    Py_BEGIN_ALLOW_THREADS /* reads all values in memory */
+    hr__plan_digest(plan, nodes);
+    st = hr__plan_data_digest(plan, data, &err);
+    Py_END_ALLOW_THREADS
+    return st ? pyhr_raise(pyhr_state_of(op), st, &err) : Py_BuildValue("(ss)", nodes, data);
+}
+
 static PyObject *plan_whole_position(PyObject *op, PyObject *arg)
 {
     hr_plan *plan = ((plan_object *)op)->plan; /* op keeps it alive */
@@ -1133,6 +1148,9 @@ static PyMethodDef plan_methods[] = {
     { "files", plan_files, METH_NOARGS,
       "Paths of the files that the plan reads; 'memory' or 'range' for other sources." },
     { "explain", plan_explain, METH_NOARGS, "The plan as text, before and after the rules." },
+    { "digests", plan_digests, METH_NOARGS,
+      "digests(): 32 hex digits of nodes and arguments; 32 of these, of names and sizes of files, and of values in\n"
+      "memory." },
     { "whole_position", plan_whole_position, METH_O,
       "whole_position(text): a position that Feed.position(whole=False) gave, with hashes of what the plan reads and "
       "runs." },

@@ -12,20 +12,60 @@ typedef struct split_object {
     int pid;
 } split_object;
 
+/* Whom a call tells that it waits: `watch` is None or (seconds, function). The function gets the seconds that the call
+ * has waited, and returns after how many more it wants to be called again; what it raises ends the call. */
+typedef struct waiting {
+    PyObject *function; /* borrowed; NULL: nobody */
+    int64_t begin_ns, next_ns;
+} waiting;
+
+static int waiting_from(PyObject *watch, waiting *out)
+{
+    double first;
+
+    *out = (waiting){ .begin_ns = hr__clock_ns() };
+    if (!watch || watch == Py_None)
+        return 0;
+    if (!PyArg_ParseTuple(watch, "dO", &first, &out->function))
+        return -1;
+    out->next_ns = out->begin_ns + (int64_t)(HR_MIN(first, 1e9) * 1e9);
+    return 0;
+}
+
+/* -1: an exception is set, of the function or of a signal handler. */
+static int waiting_goes_on(waiting *w)
+{
+    int64_t now = hr__clock_ns();
+    PyObject *made;
+    double more;
+
+    if (PyErr_CheckSignals() < 0)
+        return -1;
+    if (!w->function || now < w->next_ns)
+        return 0;
+    made = PyObject_CallFunction(w->function, "d", (double)(now - w->begin_ns) / 1e9);
+    more = made ? PyFloat_AsDouble(made) : -1;
+    Py_XDECREF(made);
+    w->next_ns = hr__clock_ns() + (int64_t)(HR_MAX(HR_MIN(more, 1e9), 0.0) * 1e9);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 /* A rank's request for an epoch, from keyword or positional arguments. rank: NULL for a ring, which has one rank. */
-static int request_from(PyObject *args, PyObject *kwargs, int *rank, hr_split_request *out)
+static int request_from(PyObject *args, PyObject *kwargs, int *rank, hr_split_request *out, waiting *watch)
 {
     static char *names[] = { "rank",  "batch_rows",   "drop_last",    "prefetch", "own_memory",
-                             "extra", "shuffle_rows", "shuffle_seed", NULL };
+                             "extra", "shuffle_rows", "shuffle_seed", "watch",    NULL };
     long long batch_rows, shuffle_rows = 0;
     int drop_last = 0, prefetch = 0, own = 0;
     const char *extra = "";
-    PyObject *seed = NULL;
+    PyObject *seed = NULL, *watch_arg = NULL;
 
-    if (rank ? !PyArg_ParseTupleAndKeywords(args, kwargs, "iL|pipsLO", names, rank, &batch_rows, &drop_last, &prefetch,
-                                            &own, &extra, &shuffle_rows, &seed)
-             : !PyArg_ParseTupleAndKeywords(args, kwargs, "L|pipsLO", names + 1, &batch_rows, &drop_last, &prefetch,
-                                            &own, &extra, &shuffle_rows, &seed))
+    if (rank ? !PyArg_ParseTupleAndKeywords(args, kwargs, "iL|pipsLOO", names, rank, &batch_rows, &drop_last, &prefetch,
+                                            &own, &extra, &shuffle_rows, &seed, &watch_arg)
+             : !PyArg_ParseTupleAndKeywords(args, kwargs, "L|pipsLOO", names + 1, &batch_rows, &drop_last, &prefetch,
+                                            &own, &extra, &shuffle_rows, &seed, &watch_arg))
+        return -1;
+    if (waiting_from(watch_arg, watch) < 0)
         return -1;
     *out = (hr_split_request){ .batch_rows = batch_rows,
                                .drop_last = drop_last,
@@ -188,17 +228,18 @@ static PyObject *split_begin(PyObject *op, PyObject *args, PyObject *kwargs)
     hr_error err = HR_ERROR_INIT;
     hr_split_request q;
     hr_split *split;
+    waiting watch;
     int rank, more = 0;
     int64_t pass;
     hr_status st = HR_PENDING;
 
-    if (request_from(args, kwargs, &rank, &q) < 0 || !(split = split_of(op)))
+    if (request_from(args, kwargs, &rank, &q, &watch) < 0 || !(split = split_of(op)))
         return NULL;
     while (st == HR_PENDING && rank_check(op, split, rank) == 0) {
         Py_BEGIN_ALLOW_THREADS
         st = hr__split_begin(split, rank, &q, more ? 0 : PYHR_WAIT_MS, &err);
         Py_END_ALLOW_THREADS
-        if (st == HR_PENDING && (PyErr_CheckSignals() < 0 || (more = pyhr_serve(s, self->inline_calls)) < 0))
+        if (st == HR_PENDING && (waiting_goes_on(&watch) < 0 || (more = pyhr_serve(s, self->inline_calls)) < 0))
             break;
     }
     if (st || PyErr_Occurred()) {
@@ -218,13 +259,14 @@ static PyObject *split_next(PyObject *op, PyObject *args)
     pyhr_state *s = pyhr_state_of(op);
     hr_error err = HR_ERROR_INIT;
     long long pass = 0;
-    PyObject *arg;
+    PyObject *arg, *watch_arg = NULL;
     int rank, more = 0;
     hr_table *t = NULL;
     hr_split *split;
+    waiting watch;
     hr_status st = HR_PENDING;
 
-    if (!PyArg_ParseTuple(args, "O|L", &arg, &pass))
+    if (!PyArg_ParseTuple(args, "O|LO", &arg, &pass, &watch_arg) || waiting_from(watch_arg, &watch) < 0)
         return NULL;
     rank = rank_from(arg);
     if ((rank == -1 && PyErr_Occurred()) || !(split = split_of(op)))
@@ -233,7 +275,7 @@ static PyObject *split_next(PyObject *op, PyObject *args)
         Py_BEGIN_ALLOW_THREADS
         st = hr__split_next(split, rank, pass, more ? 0 : PYHR_WAIT_MS, &t, &err);
         Py_END_ALLOW_THREADS
-        if (st == HR_PENDING && (PyErr_CheckSignals() < 0 || (more = pyhr_serve(s, self->inline_calls)) < 0))
+        if (st == HR_PENDING && (waiting_goes_on(&watch) < 0 || (more = pyhr_serve(s, self->inline_calls)) < 0))
             break;
     }
     split_drop(split);
@@ -296,6 +338,55 @@ static PyObject *split_position(PyObject *op, PyObject *args)
     return pyhr_text_taken(pyhr_state_of(op), st, text, &err);
 }
 
+static PyObject *split_position_of(PyObject *op, PyObject *arg)
+{
+    hr_error err = HR_ERROR_INIT;
+    int rank = rank_from(arg);
+    hr_split *split;
+    char *text = NULL;
+    hr_status st;
+
+    if ((rank == -1 && PyErr_Occurred()) || !(split = split_of(op)))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__split_position_of(split, rank, &text, &err);
+    Py_END_ALLOW_THREADS
+    split_drop(split);
+    return pyhr_text_taken(pyhr_state_of(op), st, text, &err);
+}
+
+static PyObject *split_expect(PyObject *op, PyObject *arg)
+{
+    int n = rank_from(arg);
+    hr_split *split;
+
+    if (PyErr_Occurred() || !(split = split_of(op)))
+        return NULL;
+    if (n < 1 || n > hr__split_n_ranks(split))
+        pyhr_raise_text(pyhr_state_of(op), HR_INVALID, "%d of %d ranks", n, hr__split_n_ranks(split));
+    else
+        hr__split_expect(split, n);
+    split_drop(split);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+static PyObject *split_describe_ranks(PyObject *op, PyObject *none)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_split *split = split_of(op);
+    char *text = NULL;
+    hr_status st;
+
+    (void)none;
+    if (!split)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__split_describe_ranks(split, &text, &err);
+    Py_END_ALLOW_THREADS
+    split_drop(split);
+    return pyhr_text_taken(pyhr_state_of(op), st, text, &err);
+}
+
 /* The result of restore(): names of functions whose code has changed since the position, or None. */
 static PyObject *code_differs(char *differs)
 {
@@ -308,15 +399,17 @@ static PyObject *code_differs(char *differs)
     return made;
 }
 
-/* restore(text, moved=False, strict=False); *text is borrowed from args. */
+/* restore(text, moved=False, strict=False, agree=False); *text is borrowed from args. */
 static int restore_arguments(PyObject *args, PyObject *kwargs, const char **text, hr_position_how *how)
 {
-    static char *names[] = { "text", "moved", "strict", NULL };
-    int moved = 0, strict = 0;
+    static char *names[] = { "text", "moved", "strict", "agree", NULL };
+    int moved = 0, strict = 0, agree = 0;
     PyObject *arg;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|pp", names, &arg, &moved, &strict) || !(*text = pyhr_text(arg)))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|ppp", names, &arg, &moved, &strict, &agree) ||
+        !(*text = pyhr_text(arg)))
         return -1;
+    how->agree = agree != 0;
     how->moved = moved != 0;
     how->strict = strict != 0;
     return 0;
@@ -405,13 +498,12 @@ static PyObject *split_n_ranks(PyObject *op, void *none)
 static PyMethodDef split_methods[] = {
     { "begin", WITH_WORDS(split_begin), METH_VARARGS | METH_KEYWORDS,
       "begin(rank, batch_rows, drop_last=False, prefetch=0, own_memory=False, extra='', shuffle_rows=0,\n"
-      "shuffle_seed=None): waits until all ranks have requested the same; MismatchError names the difference. Returns "
-      "the "
-      "pass's number." },
+      "shuffle_seed=None, watch=None): waits until all ranks have requested the same; MismatchError names the\n"
+      "difference. Returns the pass's number. watch: (seconds, function): after these seconds of waiting it calls the\n"
+      "function with the seconds waited; that returns how many later it is to be called again, or raises." },
     { "next", split_next, METH_VARARGS,
-      "next(rank, pass=0): the rank's next Table; None at the end of its epoch. pass: the result of begin(); next() "
-      "is\n"
-      "an error after the rank has begun another pass." },
+      "next(rank, pass=0, watch=None): the rank's next Table; None at the end of its epoch. pass: the result of\n"
+      "begin(); next() is an error after the rank has begun another pass. watch: as of begin()." },
     { "leave", split_leave, METH_O, "leave(rank): the rank does not take the rest of its epoch." },
     { "lost", split_lost, METH_VARARGS,
       "lost(rank, text=None): the rank has ended; the others get PeerError with the text." },
@@ -419,11 +511,17 @@ static PyMethodDef split_methods[] = {
       "position(done=False): the position of all ranks, as text; done: behind the steps that every rank has done, "
       "also\n"
       "while the ranks are at different ones." },
+    { "position_of", split_position_of, METH_O,
+      "position_of(rank): the position of all ranks behind the steps that this rank has taken." },
+    { "expect", split_expect, METH_O,
+      "expect(n): only n ranks will come, whichever they are; the shares of the others are dropped." },
+    { "ranks", split_describe_ranks, METH_NOARGS,
+      "ranks(): what each rank does, as JSON: epoch, running, steps, lead, ranks (state, pid, taken, ready, "
+      "idle_ms)." },
     { "restore", WITH_WORDS(split_restore), METH_VARARGS | METH_KEYWORDS,
-      "restore(text, moved=False, strict=False): resumes from there; call it before an epoch begins. Returns the names "
-      "of "
-      "functions\n"
-      "whose code has changed since the position, or None." },
+      "restore(text, moved=False, strict=False, agree=False): resumes from there; call it before an epoch begins.\n"
+      "agree: MismatchError if another place was restored for the same epoch. Returns the names of functions whose\n"
+      "code has changed since the position, or None." },
     { "schema", split_schema, METH_NOARGS, "The Schema; None if only a run can know it." },
     { "stats", split_stats, METH_NOARGS, "Statistics so far, as JSON." },
     { "close", split_close, METH_NOARGS, "Ends the run; waiting ranks get CancelledError." },
@@ -464,9 +562,10 @@ typedef struct server_object {
 
 static PyObject *server_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "splits", NULL };
+    static char *names[] = { "splits", "address", "key", "own_rank", NULL };
     pyhr_state *s = PyType_GetModuleState(cls);
     PyObject *list, *tuple = NULL, *text = NULL;
+    hr_ring_options options = { .own_rank = -1 };
     hr_split **splits = NULL;
     hr_error err = HR_ERROR_INIT;
     hr_ring_server *server = NULL;
@@ -475,8 +574,11 @@ static PyObject *server_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs
     Py_ssize_t n;
     hr_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O", names, &list) || !(tuple = PySequence_Tuple(list)))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|zzi", names, &list, &options.address, &options.key,
+                                     &options.own_rank) ||
+        !(tuple = PySequence_Tuple(list)))
         return NULL;
+    options.has_own_rank = options.own_rank >= 0;
     n = PyTuple_Size(tuple);
     splits = PyMem_Calloc((size_t)n + 1, sizeof *splits);
     if (!splits) {
@@ -493,7 +595,7 @@ static PyObject *server_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs
         splits[i] = hr__split_ref(((split_object *)op)->split); /* another thread may close the Split meanwhile */
     }
     Py_BEGIN_ALLOW_THREADS
-    st = hr__ring_serve(splits, (int)n, &server, &address, &err);
+    st = hr__ring_serve(splits, (int)n, &options, &server, &address, &err);
     Py_END_ALLOW_THREADS
     text = pyhr_text_taken(s, st, address, &err);
     if (!text)
@@ -546,18 +648,40 @@ static PyObject *server_address(PyObject *op, void *none)
     return Py_NewRef(((server_object *)op)->address);
 }
 
+static PyObject *server_take_own(PyObject *op, PyObject *none)
+{
+    server_object *self = (server_object *)op;
+
+    (void)none;
+    return PyBool_FromLong(self->server && self->pid == hr__pid() && hr__ring_take_own(self->server));
+}
+
+static PyObject *server_clients(PyObject *op, void *none)
+{
+    server_object *self = (server_object *)op;
+
+    (void)none;
+    return PyLong_FromLong(self->server && self->pid == hr__pid() ? hr__ring_clients(self->server) : 0);
+}
+
 static PyMethodDef server_methods[] = {
+    { "take_own", server_take_own, METH_NOARGS,
+      "take_own(): this process begins to take own_rank itself. False: a client has that rank." },
     { "stop", server_stop, METH_NOARGS, "Ends all connections." },
     { NULL, NULL, 0, NULL },
 };
 
 static PyGetSetDef server_getset[] = {
     { "address", server_address, NULL, "The address for a Ring: 'name:token'.", NULL },
+    { "n_clients", server_clients, NULL, "Number of ranks that are connected.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 
 static PyType_Slot server_slots[] = {
-    { Py_tp_doc, "RingServer(splits): serves the ranks of splits to other processes of this user on this machine." },
+    { Py_tp_doc,
+      "RingServer(splits, address=None, key=None, own_rank=-1): serves the ranks of splits to other\n"
+      "processes of this user on this machine. address: 'name' or 'name:token'; None: a random one. A client\n"
+      "has to bring the key. own_rank: of the first split, which this process may take itself." },
     { Py_tp_new, server_make },
     { Py_tp_dealloc, server_dealloc },
     { Py_tp_methods, server_methods },
@@ -584,20 +708,20 @@ typedef struct ring_object {
 
 static PyObject *ring_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "address", "split", "rank", "timeout", NULL };
+    static char *names[] = { "address", "split", "rank", "timeout", "key", NULL };
     pyhr_state *s = PyType_GetModuleState(cls);
     hr_error err = HR_ERROR_INIT;
     hr_ring *ring = NULL;
     ring_object *self;
-    const char *address;
+    const char *address, *key = NULL;
     int split, rank;
     double timeout = 30;
     hr_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sii|d", names, &address, &split, &rank, &timeout))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "sii|dz", names, &address, &split, &rank, &timeout, &key))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    st = hr__ring_connect(address, split, rank, (int)(timeout * 1000), &ring, &err);
+    st = hr__ring_connect(address, split, rank, key, (int)(timeout * 1000), &ring, &err);
     Py_END_ALLOW_THREADS
     if (st)
         return pyhr_raise(s, st, &err);
@@ -628,8 +752,20 @@ static hr_ring *ring_of(PyObject *op)
     return self->ring;
 }
 
-/* Repeats `call` without the GIL until its status is not HR_PENDING; the status stays HR_PENDING if a signal handler
- * raised. */
+/* Repeats `call` without the GIL until its status is not HR_PENDING; the status stays HR_PENDING if a signal handler,
+ * or the watch (which may use the ring), raised. */
+#define RING_WAIT_WATCHED(op, st, call, watch)                                                                         \
+    do {                                                                                                               \
+        int goes_on;                                                                                                   \
+        do {                                                                                                           \
+            ((ring_object *)(op))->busy = true;                                                                        \
+            Py_BEGIN_ALLOW_THREADS                                                                                     \
+            st = (call);                                                                                               \
+            Py_END_ALLOW_THREADS((ring_object *)(op))                                                                  \
+            ->busy = false;                                                                                            \
+            goes_on = st == HR_PENDING ? waiting_goes_on(watch) : -1;                                                  \
+        } while (goes_on == 0 && ring_of(op));                                                                         \
+    } while (0)
 #define RING_WAIT(op, st, call)                                                                                        \
     do {                                                                                                               \
         ((ring_object *)(op))->busy = true;                                                                            \
@@ -646,13 +782,14 @@ static PyObject *ring_begin(PyObject *op, PyObject *args, PyObject *kwargs)
     pyhr_state *s = pyhr_state_of(op);
     hr_error err = HR_ERROR_INIT;
     hr_split_request q;
+    waiting watch;
     hr_ring *ring;
     int64_t pass;
     hr_status st;
 
-    if (request_from(args, kwargs, NULL, &q) < 0 || !(ring = ring_of(op)))
+    if (request_from(args, kwargs, NULL, &q, &watch) < 0 || !(ring = ring_of(op)))
         return NULL;
-    RING_WAIT(op, st, hr__ring_begin(ring, &q, PYHR_WAIT_MS, &err));
+    RING_WAIT_WATCHED(op, st, hr__ring_begin(ring, &q, PYHR_WAIT_MS, &err), &watch);
     if (st)
         return pyhr_raise(s, st, &err);
     Py_BEGIN_ALLOW_THREADS
@@ -666,13 +803,16 @@ static PyObject *ring_next(PyObject *op, PyObject *args)
     pyhr_state *s = pyhr_state_of(op);
     hr_error err = HR_ERROR_INIT;
     long long pass = 0;
+    PyObject *watch_arg = NULL;
     hr_table *t = NULL;
+    waiting watch;
     hr_ring *ring;
     hr_status st;
 
-    if (!PyArg_ParseTuple(args, "|L", &pass) || !(ring = ring_of(op)))
+    if (!PyArg_ParseTuple(args, "|LO", &pass, &watch_arg) || waiting_from(watch_arg, &watch) < 0 ||
+        !(ring = ring_of(op)))
         return NULL;
-    RING_WAIT(op, st, hr__ring_next(ring, pass, PYHR_WAIT_MS, &t, &err));
+    RING_WAIT_WATCHED(op, st, hr__ring_next(ring, pass, PYHR_WAIT_MS, &t, &err), &watch);
     return st ? pyhr_raise(s, st, &err) : pyhr_table(s, t);
 }
 
@@ -705,6 +845,53 @@ static PyObject *ring_position(PyObject *op, PyObject *none)
         return NULL;
     RING_WAIT(op, st, hr__ring_position(ring, PYHR_WAIT_MS, &text, &err));
     return pyhr_text_taken(pyhr_state_of(op), st, text, &err);
+}
+
+static PyObject *ring_position_of(PyObject *op, PyObject *none)
+{
+    hr_ring *ring = ring_of(op);
+    hr_error err = HR_ERROR_INIT;
+    char *text = NULL;
+    hr_status st;
+
+    (void)none;
+    if (!ring)
+        return NULL;
+    RING_WAIT(op, st, hr__ring_position_of(ring, PYHR_WAIT_MS, &text, &err));
+    return pyhr_text_taken(pyhr_state_of(op), st, text, &err);
+}
+
+/* ranks(timeout): one question; the server may be stopped. */
+static PyObject *ring_ranks(PyObject *op, PyObject *arg)
+{
+    double timeout = PyFloat_AsDouble(arg);
+    hr_error err = HR_ERROR_INIT;
+    char *text = NULL;
+    hr_ring *ring;
+    hr_status st;
+
+    if (PyErr_Occurred() || !(ring = ring_of(op)))
+        return NULL;
+    ((ring_object *)op)->busy = true;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__ring_describe_ranks(ring, (int)(HR_MIN(HR_MAX(timeout, 0.0), 1e6) * 1000), &text, &err);
+    Py_END_ALLOW_THREADS((ring_object *)op)
+    ->busy = false;
+    if (st == HR_PENDING) {
+        hr_string_free(text);
+        Py_RETURN_NONE;
+    }
+    return pyhr_text_taken(pyhr_state_of(op), st, text, &err);
+}
+
+static PyObject *ring_server_of(PyObject *op, void *none)
+{
+    int pid = 0, rank = -1;
+
+    (void)none;
+    if (((ring_object *)op)->ring)
+        hr__ring_server_of(((ring_object *)op)->ring, &pid, &rank);
+    return Py_BuildValue("(ii)", pid, rank);
 }
 
 static PyObject *ring_restore(PyObject *op, PyObject *args, PyObject *kwargs)
@@ -800,16 +987,17 @@ static void ring_dealloc(PyObject *op)
 static PyMethodDef ring_methods[] = {
     { "begin", WITH_WORDS(ring_begin), METH_VARARGS | METH_KEYWORDS,
       "begin(batch_rows, drop_last=False, prefetch=0, own_memory=False, extra='', shuffle_rows=0,\n"
-      "shuffle_seed=None): as Split.begin." },
+      "shuffle_seed=None, watch=None): as Split.begin." },
     { "next", ring_next, METH_VARARGS,
-      "next(pass=0): the next Table; None at the end of the epoch. The Table stays valid while there is a reference." },
+      "next(pass=0, watch=None): the next Table; None at the end of the epoch. The Table stays valid while there is a "
+      "reference." },
     { "leave", ring_leave, METH_NOARGS, "Does not take the rest of the epoch." },
     { "position", ring_position, METH_NOARGS, "The position of all ranks, as text." },
+    { "position_of", ring_position_of, METH_NOARGS, "As Split.position_of, of this rank." },
+    { "ranks", ring_ranks, METH_O,
+      "ranks(timeout): as Split.ranks; None: the server did not answer in these seconds." },
     { "restore", WITH_WORDS(ring_restore), METH_VARARGS | METH_KEYWORDS,
-      "restore(text, moved=False, strict=False): resumes from there; call it before an epoch begins. Returns the names "
-      "of "
-      "functions\n"
-      "whose code has changed since the position, or None." },
+      "restore(text, moved=False, strict=False): as Split.restore, and all ranks have to agree." },
     { "schema", ring_schema, METH_NOARGS, "The Schema; None if only a run can know it." },
     { "stats", ring_stats, METH_NOARGS, "Statistics so far, as JSON." },
     { "fail", ring_fail, METH_O,
@@ -818,11 +1006,17 @@ static PyMethodDef ring_methods[] = {
     { NULL, NULL, 0, NULL },
 };
 
+static PyGetSetDef ring_getset[] = {
+    { "server", ring_server_of, NULL, "(pid, rank) of the process that serves; rank -1: it takes none itself.", NULL },
+    { NULL, NULL, NULL, NULL, NULL },
+};
+
 static PyType_Slot ring_slots[] = {
-    { Py_tp_doc, "Ring(address, split, rank, timeout=30.0): one rank of one split of a RingServer." },
+    { Py_tp_doc, "Ring(address, split, rank, timeout=30.0, key=None): one rank of one split of a RingServer." },
     { Py_tp_new, ring_make },
     { Py_tp_dealloc, ring_dealloc },
     { Py_tp_methods, ring_methods },
+    { Py_tp_getset, ring_getset },
     { 0, NULL },
 };
 

@@ -358,7 +358,7 @@ static hr_status feed_plan(hr_feed *f, bool gather, hr_error *err)
 /* Reads options->position; *from (new, may be NULL): the marker at which the run begins. */
 static hr_status feed_restore(hr_feed *f, char **differs, hr_marker **from, hr_error *err)
 {
-    const hr_position_how how = { f->options.moved, f->options.strict, differs };
+    const hr_position_how how = { .moved = f->options.moved, .strict = f->options.strict, .differs = differs };
     hr_position p = { 0 };
     hr_status st;
 

@@ -37,6 +37,7 @@ typedef struct hr_position_how {
     char **
         /* names of functions whose code has changed; new (hr__free), NULL: none. NULL pointer: not wanted */
         differs;
+    bool agree; /* of a split: another place than the one restored before, for the same epoch, is HR_MISMATCH */
 } hr_position_how;
 /* Parses a position and checks that its plan, files and, if batch_rows >= 0, batch_rows equal these. how NULL: all
  * zero. */
@@ -86,11 +87,18 @@ hr_status hr__split_position(hr_split *s, char **out, hr_error *err) HR_MUST_USE
 /* The position behind the steps that every rank has done: it has taken a later one, or is at the end. The ranks may be
  * at different steps; a rank that is further gets what it has taken beyond the position again. */
 hr_status hr__split_position_done(hr_split *s, char **out, hr_error *err) HR_MUST_USE;
+/* The position behind the steps that this rank has taken, as one for all ranks: every rank gives the same one after
+ * the same number of steps, whatever the others have taken by then. */
+hr_status hr__split_position_of(hr_split *s, int rank, char **out, hr_error *err) HR_MUST_USE;
 /* Before an epoch begins: it resumes from this position. */
 hr_status hr__split_restore(hr_split *s, const char *position, const hr_position_how *how, hr_error *err) HR_MUST_USE;
 hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
     /* JSON: ranks, steps, rows per rank, rows lost, wait_ns per rank (since its request for the epoch), run */
     HR_MUST_USE;
+/* JSON: epoch, whether it runs, steps that were given out, how many steps a rank may be ahead, and for each rank:
+ * state (away: has not come yet, elsewhere: see hr__split_expect, out: in no epoch, asked: waits for one to begin, in,
+ * gone), pid, steps taken, batches that wait for it, time since it did anything. Cheap: for those who wait. */
+hr_status hr__split_describe_ranks(hr_split *s, char **out, hr_error *err) HR_MUST_USE;
 void hr__split_close(hr_split *s); /* wakes all waiting ranks with HR_CANCELLED; ends the run */
 hr_status hr__split_schema(hr_split *s, hr_schema **out, hr_error *err) HR_MUST_USE;
 
@@ -103,6 +111,9 @@ void hr__split_serve(hr_split *s, hr_arena *arena, void (*ready)(void *context),
 hr_status hr__split_next_ahead(hr_split *s, int rank, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
 void hr__split_taken(hr_split *s, int rank, int64_t n_steps, int64_t wait_ns);
 void hr__split_finish(hr_split *s, int rank);
-void hr__split_join(hr_split *s, int rank); /* a lost or closed rank takes part again */
+/* Only n_here ranks will join or begin, whichever they are; the others' shares go to nobody here. Before any comes. */
+void hr__split_expect(hr_split *s, int n_here);
+/* A rank begins to take part, or does so again after it was lost or closed. pid: of its process. */
+void hr__split_join(hr_split *s, int rank, int pid);
 
 #endif

@@ -23,6 +23,7 @@ struct hr_ring {
     hr_link *link;
     hr_account *account;
     int rank;
+    hr_ring_welcome server;
     hr_mutex lock; /* guards what follows */
     hr_cond changed;
     bool receiving; /* a thread is in hr__link_recv, without the lock */
@@ -93,8 +94,8 @@ static void file_message_locked(hr_ring *r, hr_message *m)
         file_pass_locked(r, m);
         return;
     }
-    if (m->kind == HR_RING_WELCOME)
-        r->welcome = true;
+    if (m->kind == HR_RING_WELCOME && !r->welcome)
+        r->welcome = hr__ring_get_welcome(m, &r->server);
     if (m->kind == HR_RING_REFUSED && m->tag == 0 && !r->dead_st)
         r->dead_st = hr__ring_read_error(m, &r->dead_err);
     while (q && q->tag != m->tag)
@@ -194,7 +195,14 @@ static hr_status ring_greet(hr_ring *r, const hr_ring_hello *h, int timeout_ms, 
     return st;
 }
 
-hr_status hr__ring_connect(const char *address, int split, int rank, int timeout_ms, hr_ring **out, hr_error *err)
+void hr__ring_server_of(const hr_ring *r, int *pid, int *rank)
+{
+    *pid = r->server.pid;
+    *rank = r->server.rank;
+}
+
+hr_status hr__ring_connect(const char *address, int split, int rank, const char *key, int timeout_ms, hr_ring **out,
+                           hr_error *err)
 {
     int64_t until = ring_until(timeout_ms);
     hr_ring_hello h = { .split = split, .rank = rank, .pid = hr__pid(), .version = HR_RING_PROTOCOL };
@@ -202,6 +210,10 @@ hr_status hr__ring_connect(const char *address, int split, int rank, int timeout
     hr_ring *r;
 
     *out = NULL;
+    if (key && strlen(key) >= HR_RING_KEY)
+        return hr_error_set(err, HR_INVALID, "ring: a key has at most %d bytes", HR_RING_KEY - 1);
+    if (key)
+        memcpy(h.key, key, strlen(key));
     r = hr__zalloc(NULL, sizeof *r);
     if (!r)
         return hr__error_memory(err, "ring", sizeof *r);
@@ -386,6 +398,16 @@ static hr_status ring_ask_text(hr_ring *r, uint32_t kind, int timeout_ms, char *
 hr_status hr__ring_position(hr_ring *r, int timeout_ms, char **out, hr_error *err)
 {
     return ring_ask_text(r, HR_RING_ASK_POSITION, timeout_ms, out, err);
+}
+
+hr_status hr__ring_position_of(hr_ring *r, int timeout_ms, char **out, hr_error *err)
+{
+    return ring_ask_text(r, HR_RING_ASK_POSITION_OF, timeout_ms, out, err);
+}
+
+hr_status hr__ring_describe_ranks(hr_ring *r, int timeout_ms, char **out, hr_error *err)
+{
+    return ring_ask_text(r, HR_RING_ASK_RANKS, timeout_ms, out, err);
 }
 
 hr_status hr__ring_stats(hr_ring *r, int timeout_ms, char **out, hr_error *err)

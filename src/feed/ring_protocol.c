@@ -62,7 +62,15 @@ bool hr__ring_get_hello(const hr_message *m, hr_ring_hello *out)
     if (m->n_bytes != sizeof *out)
         return false;
     memcpy(out, m->bytes, sizeof *out);
-    return true;
+    return is_padded(out->key, sizeof out->key);
+}
+
+bool hr__ring_get_welcome(const hr_message *m, hr_ring_welcome *out)
+{
+    if (m->n_bytes != sizeof *out)
+        return false;
+    memcpy(out, m->bytes, sizeof *out);
+    return out->rank >= -1;
 }
 
 bool hr__ring_get_taken(const hr_message *m, hr_ring_taken *out)

@@ -1,15 +1,15 @@
 /* ring_protocol.h - the protocol of a ring: kinds of messages and their layouts.
  *
  *   client                                server
- *   HELLO split, rank, pid          ->                            once; the listener has checked the token
- *                                   <-    WELCOME | REFUSED
- *   BEGIN request                   ->                            tag: number of the pass, in all its messages
+ *   HELLO split, rank, pid, key     ->                            once; the listener checks the token before
+ *                                   <-    WELCOME pid, rank | REFUSED
+ *   BEGIN request                   ->                            tag: number of the pass, in all messages of it
  *                                   <-    BEGUN | FAILED
  *                                   <-    BATCH table ... END | FAILED
- *   TAKEN steps, wait               ->                            returns a credit
- *   FINISHED steps, wait            ->                            the same, after END
- *   LEAVE                           ->                            the client drops batches on their way by their tag
- *   ASK_POSITION | ASK_RESTORE text | ASK_SCHEMA | ASK_STATS
+ *   TAKEN steps, wait               ->                            gives a credit back
+ *   FINISHED steps, wait            ->                            the same, behind END
+ *   LEAVE                           ->                            batches on their way are dropped by their tag
+ *   ASK_POSITION | ASK_POSITION_OF | ASK_RESTORE text | ASK_SCHEMA | ASK_STATS | ASK_RANKS
  *                                   ->                            tag: number of the question
  *                                   <-    ANSWER | REFUSED
  *   FAIL text, BYE                  ->
@@ -22,7 +22,9 @@
 #include "feed/feed.h"
 #include "share/process_link.h"
 
-#define HR_RING_PROTOCOL 2 /* version; both ends must have the same */
+#define HR_RING_PROTOCOL 3 /* version; both ends must have the same */
+
+#define HR_RING_KEY 128 /* bytes of a key, with its NUL */
 
 enum {
     HR_RING_HELLO = 1,
@@ -40,6 +42,8 @@ enum {
     HR_RING_ASK_RESTORE,
     HR_RING_ASK_SCHEMA,
     HR_RING_ASK_STATS,
+    HR_RING_ASK_POSITION_OF,
+    HR_RING_ASK_RANKS,
     HR_RING_ANSWER,
     HR_RING_FAIL,
     HR_RING_BYE
@@ -48,7 +52,12 @@ enum {
 /* Message bodies: structs without padding. The receiver checks every field. */
 typedef struct hr_ring_hello {
     int32_t split, rank, pid, version;
+    char key[HR_RING_KEY]; /* zeros behind its end */
 } hr_ring_hello;
+
+typedef struct hr_ring_welcome {
+    int32_t pid, rank; /* the server's process, and its own rank or -1 */
+} hr_ring_welcome;
 
 /* A hr_split_request. */
 typedef struct hr_ring_request {
@@ -64,13 +73,15 @@ typedef struct hr_ring_request {
 typedef struct hr_ring_taken {
     int64_t n_steps, wait_ns;
 } hr_ring_taken;
-_Static_assert(sizeof(hr_ring_hello) == 16 && sizeof(hr_ring_request) == 32 + 256 && sizeof(hr_ring_taken) == 16,
+_Static_assert(sizeof(hr_ring_hello) == 16 + HR_RING_KEY && sizeof(hr_ring_welcome) == 8 &&
+                   sizeof(hr_ring_request) == 32 + 256 && sizeof(hr_ring_taken) == 16,
                "no padding");
 
 /* HR_INVALID: a field of q is out of range. */
 hr_status hr__ring_put_request(const hr_split_request *q, hr_ring_request *out, hr_error *err) HR_MUST_USE;
 /* false: the message is malformed. */
 bool hr__ring_get_hello(const hr_message *m, hr_ring_hello *out) HR_MUST_USE;
+bool hr__ring_get_welcome(const hr_message *m, hr_ring_welcome *out) HR_MUST_USE;
 bool hr__ring_get_request(const hr_message *m, hr_split_request *out) HR_MUST_USE;
 bool hr__ring_get_taken(const hr_message *m, hr_ring_taken *out) HR_MUST_USE;
 

@@ -44,6 +44,7 @@ typedef struct conn {
     int64_t sent, taken;
     bool bye; /* BYE came: its end is not the loss of the rank */
     bool dead;
+    bool has_own; /* its rank is the server's own */
 } conn;
 
 /* A request for a schema. The answer may need a run of the plan, for which the dispatcher must not wait. */
@@ -60,6 +61,9 @@ struct hr_ring_server {
     hr_account *account;
     hr_arena *arena;
     hr_listener *listener;
+    char key[HR_RING_KEY];
+    int own_rank; /* of split 0; -1: none */
+    atomic_int n_clients;
     watched door;
     int64_t door_ns; /* the listener is not watched until then; dispatcher only */
     hr_thread thread;
@@ -68,6 +72,7 @@ struct hr_ring_server {
     hr_mutex lock; /* guards what follows */
     hr_cond wake;
     bool awake, stop;
+    bool own_taken, own_served; /* the own rank is this process's, or a client's */
     schema_ask *asks;
     bool asking; /* a thread is answering them */
     bool asked;  /* `asker` must be joined; dispatcher only */
@@ -119,6 +124,13 @@ static void watch_again(watched *w)
 static void conn_free(conn *c)
 {
     hr__poller_remove(c->watch.fd);
+    if (c->split)
+        atomic_fetch_sub(&c->server->n_clients, 1);
+    if (c->has_own) {
+        hr__lock(&c->server->lock);
+        c->server->own_served = false;
+        hr__unlock(&c->server->lock);
+    }
     hr__link_close(c->link);
     hr__link_unref(c->link);
     hr__split_unref(c->split);
@@ -138,11 +150,16 @@ static void conn_lost(conn *c, const char *what)
     hr_error_clear(&e);
 }
 
+static void conn_receive(conn *c);
+
+/* After a send. What the peer said before its end (FAIL, BYE) counts first: it may have come since the last look. */
 static void conn_check(conn *c, hr_status st)
 {
-    if (st == HR_PEER)
-        conn_lost(c, "died");
-    else if (st == HR_NO_MEMORY)
+    if (st == HR_PEER) {
+        conn_receive(c);
+        if (!c->dead)
+            conn_lost(c, "died");
+    } else if (st == HR_NO_MEMORY)
         conn_lost(c, "could not be served: out of memory");
     else if (st)
         conn_lost(c, "could not be served");
@@ -157,9 +174,33 @@ static void conn_refuse(conn *c, uint64_t tag, hr_status st, const char *text)
     hr_error_clear(&e);
 }
 
+bool hr__ring_take_own(hr_ring_server *s)
+{
+    bool served;
+
+    hr__lock(&s->lock);
+    served = s->own_served;
+    s->own_taken = s->own_taken || !served;
+    hr__unlock(&s->lock);
+    return !served;
+}
+
+int hr__ring_clients(hr_ring_server *s) { return atomic_load(&s->n_clients); }
+
+/* The connection asks for the server's own rank. false: this process has it. */
+static bool conn_takes_own(conn *c)
+{
+    hr__lock(&c->server->lock);
+    c->has_own = !c->server->own_taken;
+    c->server->own_served = c->server->own_served || c->has_own;
+    hr__unlock(&c->server->lock);
+    return c->has_own;
+}
+
 static void on_hello(conn *c, const hr_message *m)
 {
     hr_ring_server *s = c->server;
+    hr_ring_welcome w = { .pid = hr__pid(), .rank = s->own_rank };
     hr_ring_hello h;
 
     if (c->split || !hr__ring_get_hello(m, &h)) {
@@ -175,15 +216,24 @@ static void on_hello(conn *c, const hr_message *m)
         conn_refuse(c, 0, HR_INVALID, "the server has no split or rank of this number");
         return;
     }
+    if (strcmp(h.key, s->key)) {
+        conn_refuse(c, 0, HR_MISMATCH, "the rank reads other data than the process that feeds it");
+        return;
+    }
     for (conn *o = s->conns; o; o = o->next)
         if (o->split == s->splits[h.split] && o->rank == h.rank && !o->dead) {
             conn_refuse(c, 0, HR_INVALID, "another connection serves this rank already");
             return;
         }
+    if (h.split == 0 && h.rank == s->own_rank && !conn_takes_own(c)) {
+        conn_refuse(c, 0, HR_INVALID, "another connection serves this rank already");
+        return;
+    }
     c->split = hr__split_ref(s->splits[h.split]);
     c->rank = h.rank;
-    hr__split_join(c->split, c->rank);
-    conn_check(c, hr__link_send_patiently(c->link, HR_RING_WELCOME, 0, NULL, 0, NULL, NULL));
+    atomic_fetch_add(&s->n_clients, 1);
+    hr__split_join(c->split, c->rank, c->pid);
+    conn_check(c, hr__link_send_patiently(c->link, HR_RING_WELCOME, 0, &w, sizeof w, NULL, NULL));
 }
 
 static void on_begin(conn *c, const hr_message *m)
@@ -323,6 +373,7 @@ static hr_status on_restore(conn *c, const char *text, char **differs, hr_error 
     hr_position_how how = { .differs = differs };
     const char *position = hr__ring_get_restore(text, &how);
 
+    how.agree = true;
     return hr__split_restore(c->split, position, &how, err);
 }
 
@@ -334,6 +385,10 @@ static void on_ask(conn *c, const hr_message *m)
 
     if (m->kind == HR_RING_ASK_POSITION)
         st = hr__split_position(c->split, &text, &e);
+    else if (m->kind == HR_RING_ASK_POSITION_OF)
+        st = hr__split_position_of(c->split, c->rank, &text, &e);
+    else if (m->kind == HR_RING_ASK_RANKS)
+        st = hr__split_describe_ranks(c->split, &text, &e);
     else if (m->kind == HR_RING_ASK_STATS)
         st = hr__split_stats(c->split, &text, &e);
     else
@@ -364,6 +419,8 @@ static void on_message(conn *c, const hr_message *m)
         hr__split_leave(c->split, c->rank);
         break;
     case HR_RING_ASK_POSITION:
+    case HR_RING_ASK_POSITION_OF:
+    case HR_RING_ASK_RANKS:
     case HR_RING_ASK_RESTORE:
     case HR_RING_ASK_STATS: on_ask(c, m); break;
     case HR_RING_ASK_SCHEMA: on_ask_schema(c, m); break;
@@ -563,19 +620,28 @@ static void server_main(void *context)
     }
 }
 
-hr_status hr__ring_serve(hr_split *const *splits, int n, hr_ring_server **out, char **address, hr_error *err)
+hr_status hr__ring_serve(hr_split *const *splits, int n, const hr_ring_options *options, hr_ring_server **out,
+                         char **address, hr_error *err)
 {
+    static const hr_ring_options none;
+    const hr_ring_options *o = options ? options : &none;
     hr_status st = HR_OK;
     hr_ring_server *s = NULL;
     int bad;
 
     *out = NULL;
     *address = NULL;
+    if (o->key && strlen(o->key) >= HR_RING_KEY)
+        return hr_error_set(err, HR_INVALID, "ring: a key has at most %d bytes", HR_RING_KEY - 1);
     s = hr__zalloc(NULL, sizeof *s);
     if (!s)
         return hr__error_memory(err, "ring", sizeof *s);
     hr__mutex_init(&s->lock);
     hr__cond_init(&s->wake);
+    atomic_init(&s->n_clients, 0);
+    if (o->key)
+        memcpy(s->key, o->key, strlen(o->key));
+    s->own_rank = o->has_own_rank ? o->own_rank : -1;
     s->account = hr__account_new("ring", NULL, 0);
     s->splits = hr__zalloc(s->account, (size_t)HR_MAX(n, 1) * sizeof *s->splits);
     if (!s->account || !s->splits)
@@ -583,7 +649,7 @@ hr_status hr__ring_serve(hr_split *const *splits, int n, hr_ring_server **out, c
     for (; s->n_splits < n; s->n_splits++)
         s->splits[s->n_splits] = hr__split_ref(splits[s->n_splits]);
     HR_GO(hr__arena_new(s->account, "ring", &s->arena, err));
-    HR_GO(hr__listener_open(NULL, &s->listener, err));
+    HR_GO(hr__listener_open(o->address, &s->listener, err));
     *address = hr__strdup(NULL, hr__listener_address(s->listener));
     if (!*address)
         HR_FAIL(HR_NO_MEMORY, "ring: out of memory for the address");

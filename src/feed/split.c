@@ -69,12 +69,16 @@ typedef struct split_rank {
     bool finished;           /* it took the end of this epoch */
     int64_t n_rows, wait_ns; /* of this epoch */
     int64_t asked_ns;        /* time of its request: waiting for other ranks counts */
+    bool came;               /* it has joined, or begun */
+    int pid;                 /* of its process; 0: not known */
+    int64_t seen_ns;         /* time of the last thing that it did */
 } split_rank;
 
 struct hr_split {
     atomic_int refs;
     hr_plan *plan;
     int n_ranks;
+    int n_here; /* ranks that will come; the others' shares are dropped */
     hr_split_tail tail;
     hr_split_request usual; /* the request of hr_split_begin */
     hr_feed_options options;
@@ -90,6 +94,7 @@ struct hr_split {
     int64_t next_epoch;   /* of the next begin, unless `restored` gives one */
     char *restored;       /* position for the next begin */
     bool moved;           /* hr_feed_options.moved for it */
+    int64_t restored_row; /* of its epoch, next_epoch; -1: no rank has restored it since the last epoch began */
     hr_inputs inputs;     /* what the plan reads; set by the first position */
     bool inputs_known;
     hr_split_request agreed;
@@ -269,19 +274,20 @@ hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_fe
     hr__mutex_init(&s->ready_lock);
     hr__cond_init(&s->changed);
     s->plan = hr_plan_ref(p);
-    s->n_ranks = n_ranks;
+    s->n_ranks = s->n_here = n_ranks;
     s->tail = tail;
     s->options = own;
     s->options.position = NULL;
     s->options.trace_path = NULL;
     s->next_epoch = s->options.epoch;
+    s->restored_row = -1;
     s->account = hr__account_new("split", NULL, 0);
     s->ranks = hr__zalloc(s->account, (size_t)n_ranks * sizeof *s->ranks);
     s->parts = hr__zalloc(s->account, (size_t)n_ranks * sizeof *s->parts);
     if (!s->account || !s->ranks || !s->parts)
         HR_FAIL(HR_NO_MEMORY, "split: no memory for %d ranks", n_ranks);
     if (own.position)
-        HR_GO(hr__split_restore(s, own.position, &(hr_position_how){ own.moved, own.strict, NULL }, err));
+        HR_GO(hr__split_restore(s, own.position, &(hr_position_how){ .moved = own.moved, .strict = own.strict }, err));
     *out = s;
     s = NULL;
 done:
@@ -610,6 +616,7 @@ void hr__split_taken(hr_split *s, int rank, int64_t n_steps, int64_t wait_ns)
     r->wait_ns = wait_ns;
     if (n_steps > r->taken && n_steps <= r->handed) {
         r->taken = n_steps;
+        r->seen_ns = hr__clock_ns();
         if (s->feed)
             hr__feed_forget(s->feed, row_of_step(s, done_locked(s)));
     }
@@ -629,6 +636,7 @@ void hr__split_finish(hr_split *s, int rank)
         r->taken = r->handed;
         r->finished = true;
         r->state = RANK_OUT;
+        r->seen_ns = hr__clock_ns();
         feed_drop_relocks(s);
     }
     changed_locked(s);
@@ -782,6 +790,7 @@ static void begin_epoch_relocks(hr_split *s)
     hr_status st;
 
     enter_locked(s, OPENING);
+    s->restored_row = -1;
     st = agree_locked(s, &e);
     if (!st)
         st = queues_locked(s, &e);
@@ -816,6 +825,7 @@ static void begin_epoch_relocks(hr_split *s)
 
 static void leave_relocks(hr_split *s, split_rank *r)
 {
+    r->seen_ns = hr__clock_ns();
     if (r->state == RANK_IN || r->state == RANK_ASKED) {
         r->state = RANK_OUT;
         r->finished = false;
@@ -858,6 +868,31 @@ static hr_status answer_locked(split_rank *r, hr_error *err)
     return st;
 }
 
+/* The rank is here. When all that will come are, the others are elsewhere, and nobody waits for them. */
+static void came_locked(hr_split *s, split_rank *r, int pid)
+{
+    int n = 0;
+
+    r->seen_ns = hr__clock_ns();
+    r->pid = pid ? pid : r->pid;
+    if (r->came)
+        return;
+    r->came = true;
+    for (int i = 0; i < s->n_ranks; i++)
+        n += s->ranks[i].came;
+    for (int i = 0; n == s->n_here && i < s->n_ranks; i++)
+        if (!s->ranks[i].came)
+            s->ranks[i].state = RANK_GONE;
+    changed_locked(s);
+}
+
+void hr__split_expect(hr_split *s, int n_here)
+{
+    hr__lock(&s->lock);
+    s->n_here = n_here;
+    hr__unlock(&s->lock);
+}
+
 hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int timeout_ms, hr_error *err)
 {
     int64_t until = deadline(timeout_ms);
@@ -880,6 +915,7 @@ hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int 
         changed_locked(s); /* wakes threads that wait for a batch of the last pass */
         r->answered = false;
         r->asked_ns = hr__clock_ns();
+        came_locked(s, r, r->pid ? 0 : hr__pid());
     }
     if (r->state == RANK_ASKED && s->phase != OPENING) {
         r->request = *q;
@@ -924,13 +960,14 @@ void hr__split_lost(hr_split *s, int rank, const hr_error *why)
     hr__unlock(&s->lock);
 }
 
-void hr__split_join(hr_split *s, int rank)
+void hr__split_join(hr_split *s, int rank, int pid)
 {
     if (rank < 0 || rank >= s->n_ranks)
         return;
     hr__lock(&s->lock);
     if (s->ranks[rank].state == RANK_GONE)
         s->ranks[rank].state = RANK_OUT;
+    came_locked(s, &s->ranks[rank], pid);
     hr__unlock(&s->lock);
 }
 
@@ -1033,13 +1070,42 @@ hr_status hr__split_position(hr_split *s, char **out, hr_error *err) { return po
 
 hr_status hr__split_position_done(hr_split *s, char **out, hr_error *err) { return position_of(s, true, out, err); }
 
+hr_status hr__split_position_of(hr_split *s, int rank, char **out, hr_error *err)
+{
+    hr_position p = { 0 };
+    hr_status st = HR_OK;
+    split_rank *r;
+
+    *out = NULL;
+    HR_TRY(check_rank(s, rank, err));
+    HR_TRY(split_inputs(s, err));
+    r = &s->ranks[rank];
+    hr__lock(&s->lock);
+    HR_GO(check_alive_locked(s, err));
+    if (!s->feed || r->state != RANK_IN) {
+        HR_GO(position_between_locked(s, out, err));
+        goto done;
+    }
+    HR_GO(hr__feed_position_bare(s->feed, at_end_locked(s, r) ? hr__feed_rows(s->feed) : row_of_step(s, r->taken), &p,
+                                 err));
+    hr__position_make_whole(s->plan, &s->inputs, &p);
+    HR_GO(hr__position_print(&p, out, err));
+done:
+    hr__unlock(&s->lock);
+    hr__position_clear(&p);
+    return st;
+}
+
 hr_status hr__split_restore(hr_split *s, const char *position, const hr_position_how *how, hr_error *err)
 {
     hr_position p = { 0 };
     hr_status st = HR_OK;
     char *copy = NULL;
+    int64_t row = 0;
 
     HR_TRY(hr__feed_position_fits(s->plan, position, -1, how, &p, err));
+    if (!hr__position_extra(&p, "rows", &row))
+        row = 0;
     copy = hr__strdup(s->account, position);
     if (!copy)
         st = hr__error_memory(err, "position", (int64_t)strlen(position));
@@ -1047,7 +1113,13 @@ hr_status hr__split_restore(hr_split *s, const char *position, const hr_position
     if (!st && s->phase != BETWEEN)
         st = hr_error_set(err, HR_INVALID,
                           "position: an epoch is running; restore before it begins, or leave it on all ranks");
+    if (!st && how && how->agree && s->restored_row >= 0 && (s->restored_row != row || s->next_epoch != p.epoch))
+        st = hr_error_set(err, HR_MISMATCH,
+                          "position: the ranks resume from different places: row %" PRId64 " of epoch %" PRId64
+                          ", row %" PRId64 " of epoch %" PRId64,
+                          s->restored_row, s->next_epoch, row, p.epoch);
     if (!st) {
+        s->restored_row = row;
         hr__free(s->restored);
         s->restored = copy;
         s->moved = how && how->moved;
@@ -1094,4 +1166,45 @@ hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
         hr__text_clear(&t);
     *out = t.data;
     return st;
+}
+
+static const char *state_name(const split_rank *r)
+{
+    static const char *const names[] = {
+        [RANK_OUT] = "out", [RANK_ASKED] = "asked", [RANK_IN] = "in", [RANK_GONE] = "gone"
+    };
+
+    if (!r->came)
+        return r->state == RANK_GONE ? "elsewhere" : "away";
+    return names[r->state];
+}
+
+hr_status hr__split_describe_ranks(hr_split *s, char **out, hr_error *err)
+{
+    int64_t now = hr__clock_ns();
+    hr_text t = { 0 };
+
+    *out = NULL;
+    hr__lock(&s->lock);
+    hr__text_add(&t, "{\"epoch\":%" PRId64 ",\"running\":%s,\"steps\":%" PRId64 ",\"lead\":%d,\"ranks\":[",
+                 s->phase == BETWEEN || s->phase == OPENING ? s->next_epoch : s->epoch,
+                 s->phase == BETWEEN || s->phase == OPENING ? "false" : "true", s->n_steps, s->agreed.prefetch + 1);
+    for (int i = 0; i < s->n_ranks; i++) {
+        const split_rank *r = &s->ranks[i];
+
+        hr__text_add(
+            &t, "%s{\"state\":\"%s\",\"pid\":%d,\"taken\":%" PRId64 ",\"ready\":%" PRId64 ",\"idle_ms\":%" PRId64 "}",
+            i ? "," : "", state_name(r), r->pid, r->taken, r->n + r->handed - r->taken,
+            r->seen_ns ? (now - r->seen_ns) / 1000000 : -1);
+    }
+    hr__unlock(&s->lock);
+    hr__text_add(&t, "]}");
+    if (t.failed) {
+        int64_t n = t.n;
+
+        hr__text_clear(&t);
+        return hr__error_memory(err, "split", n);
+    }
+    *out = t.data;
+    return HR_OK;
 }

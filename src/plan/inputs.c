@@ -146,6 +146,28 @@ done:
     return st;
 }
 
+hr_status hr__plan_data_digest(hr_plan *p, char out[33], hr_error *err)
+{
+    char plan[33];
+    scan_list l = { 0 };
+    hr_status st = HR_OK;
+    hr_inputs in = { 0 };
+    hr_hash h;
+
+    hr__plan_digest(p, plan);
+    HR_GO(add_scans(p, &l, err));
+    list_files(&l, &in);
+    hr__hash_init(&h, 1);
+    hr__hash_text(&h, plan);
+    hr__hash_int(&h, (int64_t)in.names);
+    hr__hash_int(&h, (int64_t)in.sizes);
+    hr__hash_int(&h, (int64_t)memory_digest(&l));
+    snprintf(out, 33, "%016" PRIx64 "%016" PRIx64, hr__hash_end(&h).hi, hr__hash_end(&h).lo);
+done:
+    hr__free(l.items);
+    return st;
+}
+
 /* -------------------------------------------------------------------------------------------------------- comparing */
 
 static const char *file_name(const scan_list *l, int64_t file)

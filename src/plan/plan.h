@@ -94,6 +94,8 @@ typedef struct hr_inputs {
 } hr_inputs;
 /* contents: also hashes the contents of files and tables; reads them for that unless their hashes are known. */
 hr_status hr__inputs_of(hr_plan *p, bool contents, hr_inputs *out, hr_error *err) HR_MUST_USE;
+/* Equal in processes that would read the same: nodes and arguments, names and sizes of files, values in memory. */
+hr_status hr__plan_data_digest(hr_plan *p, char out[33], hr_error *err) HR_MUST_USE;
 /* HR_MISMATCH names the difference. moved: neither names nor times of files count, and contents only if both are
  * known. */
 hr_status hr__inputs_check(hr_plan *p, const hr_inputs *saved, bool moved, hr_error *err) HR_MUST_USE;

@@ -35,6 +35,8 @@ _HONOURED = {
     # Headrace's own
     "seed": (0, "int"),
     "trace_path": (None, "any"),
+    "stall_warning_s": (30.0, "float"),
+    "stall_timeout_s": (1800.0, "float|None"),
 }
 _FIELDS = _HONOURED | WITHOUT_EFFECT
 _warned_of = set()
@@ -58,6 +60,9 @@ class DataContext:
     spill_quota_bytes: the most bytes in that folder at a time; None for the default (HEADRACE_SPILL_QUOTA, or
     all but a fiftieth of the disk). Numbers of bytes may be texts such as "2GB" or "256MiB".
     trace_path: a file to which each run writes what its threads did (Perfetto); None: no file.
+    stall_warning_s: after so many seconds a rank that waits for others says whom it waits for, and what
+    they do. stall_timeout_s: after so many it is an error (PeerError), and in a trainer the failure of the
+    rank that the others wait for; None: never.
     max_errored_blocks: the number of a function's batches per run that may fail (by an exception, or because
     the worker died); the run leaves them out. A function takes the value when it is added; negative: no
     limit. stats() counts the failures, the log shows one line. Tables that a generator gave before stay.

@@ -33,6 +33,7 @@ joining = lazy_module("headrace.data.joining")
 shuffling = lazy_module("headrace.data.shuffling")
 splitting = lazy_module("headrace.data.splitting")
 materializing = lazy_module("headrace.data.materializing")
+shares = lazy_module("headrace.data.shares")
 summaries = lazy_module("headrace.data.summary")
 
 
@@ -805,6 +806,21 @@ class Dataset:
             "use to_torch()"
         )
 
+    def shard(self, rank=None, world_size=None, *, equal=True):
+        """This process's share of one pass that all ranks of a launcher read together: a DataIterator.
+
+        Each rank calls it; rank and world_size come from the launcher's environment (torchrun, accelerate,
+        mpirun, srun, ...: docs/launchers.md). The ranks of a host share one engine, which runs in the process
+        that came first. Rows, steps and equal are those of streaming_split: step s of rank r holds the rows
+        [(s*n + r) * B, +B) of the epoch. state_dict() of any rank is a state of all ranks, behind the steps
+        that this rank has taken; a run with another number of ranks can resume from it. Without a launcher
+        the share is the whole dataset.
+
+        Raises PeerError if another rank dies or raises, or does not come within
+        DataContext.stall_timeout_s, and MismatchError if the ranks read other data or batches.
+        """
+        return shares.share(self, rank, world_size, equal)
+
     def streaming_split(self, n, *, equal=False, locality_hints=None):
         """n DataIterators that share one pass: step s of rank r holds the rows [(s*n + r) * B, +B) of the
         epoch, where B is the batch size.
@@ -812,7 +828,8 @@ class Dataset:
         equal=True: all ranks get equally many batches of equally many rows; up to n - 1 rows of an epoch are
         left out. equal=False: all rows; the last batches may be short or missing on some ranks. The iterators
         belong to this process (one thread for each) unless headrace.train sends them to its workers. An epoch
-        begins when all iterators have begun it.
+        begins when all iterators have begun it. In a rank of a launcher with n ranks, [rank] is what shard()
+        returns, and the others belong to the processes of their ranks.
         """
         if not is_whole(n, 1):
             raise InvalidArgument(f"streaming_split: n: expected at least 1, found {n!r}")
@@ -820,6 +837,9 @@ class Dataset:
             raise InvalidArgument(
                 f"streaming_split: locality_hints: expected {n}, found {len(locality_hints)}"
             )
+        made = shares.of_launcher(self, n, equal)
+        if made is not None:
+            return made
         owner = SplitOwner(self, n, "equal" if equal else "uneven")
         return [SplitIterator(LocalSource(owner, rank), n, rank) for rank in range(n)]
 

@@ -7,6 +7,7 @@ load_state_dict() makes the next pass resume there.
 In a worker of torch's DataLoader a pass gives that worker's share of the batches: see loader.py.
 """
 
+import math
 import os
 import sys
 import threading
@@ -15,7 +16,7 @@ import weakref
 
 from headrace import _core, lazy_module
 from headrace._core import InvalidArgument, MismatchError, TypeMismatchError, UnsupportedError
-from headrace.data import loader
+from headrace.data import loader, stalls
 from headrace.data.context import DataContext, check_format, check_seed, is_whole
 from headrace.data.plan import Run, explained
 from headrace.data.schema import Schema
@@ -27,7 +28,6 @@ resuming = lazy_module("headrace.data.resuming")
 blocks = lazy_module("headrace.data.blocks")  # imports numpy, while the engine already reads
 
 ROWS_AT_ONCE = 1024  # rows that become Python objects together
-WARN_AFTER_S = 30  # seconds that a share waits for the others before it warns
 SHARE_ROWS = 4096  # batch size of a share if the consumer gives none
 VERSION = 2  # of states
 
@@ -409,7 +409,7 @@ class _BatchPass(_Pass):
         return self.convert(table)
 
     def state(self):
-        return _state(self.under.epoch, self.under.position(None))
+        return _state_of(self.under, None)
 
 
 class _SharedBatchPass(_BatchPass):
@@ -473,7 +473,7 @@ class _RowPass(_Pass):
         self.rows, self.table = iter(()), None  # so that the reader reaches _next_table() and its error
 
     def state(self):
-        return _state(self.under.epoch, self.under.position(self.taken))
+        return _state_of(self.under, self.taken)
 
 
 class _SharedRowPass(_RowPass):
@@ -506,6 +506,11 @@ class _SharedRowPass(_RowPass):
 
 def _state(epoch, position):
     return {"version": VERSION, "epoch": epoch, "position": position}
+
+
+def _state_of(under, row):
+    position = under.position(row)  # of a share, its epoch is that of all ranks
+    return _state(under.epoch if under.remembers else _core.Plan.position_epoch(position), position)
 
 
 def _start_of(epoch):
@@ -795,7 +800,19 @@ class SplitIterator(DataIterator):
         """Number of shares."""
         return self._world_size
 
+    def __reduce__(self):
+        return _sent_share, (self._source, self._world_size, self._rank, self._epochs)
+
+    def to_send(self):
+        return self
+
     def _pass(self, request, epoch, position, how, share=None):
+        if share is not None and share.of > 1 and not isinstance(self._source, LocalSource):
+            raise UnsupportedError(
+                f"{self!r} is read by one process, and this DataLoader has {share.of} workers: use "
+                f"num_workers=0; "
+                "the engine reads ahead with all cores"
+            )
         with self._changing:
             old = self._current and self._current()
             if old is not None:
@@ -831,6 +848,31 @@ class SplitIterator(DataIterator):
         self._source.close()
 
 
+def _sent_share(source, world_size, rank, epochs):
+    """Unpickles a SplitIterator in another process."""
+    made = SplitIterator(source, world_size, rank)
+    made._epochs = epochs
+    return made
+
+
+def share_watch(tell):
+    """The `watch` of a call that waits for other ranks: tell(seconds, over) says so, after
+    stall_warning_s and then
+    after twice as long each time; over: stall_timeout_s have passed, and it is to raise.
+    """
+    context = DataContext.get_current()
+    limit = math.inf if context.stall_timeout_s is None else context.stall_timeout_s
+    first = min(context.stall_warning_s, limit)
+
+    def waited(seconds):
+        tell(seconds, seconds >= limit)
+        if seconds >= limit:  # nobody is to blame: the engine has work to do
+            return first
+        return max(min(seconds, limit - seconds), 0.05)
+
+    return first, waited
+
+
 class SplitOwner:
     """A _core.Split of a dataset in this process, and the workers of its functions. Its shares refer to
     it.
@@ -848,25 +890,24 @@ class SplitOwner:
             **DataContext.get_current().run_options(),
         )
         self._begun = self._warned = False
-        self.waiting, self.closed = (
-            set(),
-            set(),
-        )  # ranks that wait for an epoch to begin; ranks that have left
         self._end = weakref.finalize(self, _end_split, self.split, self.pools)
 
-    def warn_of_wait(self, rank):
-        """Warns once that a rank waits for others, and names them."""
-        others = [str(r) for r in range(self.n) if r not in self.waiting | self.closed]
-        if others and not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"rank {rank} has waited {WARN_AFTER_S:g} s for {'rank' if len(others) == 1 else 'ranks'} "
-                f"{', '.join(others)} to begin the epoch: all shares of a split have to be read at the "
-                "same time, "
-                "each in its own thread or process",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+    def tell_of_wait(self, rank, seconds, over):
+        """Warns once that a rank waits for others, and names them; over: raises."""
+        info = json.loads(self.split.ranks())
+        others = stalls.blamed(info)
+        if not others or (self._warned and not over):
+            return
+        self._warned = True
+        what = "begin the epoch" if info["ranks"][rank]["state"] == "asked" else "take their batches"
+        text = (
+            f"rank {rank} has waited {seconds:.2g} s for {stalls.listed(others)} to {what}: all shares "
+            f"of a split "
+            "have to be read at the same time, each in its own thread or process"
+        )
+        if over:
+            raise _core.PeerError(text)
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
 
     def know_code(self):
         """Gives the engine the hashes of the functions, for positions."""
@@ -904,22 +945,23 @@ class LocalSource:
         self.owner = owner
         self.rank = rank
         self.split = owner.split
+        self._watch = None
 
     def begin(self, batch_rows, **request):
         self.owner.begin()
-        patience = threading.Timer(WARN_AFTER_S, self.owner.warn_of_wait, [self.rank])
-        patience.daemon = True
-        self.owner.waiting.add(self.rank)
-        patience.start()
+        self._watch = share_watch(self._tell)
         try:
-            return self.split.begin(self.rank, batch_rows, **request)
-        finally:
-            patience.cancel()
-            self.owner.waiting.discard(self.rank)
+            return self.split.begin(self.rank, batch_rows, watch=self._watch, **request)
+        except BaseException:
+            self.leave()
+            raise
+
+    def _tell(self, seconds, over):
+        self.owner.tell_of_wait(self.rank, seconds, over)
 
     def next(self, number=0):
         try:
-            return self.split.next(self.rank, number)
+            return self.split.next(self.rank, number, self._watch)
         except _core.PeerError as e:
             raise explained(e, self.owner.pools) from None
 
@@ -944,8 +986,15 @@ class LocalSource:
         return self.split.stats()
 
     def close(self):
-        self.owner.closed.add(self.rank)
         self.split.lost(self.rank)
+
+    def __reduce__(self):
+        raise UnsupportedError(
+            f"share {self.rank} of {self.owner.n} belongs to this process, and another one cannot read "
+            f"it: use "
+            "num_workers=0 (the engine reads ahead with all cores), or Dataset.shard() in each process "
+            "of a launcher"
+        )
 
 
 # ---------------------------------------------------------------------------------------------------- torch

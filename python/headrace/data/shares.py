@@ -1,0 +1,588 @@
+"""Shares of a dataset for ranks that a launcher started: one engine per host, which its ranks share.
+
+The ranks of a host meet at an abstract socket whose name they all compute: run, plan, how many shares of that
+plan this process has made. Whoever comes first binds it, and so runs the engine in its process (a
+`Host`); the
+others are its clients. The kernel frees the name when the process ends. There is no port, no file and no
+daemon.
+Peers of other users are refused on both sides, and a client has to bring the key: a hash of the files'
+names and
+sizes, of the values in memory, and the number of ranks.
+
+With several hosts each one runs the plan, and gives its own ranks their part of the one order.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import json
+import os
+import sys
+import threading
+import time
+import weakref
+
+from headrace import _core, lazy_module
+from headrace._core import InvalidArgument, MismatchError, PeerError, StorageError, UnsupportedError
+from headrace.data import launchers, stalls
+from headrace.data.context import DataContext
+from headrace.data.iterator import SplitIterator, SplitOwner, share_watch
+
+resuming = lazy_module("headrace.data.resuming")
+
+_lock = threading.RLock()
+_made: dict[tuple, int] = {}  # (run, plan, rank) -> shares made in this process
+_hosts: list[Host] = []  # of this process
+_sources: weakref.WeakSet[LauncherSource] = weakref.WeakSet()
+LOOK_S = 0.5  # how often a host looks whether it is still needed
+CONNECT_S = 2.0  # for one attempt
+
+
+def _forked() -> None:
+    global _lock
+    _lock = threading.RLock()
+    _hosts.clear()  # their engines belong to the parent
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def share(dataset, rank, world_size, equal):
+    """See Dataset.shard."""
+    for name, value, least in (("rank", rank, 0), ("world_size", world_size, 1)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise InvalidArgument(f"shard: {name}: expected a number of at least {least}, found {value!r}")
+    place = launchers.current()
+    if rank is None and world_size is None and place is None:
+        return _alone(dataset, equal)
+    if place is None and (rank is None or world_size is None):
+        raise InvalidArgument(
+            "shard: expected rank and world_size, found one of them, and no launcher's variables"
+        )
+    rank = place.rank if rank is None else rank
+    world_size = place.world_size if world_size is None else world_size
+    if rank >= world_size:
+        raise InvalidArgument(f"shard: rank: expected 0 to {world_size - 1}, found {rank}")
+    if world_size == 1:
+        return _alone(dataset, equal)
+    return _shares(dataset, launchers.by_hand(rank, world_size), "equal" if equal else "uneven")[rank]
+
+
+def of_launcher(dataset, n, equal):
+    """What streaming_split(n) returns in a rank of a launcher with n ranks; None: this process is none."""
+    place = launchers.current()
+    if place is None or place.world_size != n or n == 1:
+        return None
+    return _shares(dataset, place, "equal" if equal else "uneven")
+
+
+def _alone(dataset, equal):
+    from headrace.data.iterator import LocalSource
+
+    return SplitIterator(LocalSource(SplitOwner(dataset, 1, "equal" if equal else "uneven"), 0), 1, 0)
+
+
+def _shares(dataset, place, tail):
+    source = LauncherSource(_Meeting.of(dataset, place, tail))
+    made = [SplitIterator(_ElsewhereSource(place, r), place.world_size, r) for r in range(place.world_size)]
+    made[place.rank] = SplitIterator(source, place.world_size, place.rank)
+    return made
+
+
+class _Meeting:
+    """Where the ranks of a host meet for one dataset."""
+
+    def __init__(self, dataset, place, tail, name, key, what, forgetful):
+        self.dataset = dataset  # None in a process that got the share by pickle: it can only be a client
+        self.place = place
+        self.tail = tail
+        self.name = name
+        self.key = key
+        self.what = what
+        self.forgetful = forgetful
+
+    @classmethod
+    def of(cls, dataset, place, tail):
+        nodes, data = dataset._node.plan.digests()
+        with _lock:
+            number = _made.get((place.run, nodes, place.rank), 0)
+            _made[place.run, nodes, place.rank] = number + 1
+        run = hashlib.sha256(f"{os.getuid()} {place.run}".encode()).hexdigest()
+        texts = tuple(text for _, text in resuming.forgetful(dataset._node))
+        return cls(
+            dataset,
+            place,
+            tail,
+            f"headrace-share-{run[:20]}-{nodes[:20]}-{number}",
+            f"{data} {place.world_size} {place.here} {tail}",
+            dataset._node.chain(),
+            texts,
+        )
+
+    def without_dataset(self):
+        return _Meeting(None, self.place, self.tail, self.name, self.key, self.what, self.forgetful)
+
+    def others(self):
+        """Numbers of sockets of this run for other plans: who made them may be a rank that is missed here."""
+        run, mine = self.name.rsplit("-", 2)[0], self.name
+        try:
+            with open("/proc/net/unix") as f:
+                names = {line.rpartition("@")[2].strip() for line in f if f"@{run}-" in line}
+        except OSError:
+            return 0
+        return len({n for n in names if n != mine} - {h.meeting.name for h in _hosts})
+
+
+class Host:
+    """The engine of this host's ranks, in this process."""
+
+    def __init__(self, meeting):
+        self.meeting = meeting
+        place = meeting.place
+        self.owner = SplitOwner(meeting.dataset, place.world_size, meeting.tail)
+        self.split = self.owner.split
+        self.split.expect(place.here)
+        self.own = False  # this process reads its own rank
+        self.own_ended = False
+        try:
+            self.server = _core.RingServer([self.split], meeting.name, meeting.key, place.rank)
+        except BaseException:
+            self.owner.close()
+            raise
+        self.owner.know_code()  # for the positions that clients ask for
+        self.owner.serve_elsewhere()
+        with _lock:
+            _hosts.append(self)
+            _watch_hosts()
+
+    def info(self):
+        return json.loads(self.split.ranks())
+
+    def needed(self):
+        """Whether a rank of this host reads, or may still come."""
+        if self.server.n_clients or (self.own and not self.own_ended):
+            return True
+        states = [r["state"] for r in self.info()["ranks"]]
+        return "away" in states or not self.own_ended
+
+    def end_own(self, why=None):
+        """The own rank has ended, why: with an exception."""
+        self.own_ended = True
+        with contextlib.suppress(_core.HeadraceError):
+            self.split.lost(self.meeting.place.rank, why)
+
+    def close(self):
+        with _lock:
+            if self in _hosts:
+                _hosts.remove(self)
+        self.server.stop()
+        self.owner.close()
+
+
+_looking = None  # the process whose thread looks after its hosts
+
+
+def _watch_hosts():
+    """Starts the thread that closes hosts which nobody needs any more, and has the end of the process
+    wait."""
+    global _looking
+    atexit.unregister(at_exit)  # the last function that is registered runs first, while all engines are there
+    atexit.register(at_exit)
+    if _looking == os.getpid():
+        return
+    _looking = os.getpid()
+    threading.Thread(target=_look, name="headrace-shares", daemon=True).start()
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None:  # its children end without atexit
+        util.Finalize(None, at_exit, exitpriority=100)
+
+
+def _look():
+    while True:
+        time.sleep(LOOK_S)
+        with _lock:
+            hosts = list(_hosts)
+        for host in hosts:
+            try:
+                if not host.needed():
+                    host.close()
+            except _core.HeadraceError:
+                host.close()
+
+
+def at_exit():
+    """The end of this process: it reports an exception to the other ranks; a host serves them until they
+    end."""
+    why = _exception()
+    for source in list(_sources):
+        source.process_ends(why)
+    with _lock:
+        hosts = list(_hosts)
+    for host in hosts:
+        if why is None and host.own and host.server.n_clients:
+            _serve_to_the_end(host)
+        elif host.server.n_clients:
+            time.sleep(0.2)  # the others hear why
+        host.close()
+
+
+def _serve_to_the_end(host):
+    begun, told = time.monotonic(), False
+    while host.server.n_clients:
+        time.sleep(0.02)
+        if not told and time.monotonic() - begun > DataContext.get_current().stall_warning_s:
+            told = True
+            left = [i for i, r in enumerate(host.info()["ranks"]) if r["state"] in ("out", "asked", "in")]
+            _say(
+                f"rank {host.meeting.place.rank} (pid {os.getpid()}) has ended its program, and feeds "
+                f"{stalls.listed(left)} until they end: {host.meeting.what}"
+            )
+
+
+def _exception():
+    """What ends this process, if it is an exception: "ValueError: it broke"."""
+    value = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if value is None:
+        return None
+    return f"{type(value).__name__}: {value}".splitlines()[0][:500]
+
+
+atexit.register(at_exit)
+
+
+def _say(text):
+    print(f"headrace: {text}", file=sys.stderr, flush=True)
+
+
+class LauncherSource:
+    """The share of this process's rank, as the source of a SplitIterator. Meets the others on its first
+    use."""
+
+    def __init__(self, meeting):
+        self.meeting = meeting
+        self.rank = meeting.place.rank
+        self._forgetful = meeting.forgetful
+        self._meeting_lock = threading.Lock()
+        self._pid = os.getpid()
+        self._host = None
+        self._ring = None
+        self._closed = False
+        self._watch = None
+        self._silent = False  # the engine's process did not answer the last question
+        _sources.add(self)
+
+    # --- meeting
+
+    def _here(self):
+        """After a fork the parent's connection is the parent's."""
+        if self._pid != os.getpid():
+            self._meeting_lock = threading.Lock()
+            self._pid = os.getpid()
+            self._host = self._ring = None
+            _sources.add(self)
+
+    def _met(self):
+        if self._pid == os.getpid() and (self._ring is not None or self._host is not None):
+            return
+        self._here()
+        with self._meeting_lock:
+            if self._closed:
+                raise InvalidArgument("the share is closed")
+            if self._ring is None and self._host is None:
+                self._meet()
+
+    def _meet(self):
+        begun = time.monotonic()
+        watch = share_watch(self._tell_of_no_answer)
+        next_word = begun + watch[0]
+        while True:
+            try:
+                self._ring = _core.Ring(self.meeting.name, 0, self.rank, CONNECT_S, self.meeting.key)
+                return
+            except MismatchError as e:
+                raise MismatchError(
+                    f"rank {self.rank} of {self.meeting.place.world_size} reads {self.meeting.what}: "
+                    f"{e} (files and "
+                    "their sizes, values in memory, world_size and equal= have to be alike on all ranks)"
+                ) from None
+            except InvalidArgument as e:
+                raise InvalidArgument(
+                    f"rank {self.rank} of {self.meeting.what}: {e}: one process reads a share, in the "
+                    f"process that "
+                    "made it or in one that got it by pickle (a DataLoader with num_workers=1)"
+                ) from None
+            except PeerError as e:
+                if "belongs to user" in str(e):
+                    raise
+                failure = e
+            host = self._serve()
+            if host is not None:
+                if host.server.take_own():
+                    host.own, self._host = True, host
+                    return
+                continue  # a child of this process has come for the rank: the next attempt says so
+            if self.meeting.dataset is None and "no process listens" in str(failure):
+                raise PeerError(
+                    f"rank {self.rank} of {self.meeting.what}: the process that runs the engine has "
+                    f"ended, or is on "
+                    "another host; a share that was pickled can be read on the same host, while the run "
+                    "goes on"
+                )
+            time.sleep(0.02)
+            if time.monotonic() >= next_word:
+                next_word = time.monotonic() + watch[1](time.monotonic() - begun)
+
+    def _serve(self):
+        """The host in this process; None: another process has the name."""
+        for host in _hosts:
+            if host.meeting.name == self.meeting.name and host.meeting.place.rank == self.rank:
+                return host
+        if self.meeting.dataset is None:
+            return None
+        try:
+            return Host(self.meeting)
+        except StorageError as e:
+            if "in use" not in str(e):
+                raise
+            return None
+
+    def _tell_of_no_answer(self, seconds, over):
+        text = (
+            f"rank {self.rank} (pid {os.getpid()}) has waited {seconds:.0f} s for the process that runs "
+            f"the engine of "
+            f"{self.meeting.what} on this host: it does not answer"
+        )
+        if over:
+            raise PeerError(text)
+        _say(text)
+
+    # --- waiting
+
+    def _info(self):
+        if self._host is not None:
+            return self._host.info()
+        text = self._ring.ranks(CONNECT_S)
+        return None if text is None else json.loads(text)
+
+    def _tell(self, seconds, over):
+        """Says once for all ranks whom they wait for; over: as an exception."""
+        info = self._info()
+        self._silent = info is None
+        if info is None:
+            pid, rank = self._ring.server
+            state = stalls.process_state(pid)
+            text = (
+                f"rank {self.rank} (pid {os.getpid()}) has waited {seconds:.0f} s for rank {rank} (pid "
+                f"{pid}), which "
+                f"runs the engine of {self.meeting.what}, and does not answer"
+                + (f": {state}" if state else "")
+            )
+            guilty = [rank]
+            first = True
+        else:
+            text, guilty = stalls.line(info, self.rank, os.getpid(), self.meeting.what, seconds)
+            waits = [i for i in range(len(info["ranks"])) if stalls.is_waiting(info, i) and i not in guilty]
+            first = not waits or self.rank == min(waits) or info["ranks"][self.rank]["pid"] != os.getpid()
+            if any(info["ranks"][g]["state"] == "away" for g in guilty):
+                text += self._why_away()
+        if over and guilty:
+            raise PeerError(text)
+        if first:
+            _say(text)
+
+    def _why_away(self):
+        place = self.meeting.place
+        text = (
+            "; all ranks have to read the same datasets, as often (a set that one rank reads alone is "
+            "ds.shard(rank=0, world_size=1))"
+        )
+        if place.here == place.world_size:
+            others = self.meeting.others()
+            if others:
+                text += f"; another plan is served in this run ({others}): compare what the ranks read"
+        else:
+            text += f"; this host has {place.here} of {place.world_size} ranks (HEADRACE_LOCAL_WORLD_SIZE)"
+        return text
+
+    # --- a SplitIterator's calls
+
+    def begin(self, batch_rows, **request):
+        self._met()
+        self._watch = share_watch(self._tell)
+        try:
+            if self._host is not None:
+                return self._host.split.begin(self.rank, batch_rows, watch=self._watch, **request)
+            return self._ring.begin(batch_rows, watch=self._watch, **request)
+        except PeerError as e:
+            self.leave()
+            raise self._explained(e) from None
+        except KeyboardInterrupt:
+            self.leave()
+            raise
+
+    def next(self, number=0):
+        try:
+            if self._host is not None:
+                return self._host.split.next(self.rank, number, self._watch)
+            return self._ring.next(number, self._watch)
+        except PeerError as e:
+            raise self._explained(e) from None
+
+    def _explained(self, error):
+        if self._host is not None:
+            from headrace.data.plan import explained
+
+            return explained(error, self._host.owner.pools)
+        if "feeds this trainer is gone" not in str(error):
+            return error
+        pid, rank = self._ring.server
+        return PeerError(
+            f"rank {rank} (pid {pid}) has ended, which ran the engine of this host's ranks for "
+            f"{self.meeting.what}"
+        )
+
+    def leave(self):
+        if self._pid != os.getpid():
+            return
+        if self._host is not None:
+            self._host.split.leave(self.rank)
+        elif self._ring is not None:
+            self._ring.leave()
+
+    def position(self, done=False):
+        self._met()
+        if self._host is None:
+            return self._asked(self._ring.position_of)
+        return self._host.split.position_of(self.rank)
+
+    def _asked(self, question, *arguments):
+        try:
+            return question(*arguments)
+        except PeerError as e:
+            raise self._explained(e) from None
+
+    def restore(self, text, moved=False, strict=False):
+        self._met()
+        begun = time.monotonic()
+        watch = share_watch(self._tell)
+        next_word = begun + watch[0]
+        while True:
+            try:
+                if self._host is None:
+                    return self._asked(self._ring.restore, text, moved, strict)
+                return self._host.split.restore(text, moved, strict, True)
+            except InvalidArgument as e:  # others have still to leave the epoch that this rank has left
+                if "an epoch is running" not in str(e):
+                    raise
+            time.sleep(0.01)
+            if time.monotonic() >= next_word:
+                next_word = time.monotonic() + watch[1](time.monotonic() - begun)
+
+    def warn_of_classes(self, position, stacklevel=3):
+        if resuming.in_the_middle(position):
+            import warnings
+
+            texts, self._forgetful = self._forgetful, ()
+            for text in texts:
+                warnings.warn(text, stacklevel=stacklevel)
+
+    def schema(self):
+        if self.meeting.dataset is not None:  # without the others
+            found = self.meeting.dataset.schema()
+            return getattr(found, "_core", None)
+        self._met()
+        return self._asked(self._ring.schema)
+
+    def stats(self):
+        self._met()
+        if self._host is not None:
+            return self._host.split.stats()
+        if self._silent:
+            raise PeerError("the process that runs the engine does not answer")
+        return self._asked(self._ring.stats)
+
+    def settle(self):
+        """Makes sure that the engine knows what this rank has taken, by a request and its answer."""
+        if self._pid == os.getpid() and self._ring is not None:
+            self._ring.stats()
+
+    # --- ends
+
+    def process_ends(self, why):
+        """At the end of the process; why: the exception that ends it."""
+        if self._pid != os.getpid():
+            return
+        with contextlib.suppress(_core.HeadraceError, RuntimeError):
+            if self._ring is not None and why is not None:
+                self._ring.fail(why)
+            if self._host is not None and not self._closed:
+                self._host.end_own(why)
+            self.close()
+
+    def close(self):
+        if self._closed or self._pid != os.getpid():
+            return
+        self._closed = True
+        if self._ring is not None:
+            self._ring.close()
+        if self._host is not None:
+            if not self._host.own_ended:
+                self._host.end_own()
+        elif self._ring is None:
+            for host in list(_hosts):  # it was made for a copy of this share
+                if host.meeting is self.meeting:
+                    host.own_ended = True
+
+    def __del__(self):
+        try:
+            self.close()
+        except Exception:  # the interpreter ends
+            pass
+
+    # --- pickle
+
+    def __reduce__(self):
+        if self._pid == os.getpid() and (self._ring is not None or (self._host and self._host.own)):
+            raise UnsupportedError(
+                f"rank {self.rank} of {self.meeting.what}: this process reads the share, so another one "
+                f"cannot: "
+                "pickle it before its first use, or use num_workers=0; the engine reads ahead with all cores"
+            )
+        self._here()
+        self._serve()  # a short-lived child must not run the engine
+        return LauncherSource, (self.meeting.without_dataset(),)
+
+
+class _ElsewhereSource:
+    """A share that the process of another rank reads."""
+
+    def __init__(self, place, rank):
+        self._text = (
+            f"this process is rank {place.rank} of {place.world_size} ({place.launcher}): share {rank} "
+            f"of the split "
+            f"belongs to the process of rank {rank}. Read streaming_split(n)[{place.rank}] here; to "
+            f"read all shares "
+            "in one process, set HEADRACE_LAUNCHER=none"
+        )
+
+    def _refuse(self, *args, **kwargs):
+        raise InvalidArgument(self._text)
+
+    begin = next = position = restore = schema = stats = _refuse
+
+    def leave(self):
+        pass
+
+    def warn_of_classes(self, position, stacklevel=3):
+        pass
+
+    def close(self):
+        pass
+
+    def __reduce__(self):
+        raise UnsupportedError(self._text)
+
+
+__all__ = ["LauncherSource", "at_exit", "of_launcher", "share"]
