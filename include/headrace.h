@@ -474,6 +474,52 @@ HR_API HR_MUST_USE hr_status hr_plan_union(hr_plan *const *ins, int n, hr_plan *
 /* The same rows, in tables of exactly n_rows each. The last table may be short; drop_last leaves it out. */
 HR_API HR_MUST_USE hr_status hr_plan_rebatch(hr_plan *in, int64_t n_rows, bool drop_last, hr_plan **out, hr_error *err);
 
+/* How documents of tokens share rows. */
+typedef enum hr_pack_strategy {
+    HR_PACK_CONCAT,    /* one behind the other, cut where a row is full; only the last row has padding */
+    HR_PACK_FIRST_FIT, /* whole, into the oldest open bin with room */
+    HR_PACK_BEST_FIT   /* whole, into the open bin with the least room that suffices */
+} hr_pack_strategy;
+
+/* What becomes of a document that is longer than a row, with bos and eos. */
+typedef enum hr_pack_long_documents {
+    HR_PACK_SPLIT,    /* it goes on in another row, as another segment */
+    HR_PACK_TRUNCATE, /* its first seq_len tokens stay */
+    HR_PACK_DROP      /* it is left out */
+} hr_pack_long_documents;
+
+typedef struct hr_pack_options {
+    size_t struct_bytes;
+    hr_pack_strategy strategy;
+    hr_pack_long_documents long_documents;
+    /* n_columns columns of tokens: lists (ragged, fixed or tensors of one dimension) of integers or floats. A document
+     * has equally many tokens in each. NULL: all columns of that kind. */
+    const char *const *columns;
+    int n_columns;
+    int open_bins;  /* first and best fit: the number of rows that are filled at a time, up to 1024; 0: 64 */
+    bool drop_last; /* leaves out the rows that are not full at the end; false: they are padded */
+    /* n_columns values each; columns NULL: one value, for the one column that there may be. pad fills rows up; NULL: 0.
+     * bos goes before each document, and eos behind it; NULL: none. */
+    const int64_t *pad, *bos, *eos;
+    /* Names of the columns to make; "": none. NULL: "segment_ids", "position_ids", and no loss mask. */
+    const char *segment_ids, *position_ids, *loss_mask;
+} hr_pack_options;
+
+/* Documents, one a row of `in`, packed into rows of seq_len tokens (1 to 2^27). The columns of tokens become tensors
+ * (arrow.fixed_shape_tensor) of shape [seq_len] with their type of values, and these follow:
+ *   segment_ids   int32[seq_len]: the number of the document in its row, from 1; 0: padding
+ *   position_ids  int32[seq_len]: the number of the token in its segment, from 0; 0: padding
+ *   loss_mask     bool[seq_len]: tokens of a document but for the first of each segment, which no token before it
+ *                 predicts
+ * Other columns are left out, and documents without tokens. A document goes to an open bin (hr_pack_strategy); if no
+ * bin has room and open_bins are open, the fullest becomes a row, and so does a bin that is full, or in which nothing
+ * fitted for 4 * open_bins rows. Rows come out in the order in which they are closed, a function of the documents'
+ * order and lengths alone. (open_bins + 2) rows of tokens stay in memory. hr_feed_stats: tokens, padding_tokens,
+ * padding_rate, truncated_tokens, dropped_tokens, empty_documents. options NULL: the defaults. HR_TYPE: no such column,
+ * or one of another type. HR_BAD_DATA, in the run: a token is null, or columns of a document differ in length. */
+HR_API HR_MUST_USE hr_status hr_plan_pack(hr_plan *in, int64_t seq_len, const hr_pack_options *options, hr_plan **out,
+                                          hr_error *err);
+
 /* The rows in a random order, each at most 1.5 * window_rows away from its place. Two layers of permutations, of
  * windows and of windows shifted by half a window, are functions of (seed, epoch, number of the window). About 2 *
  * window_rows rows stay in memory; HR_BUDGET: they do not fit. seed NULL: the run's. window_rows is 1 to 2^29;
@@ -663,10 +709,10 @@ HR_API HR_MUST_USE hr_status hr_feed_descriptor(hr_feed *f, int *out, hr_error *
 HR_API void hr_feed_cancel(hr_feed *f);
 /* hr_feed_next, while it waits, calls `check`; true makes hr_feed_next return HR_CANCELLED (Python: a signal came). */
 HR_API void hr_feed_set_interrupt(hr_feed *f, bool (*check)(void *context), void *context);
-/* The place behind the last table that hr_feed_next returned, as JSON text of at most 4 kB. *out is new:
- * hr_string_free(). hr_feed_open gives HR_MISMATCH when the plan, the files or the tables in memory changed since. It
- * compares the files' names below their common folder, sizes and contents, and times only where contents are unknown.
- * The first call reads some blocks of each file. */
+/* The place behind the last table that hr_feed_next returned, as JSON text of at most 4 kB, and 10 bytes for each open
+ * bin of a pack. *out is new: hr_string_free(). hr_feed_open gives HR_MISMATCH when the plan, the files or the tables
+ * in memory changed since. It compares the files' names below their common folder, sizes and contents, and times only
+ * where contents are unknown. The first call reads some blocks of each file. */
 HR_API HR_MUST_USE hr_status hr_feed_position(hr_feed *f, char **out, hr_error *err);
 typedef struct hr_progress {
     size_t struct_bytes;

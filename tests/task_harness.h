@@ -16,7 +16,7 @@ struct hr_marker {
 typedef struct rig_item {
     hr_table *table; /* or */
     hr_marker *marker;
-    char state[100];
+    char state[400];
 } rig_item;
 
 typedef struct rig {

@@ -160,6 +160,7 @@ static void refuse_steps(hr_plan *p)
     REFUSES("weights", hr_plan_mix, &p, 1, NULL, HR_MIX_SHORTEST, &out);
     REFUSES("out", hr_plan_union, &p, 1, NULL);
     REFUSES("out", hr_plan_rebatch, p, 2, false, NULL);
+    REFUSES("out", hr_plan_pack, p, 2, NULL, NULL);
     REFUSES("out", hr_plan_local_shuffle, p, 10, NULL, NULL);
     REFUSES("out", hr_plan_sort, p, &key, 1, NULL);
     REFUSES("keys", hr_plan_sort, p, NULL, 1, &out);

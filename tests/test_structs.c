@@ -135,6 +135,17 @@ CALL(call_own,
      hr_plan_group(range, key, 1, &(hr_aggregate){ .struct_bytes = sizeof(hr_aggregate), .function = "mine", .own = p },
                    1, &made, err))
 
+static hr_status call_pack(const void *p, hr_error *err)
+{
+    hr_plan *unknown = NULL, *made = NULL; /* its columns are known only in a run */
+    hr_status st = hr_plan_map(range, &map_function, NULL, &unknown, err);
+
+    if (!st)
+        st = hr_plan_pack(unknown, 8, p, &made, err);
+    hr_plan_unref(unknown);
+    return done(st, made);
+}
+
 static hr_status call_feed(const void *p, hr_error *err)
 {
     hr_feed *f = NULL;
@@ -214,6 +225,7 @@ static const hr_join_options join = {
     .struct_bytes = sizeof join, .left_keys = key, .n_keys = 1, .left_suffix = "_l", .right_suffix = "_r"
 };
 static const hr_sample_options sample = { .struct_bytes = sizeof sample, .to = 0.5 };
+static const hr_pack_options pack = { .struct_bytes = sizeof pack, .columns = key, .n_columns = 1, .loss_mask = "m" };
 static const hr_shuffle_options shuffle = { .struct_bytes = sizeof shuffle, .once = true };
 static const hr_repartition_options repartition = { .struct_bytes = sizeof repartition, .keys = key, .n_keys = 1 };
 static const hr_map_function map = {
@@ -254,6 +266,7 @@ static const struct row {
     ROW(hr_source_functions, hr_plan_source, call_source, source, UPTO(hr_source_functions, n_rows), HR_INVALID),
     ROW(hr_join_options, hr_plan_join, call_join, join, sizeof join, HR_INVALID),
     ROW(hr_sample_options, hr_plan_sample, call_sample, sample, UPTO(hr_sample_options, seed), HR_INVALID),
+    ROW(hr_pack_options, hr_plan_pack, call_pack, pack, UPTO(hr_pack_options, pad), HR_OK),
     ROW(hr_shuffle_options, hr_plan_random_shuffle, call_shuffle, shuffle, UPTO(hr_shuffle_options, seed), HR_OK),
     ROW(hr_shuffle_options, hr_plan_randomize_block_order, call_block_order, shuffle, UPTO(hr_shuffle_options, seed),
         HR_OK),

@@ -200,6 +200,22 @@ class Plan:
     def repartition(
         self, n_blocks: int, shuffle: bool, keys: Sequence[str] | None, sort: bool, /
     ) -> Plan: ...
+    def pack(
+        self,
+        seq_len: int,
+        strategy: int,
+        long_documents: int,
+        columns: Sequence[str] | None,
+        open_bins: int,
+        drop_last: bool,
+        pad: tuple[int, ...] | None,
+        bos: tuple[int, ...] | None,
+        eos: tuple[int, ...] | None,
+        segment_ids: str,
+        position_ids: str,
+        loss_mask: str,
+        /,
+    ) -> Plan: ...
     def whole_groups(self, keys: tuple[str, ...], /) -> Plan: ...
     def calls(
         self,

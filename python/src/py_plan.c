@@ -784,6 +784,67 @@ static PyObject *plan_block_order(PyObject *op, PyObject *args)
     return plan_shuffled(op, args, hr_plan_randomize_block_order);
 }
 
+/* A tuple of n integers, or None (*out NULL). *out is new: PyMem_Free. -1: an exception is set. */
+static int get_int64s(PyObject *tuple, Py_ssize_t n, int64_t **out)
+{
+    *out = NULL;
+    if (tuple == Py_None)
+        return 0;
+    if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != n) {
+        PyErr_Format(PyExc_TypeError, "expected a tuple of %zd integers, found %R", n, tuple);
+        return -1;
+    }
+    if (!(*out = PyMem_Malloc((size_t)n * sizeof **out))) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        (*out)[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+        if ((*out)[i] == -1 && PyErr_Occurred())
+            return -1;
+    }
+    return 0;
+}
+
+static PyObject *plan_pack(PyObject *op, PyObject *args)
+{
+    hr_pack_options o = { .struct_bytes = sizeof o };
+    PyObject *columns, *pads, *boses, *eoses, *made = NULL;
+    int64_t *pad = NULL, *bos = NULL, *eos = NULL;
+    pyhr_state *s = pyhr_state_of(op);
+    long long seq_len;
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *plan = NULL;
+    int strategy, overlong, drop_last;
+    texts column = { 0 };
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "LiiOipOOOsss", &seq_len, &strategy, &overlong, &columns, &o.open_bins, &drop_last,
+                          &pads, &boses, &eoses, &o.segment_ids, &o.position_ids, &o.loss_mask))
+        return NULL;
+    if (texts_get(&column, columns, "columns") < 0 || get_int64s(pads, column.n ? column.n : 1, &pad) < 0 ||
+        get_int64s(boses, column.n ? column.n : 1, &bos) < 0 || get_int64s(eoses, column.n ? column.n : 1, &eos) < 0)
+        goto done;
+    o.strategy = (hr_pack_strategy)strategy;
+    o.long_documents = (hr_pack_long_documents)overlong;
+    o.columns = column.v;
+    o.n_columns = column.n;
+    o.drop_last = drop_last;
+    o.pad = pad;
+    o.bos = bos;
+    o.eos = eos;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_plan_pack(((plan_object *)op)->plan, seq_len, &o, &plan, &err);
+    Py_END_ALLOW_THREADS
+    made = plan_made(s, st, plan, &err);
+done:
+    texts_clear(&column);
+    PyMem_Free(pad);
+    PyMem_Free(bos);
+    PyMem_Free(eos);
+    return made;
+}
+
 static PyObject *plan_repartition(PyObject *op, PyObject *args)
 {
     hr_repartition_options o = { .struct_bytes = sizeof o };
@@ -1127,6 +1188,10 @@ static PyMethodDef plan_methods[] = {
       "random_shuffle(seed or None, once): all rows in random order; once: one order for all epochs." },
     { "randomize_block_order", plan_block_order, METH_VARARGS,
       "randomize_block_order(seed or None, once): blocks of the source in random order." },
+    { "pack", plan_pack, METH_VARARGS,
+      "pack(seq_len, strategy, long_documents, columns, open_bins, drop_last, pad, bos, eos, segment_ids, "
+      "position_ids, loss_mask): documents of tokens as rows of seq_len tokens; columns None: all lists of numbers; "
+      "a name \"\": no such column." },
     { "repartition", plan_repartition, METH_VARARGS,
       "repartition(n_blocks, shuffle, keys or None, sort): the same rows in n_blocks tables." },
     { "whole_groups", plan_whole_groups, METH_O,

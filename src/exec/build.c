@@ -206,7 +206,7 @@ static void tell_scans(hr_run *r, int first, const hr_op_run *run)
     }
 }
 
-/* A block operator, or an operator with several inputs: it makes new rows. */
+/* A block operator, an operator with several inputs, or a stream operator with new_rows: it makes new rows. */
 static hr_status build_maker(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out, hr_error *err)
 {
     int n = p->n_inputs, n_before = r->n_stages;
@@ -265,7 +265,7 @@ static hr_status build_op(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out,
     const hr_op_class *cls = p->op->cls;
     hr_stage *s;
 
-    if (cls->kind == HR_OP_BLOCK || cls->inputs != HR_INPUTS_ONE)
+    if (cls->kind == HR_OP_BLOCK || cls->inputs != HR_INPUTS_ONE || (cls->kind == HR_OP_STREAM && cls->new_rows))
         return build_maker(r, p, blocks, out, err);
     if (cls->new_rows)
         return build_numbered(r, p, blocks, out, err);

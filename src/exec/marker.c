@@ -2,9 +2,10 @@
  *
  * A marker says "just before this row of this source" and holds, for each stream operator downstream, its state when
  * the marker passed (see op.h). A position adds the rows that the consumer took after it, and the plan's inputs and
- * code (inputs.c). The text is JSON of at most 4 kB, plus the columns of functions (16 KiB each at most) and the states
- * of instances of users' classes (1 MiB each at most); a small strict parser reads it, since it comes from users'
- * checkpoints. It ends with a checksum: a changed number would skip rows silently.
+ * code (inputs.c). The text is JSON of at most 4 kB, plus the columns of functions (16 KiB each at most), the open bins
+ * of packs (10 bytes each) and the states of instances of users' classes (1 MiB each at most); a small strict parser
+ * reads it, since it comes from users' checkpoints. It ends with a checksum: a changed number would skip rows
+ * silently.
  *
  * Tests: test_inputs.c, test_feed.c. */
 #include "exec/exec.h"

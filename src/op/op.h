@@ -114,7 +114,7 @@ typedef struct hr_op_class {
     bool same_rows;  /* as many rows out as in, in any order: counts are known downstream of it */
     bool calls;      /* it calls a function of the user's */
     bool numbered;   /* a BLOCK operator: the number of a row that it gives is the row of its coordinate */
-    bool new_rows;   /* a map that numbers its rows through, as a BLOCK operator does (it stands behind one) */
+    bool new_rows;   /* MAP, STREAM: it numbers its rows through, as a BLOCK operator does (a map stands behind one) */
     hr_op_inputs inputs;
     bool row_local;       /* each output row depends on one input row only (fragments may be permuted upstream of it) */
     bool filter_upstream; /* a filter downstream may run upstream, over columns that column_upstream names (a sort) */

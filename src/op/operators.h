@@ -121,6 +121,10 @@ hr_status hr__op_union_columns(hr_schema *in, hr_schema *known, bool settled, hr
 /* All columns of a, then those that only b has, of types that hold the values of both. HR_TYPE names a column for which
  * there is none. */
 hr_status hr__schema_unify(const hr_schema *a, const hr_schema *b, hr_schema **out, hr_error *err) HR_MUST_USE;
+/* --- pack.c: lists of tokens as rows of seq_len tokens. `schema` of the input, NULL: not known yet. Borrows. HR_TYPE
+ * and HR_INVALID name a column that does not fit. */
+hr_status hr__op_pack(const hr_schema *schema, int64_t seq_len, const hr_pack_options *options, hr_op **out,
+                      hr_error *err) HR_MUST_USE;
 /* --- sample.c. depth: how many samples stand below */
 hr_status hr__op_sample(const hr_sample_options *options, int depth, hr_op **out, hr_error *err) HR_MUST_USE;
 /* --- slice.c: rows [begin, end); end INT64_MAX: to the last */

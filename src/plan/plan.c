@@ -388,6 +388,23 @@ hr_status hr_plan_rebatch(hr_plan *in, int64_t n_rows, bool drop_last, hr_plan *
     return add_op(in, st, op, out, err);
 }
 
+hr_status hr_plan_pack(hr_plan *in, int64_t seq_len, const hr_pack_options *options, hr_plan **out, hr_error *err)
+{
+    HR_NEED(in, out);
+
+    hr_schema *schema = NULL;
+    hr_pack_options o;
+    hr_op *op = NULL;
+    hr_status st;
+
+    *out = NULL;
+    HR_TRY(HR_STRUCT_READ(hr_pack_options, options, &o));
+    HR_TRY(hr__plan_schema_early(in, &schema, err));
+    st = hr__op_pack(schema, seq_len, &o, &op, err);
+    hr__schema_unref(schema);
+    return add_op(in, st, op, out, err);
+}
+
 hr_status hr_plan_local_shuffle(hr_plan *in, int64_t window_rows, const uint64_t *seed, hr_plan **out, hr_error *err)
 {
     HR_NEED(in, out);

@@ -8,7 +8,7 @@ import functools
 
 from headrace import lazy_module
 from headrace._core import InvalidArgument, Table, TypeMismatchError, UnsupportedError
-from headrace.data import ordering, write
+from headrace.data import ordering, packing, write
 from headrace.data.context import DataContext, accept_cluster_arguments, check_format, is_whole
 from headrace.data.functions import (
     BATCH_BLOCK_ROWS,
@@ -522,6 +522,68 @@ class Dataset:
             shuffle=shuffle,
             keys=keys,
             sort=sort,
+        )
+        return Dataset(node)
+
+    def pack(
+        self,
+        seq_len,
+        strategy="concat",
+        *,
+        columns=None,
+        long_documents="split",
+        open_bins=64,
+        drop_last=False,
+        pad_token_id=None,
+        bos_token_id=None,
+        eos_token_id=None,
+        segment_ids="segment_ids",
+        position_ids="position_ids",
+        loss_mask=None,
+    ):
+        """Documents of tokens, one a row, as rows of exactly seq_len tokens.
+
+        columns: columns whose values are lists of numbers (integers or floats), equally long in each row;
+        None for all such columns. They become tensors (seq_len,) of the same type. Other columns are left
+        out, and documents without tokens. These columns follow, by the names given here (None: no such
+        column):
+
+        - segment_ids, int32 (seq_len,): the number of the document in its row, from 1; 0 in padding
+        - position_ids, int32 (seq_len,): the number of the token in its segment, from 0; 0 in padding
+        - loss_mask, bool (seq_len,): False in padding and for the first token of each segment, which no token
+          before it predicts: labels = where(loss_mask, tokens, -100)
+
+        strategy: "concat" puts documents one behind the other and cuts them where a row is full: only the
+        last row has padding. "first_fit" keeps documents whole and puts each into the oldest of `open_bins`
+        open rows with room for it; "best_fit" into the one that it leaves the least room in. If no open row
+        has room, the fullest one goes out. long_documents: what happens to documents longer than seq_len:
+        "split" goes on with them in another row, "truncate" keeps their first seq_len tokens, "drop" leaves
+        them out. Rows that are not full at the end are padded; drop_last=True leaves them out.
+
+        pad_token_id fills rows up (default 0), bos_token_id goes before each document, eos_token_id behind it
+        (default: none): an integer, or with several columns a dict of column -> value.
+
+        The rows are a function of the documents and their order alone: the same for any number of threads and
+        ranks, and behind state_dict() at any row. Memory: open_bins + 2 rows. stats() gives tokens,
+        padding_tokens, padding_rate, truncated_tokens, dropped_tokens and empty_documents.
+
+        Raises TypeMismatchError for columns that hold no lists of numbers, and DataError in the run, with the
+        place, for a null among the tokens and for a document whose columns differ in length.
+        """
+        node = packing.pack(
+            self,
+            seq_len,
+            strategy,
+            columns=columns,
+            long_documents=long_documents,
+            open_bins=open_bins,
+            drop_last=drop_last,
+            pad_token_id=pad_token_id,
+            bos_token_id=bos_token_id,
+            eos_token_id=eos_token_id,
+            segment_ids=segment_ids,
+            position_ids=position_ids,
+            loss_mask=loss_mask,
         )
         return Dataset(node)
 

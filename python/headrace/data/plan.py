@@ -147,6 +147,9 @@ class Node:
         args = self.args
         return self.inputs[0].plan.repartition(args["n_blocks"], args["shuffle"], args["keys"], args["sort"])
 
+    def _pack(self):
+        return self.inputs[0].plan.pack(*self.args.values())
+
     def _write(self):
         return self.inputs[0].plan.write(**self.args)
 
@@ -236,6 +239,8 @@ class Node:
             return f"repartition({args['n_blocks']})"
         if self.op in ("random_shuffle", "randomize_block_order"):
             return f"{self.op}()" if args["seed"] is None else f"{self.op}(seed={args['seed']})"
+        if self.op == "pack":
+            return f"pack({args['seq_len']}, {('concat', 'first_fit', 'best_fit')[args['strategy']]})"
         if self.op == "calls":
             return args["spec"]["name"]
         if self.op == "write":

@@ -1,0 +1,99 @@
+"""Documents of tokens as rows of one length: checks the arguments of Dataset.pack()."""
+
+from headrace._core import InvalidArgument, TypeMismatchError
+from headrace.data.context import is_whole
+from headrace.data.plan import Node
+
+_STRATEGIES = ("concat", "first_fit", "best_fit")
+_LONG_DOCUMENTS = ("split", "truncate", "drop")
+
+
+def _choice(what, value, choices):
+    if value not in choices:
+        raise InvalidArgument(
+            f"pack: {what}: expected one of {', '.join(map(repr, choices))}, found {value!r}"
+        )
+    return choices.index(value)
+
+
+def _whole(what, value):
+    if not is_whole(value):
+        raise TypeMismatchError(f"pack: {what}: expected an integer, found {value!r}")
+    return int(value)
+
+
+def _columns(columns):
+    if columns is None:
+        return None
+    names = [columns] if isinstance(columns, str) else list(columns)
+    if not names or not all(isinstance(n, str) for n in names):
+        raise TypeMismatchError(f"pack: columns: expected names of columns, found {columns!r}")
+    if len(set(names)) != len(names):
+        raise InvalidArgument(f"pack: columns: a name comes twice: {names!r}")
+    return names
+
+
+def _values(what, given, columns, default=None):
+    """A value for each column, as the engine takes them; None: the engine's default for all."""
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        if columns is not None and len(columns) > 1:
+            raise InvalidArgument(
+                f"pack: {what}: expected a dict with a value for each of the columns {', '.join(columns)}, "
+                f"found {given!r}"
+            )
+        return (_whole(what, given),)
+    if columns is None:
+        raise InvalidArgument(f"pack: {what}: a dict needs columns=, found {given!r}")
+    for name in given:
+        if name not in columns:
+            raise InvalidArgument(f"pack: {what}: {name!r} is none of the columns {', '.join(columns)}")
+    for name in columns:
+        if name not in given and default is None:
+            raise InvalidArgument(f"pack: {what}: no value for column {name!r}")
+    return tuple(_whole(f"{what}[{name!r}]", given.get(name, default)) for name in columns)
+
+
+def _name(what, value):
+    if value is not None and (not isinstance(value, str) or not value):
+        raise TypeMismatchError(f"pack: {what}: expected the name of a column, or None, found {value!r}")
+    return value or ""
+
+
+def pack(
+    dataset,
+    seq_len,
+    strategy,
+    *,
+    columns,
+    long_documents,
+    open_bins,
+    drop_last,
+    pad_token_id,
+    bos_token_id,
+    eos_token_id,
+    segment_ids,
+    position_ids,
+    loss_mask,
+):
+    """The node of Dataset.pack()."""
+    columns = _columns(columns)
+    open_bins = _whole("open_bins", open_bins)
+    if open_bins < 1:
+        raise InvalidArgument(f"pack: open_bins: expected 1 to 1024, found {open_bins}")
+    args = {
+        "seq_len": _whole("seq_len", seq_len),
+        "strategy": _choice("strategy", strategy, _STRATEGIES),
+        "long_documents": _choice("long_documents", long_documents, _LONG_DOCUMENTS),
+        "columns": columns,
+        "open_bins": open_bins,
+        "drop_last": bool(drop_last),
+        "pad": _values("pad_token_id", pad_token_id, columns, 0),
+        "bos": _values("bos_token_id", bos_token_id, columns),
+        "eos": _values("eos_token_id", eos_token_id, columns),
+        "segment_ids": _name("segment_ids", segment_ids),
+        "position_ids": _name("position_ids", position_ids),
+        "loss_mask": _name("loss_mask", loss_mask),
+    }
+    return Node("pack", args, [dataset._node])
