@@ -249,26 +249,21 @@ $(VENV)-bench/.made: requirements/bench.txt
 	@$(VENV)-bench/bin/python -m pip install -q --disable-pip-version-check -r requirements/bench.txt
 	@touch $@
 
-# One area while developing: a folder of src/ (its C tests under ASan), or a word in the names of tests, C and Python:
-# AREA=csv. meson builds only what these tests need. A format's name also stands for test_writers and
-# for its cases in FORMAT_CASES, also while it still lacks something; pytest gives 5 where there is no case yet.
-FORMAT_CASES := $(addprefix tests/python/,test_reader_arguments.py test_memory_formats.py test_corruption_formats.py)
-is_format = grep -rq '^    \.name = "$(AREA)"' src/format
+# One area while developing: a folder of src/ (its C tests under ASan), a word in the names of tests, C and Python, or a
+# format by its name, its file's or its folder's (AREA=tfrecords, AREA=plain): tests/area.py finds the tests. meson
+# builds only what these need. pytest gives 5 where a format has no case yet.
+area = eval "$$($(PY) tests/area.py '$(AREA)')"
 .PHONY: quick
 quick: venv zstd | $(BUILD)/.dir
 	@[ -n '$(AREA)' ] || { echo 'say what: make quick AREA=data, or AREA=csv'; exit 1; }
 	@$(MAKE) lint
 	@$(call setup,asan,$(DEBUG) -Db_sanitize=address$(comma)undefined)
-	@names=$$(ls tests | sed -n 's/^test_\(.*$(AREA).*\)\.c$$/\1/p'); \
-	if grep -q "^  '$(AREA)': \[" tests/meson.build; then names='--suite $(AREA)'; \
-	elif $(is_format); then names="$$names writers"; fi; \
-	if [ -z "$$names" ]; then exit; fi; \
-	$(MESON) test -C $(BUILD)/asan --print-errorlogs -t 3 $$names; \
-	if [ -d 'fuzz/corpus/$(AREA)' ]; then $(MESON) test -C $(BUILD)/asan --print-errorlogs 'corpus of $(AREA)'; fi
-	@files=$$(ls tests/python/test_*$(AREA)*.py 2>/dev/null || true); \
-	if [ -n "$$files" ]; then $(MAKE) py && $(PY) -m pytest -q -n $(PYTEST_JOBS) $$files; fi
-	@if $(is_format); then \
-	    $(MAKE) py && { $(PY) -m pytest -q -n $(PYTEST_JOBS) -k $(AREA) $(FORMAT_CASES) || [ $$? = 5 ]; }; fi
+	@$(area); if [ -z "$$c_tests$$py_tests$$cases" ]; then echo 'no test has the name $(AREA)'; exit 1; fi; \
+	if [ -n "$$c_tests" ]; then $(MESON) test -C $(BUILD)/asan --print-errorlogs -t 3 $$c_tests; fi; \
+	for name in $$corpora; do $(MESON) test -C $(BUILD)/asan --print-errorlogs "corpus of $$name"; done
+	@$(area); if [ -n "$$py_tests" ]; then $(MAKE) py && $(PY) -m pytest -q -n $(PYTEST_JOBS) $$py_tests; fi
+	@$(area); if [ -n "$$cases" ]; then \
+	    $(MAKE) py && { $(PY) -m pytest -q -n $(PYTEST_JOBS) -k "$$words" $$cases || [ $$? = 5 ]; }; fi
 
 .PHONY: fuzz
 fuzz: venv zstd deps-fuzz | $(BUILD)/.dir
