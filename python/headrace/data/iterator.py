@@ -18,6 +18,7 @@ from headrace import _core, lazy_module
 from headrace._core import InvalidArgument, MismatchError, TypeMismatchError, UnsupportedError
 from headrace.data import loader, stalls
 from headrace.data.context import DataContext, check_format, check_seed, is_whole
+from headrace.data.padding import Padding
 from headrace.data.plan import Run, explained
 from headrace.data.schema import Schema
 
@@ -567,6 +568,7 @@ class DataIterator:
         drop_last=False,
         local_shuffle_buffer_size=None,
         local_shuffle_seed=None,
+        padding=None,
     ):
         """Batches of exactly batch_size rows, the last one shorter unless drop_last.
 
@@ -578,11 +580,20 @@ class DataIterator:
         half, so a row moves by up to 1.5 W. Memory holds about 2 W rows (MemoryLimitError if they do not
         fit). The order depends only on local_shuffle_seed (or, without one, DataContext.seed) and the epoch;
         all ranks of a split must give the same values.
+
+        padding: a dict of column -> value, for columns of lists of different lengths: each becomes an array
+        (rows, longest list of the batch), filled up with the value, and the batch has a column NAME_mask of
+        bools beside it, True for values. True: all columns of lists of numbers, by 0. NumPy batches only.
         """
         batch_format = check_format(batch_format)
+        padding = Padding(padding)
+        if padding and batch_format not in ("default", "numpy"):
+            raise InvalidArgument(
+                f"iter_batches: padding makes NumPy arrays; found batch_format={batch_format!r}"
+            )
         shuffle = _shuffle(local_shuffle_buffer_size, local_shuffle_seed)
         request = _request(batch_size, drop_last, prefetch_batches) | shuffle
-        return Iterable(self, request, _Format(batch_format))
+        return Iterable(self, request, _Format(batch_format, padding))
 
     def iter_torch_batches(
         self,
@@ -596,17 +607,19 @@ class DataIterator:
         local_shuffle_buffer_size=None,
         local_shuffle_seed=None,
         pin_memory=False,
+        padding=None,
     ):
         """Batches as dicts of column -> tensor (rows, *shape) with memory of their own, which the consumer
         may write to.
 
         dtypes: one torch dtype, or a dict of column -> dtype; torch.bfloat16 reinterprets the bits of a
         uint16 column, as .image.normalize(dtype="bfloat16") makes it. device: "auto" is the device of the
-        training worker, or the CPU. collate_fn: gets the batch as a dict of numpy arrays and returns the
-        batch (tensors in dicts, lists and tuples then move to the device). Text and bytes come as lists.
-        Integers are float64 with NaN in a batch with nulls, as in numpy batches. TypeMismatchError names the
-        column if torch has no tensor for its type, if its rows have different lengths, or if it has nulls and
-        is a boolean column or gets a dtype without NaN.
+        training worker, or the CPU. collate_fn: gets the batch as a dict of numpy arrays, or in the form that
+        its class in headrace.data.collate_fn says, and returns the batch (tensors in dicts, lists and tuples
+        then move to the device). padding: as in iter_batches; not with a collate_fn. Text and bytes come as
+        lists. Integers are float64 with NaN in a batch with nulls, as in numpy batches. TypeMismatchError
+        names the column if torch has no tensor for its type, if its rows have different lengths, or if it has
+        nulls and is a boolean column or gets a dtype without NaN.
         """
         shuffle = _shuffle(local_shuffle_buffer_size, local_shuffle_seed)
         if collate_fn is not None and dtypes is not None:
@@ -615,8 +628,11 @@ class DataIterator:
                 "itself"
             )
         request = _request(batch_size, drop_last, prefetch_batches, own_memory=True) | shuffle
+        padding = Padding(padding)
+        if padding and collate_fn is not None:
+            raise InvalidArgument("iter_torch_batches: expected padding or collate_fn, found both")
         self._epochs.share()  # so that a DataLoader's workers count epochs with this process
-        return Iterable(self, request, TorchBatches(dtypes, device, collate_fn, pin_memory))
+        return Iterable(self, request, TorchBatches(dtypes, device, collate_fn, pin_memory, padding))
 
     def to_torch(
         self,
@@ -693,11 +709,13 @@ class DataIterator:
 class _Format:
     """Converts a table to a batch in one format."""
 
-    def __init__(self, batch_format):
+    def __init__(self, batch_format, padding):
         self.batch_format = batch_format
+        self.padding = padding
 
     def __call__(self, table):
-        return blocks.to_format(table, self.batch_format)
+        batch = blocks.to_format(table, self.batch_format)
+        return batch | self.padding.arrays(table) if self.padding else batch
 
 
 def _unchanged(table):
@@ -1003,11 +1021,14 @@ class LocalSource:
 class TorchBatches:
     """Converts a table to a dict of tensors; see DataIterator.iter_torch_batches."""
 
-    def __init__(self, dtypes, device, collate_fn, pin_memory):
+    def __init__(self, dtypes, device, collate_fn, pin_memory, padding=None):
+        if vars(type(collate_fn)).get("_is_default"):
+            dtypes, collate_fn = collate_fn.dtypes, None
         self.dtypes = dtypes
         self.device = device
         self.collate_fn = collate_fn
         self.wanted_pin = bool(pin_memory)
+        self.padding = padding
         self._load()
 
     def _load(self):
@@ -1018,7 +1039,7 @@ class TorchBatches:
         self.target = None
 
     def __reduce__(self):
-        return TorchBatches, (self.dtypes, self.device, self.collate_fn, self.wanted_pin)
+        return TorchBatches, (self.dtypes, self.device, self.collate_fn, self.wanted_pin, self.padding)
 
     def _target(self):
         """The device, looked up once, at the first batch: by then the training worker has set its own."""
@@ -1033,12 +1054,30 @@ class TorchBatches:
     def __call__(self, table):
         target = self._target()
         if self.collate_fn is not None:
-            batch = self.collate_fn(blocks.table_to_numpy(table, writable=True))
-            return self._moved(batch, target)
-        batch = table.batch(self._flat, self._other, True, True)
+            return self._moved(self.collate_fn(self._to_collate(table)), target)
+        if self.padding:
+            batch = self._padded(table)
+        else:
+            batch = table.batch(self._flat, self._other, True, True)
         if self.dtypes is not None:
             batch = self._typed(batch, table)
         return batch if target.type == "cpu" and not self.pin else self._moved(batch, target)
+
+    def _to_collate(self, table):
+        """The batch in the form that the function's class says."""
+        batch_format = getattr(self.collate_fn, "_batch_format", "numpy")  # see headrace.data.collate_fn
+        if batch_format == "numpy":
+            return blocks.table_to_numpy(table, writable=True)
+        return blocks.to_format(table, batch_format)
+
+    def _padded(self, table):
+        """All columns, in their order, with the padded ones and then their masks."""
+        arrays = {name: self.torch.from_numpy(array) for name, array in self.padding.arrays(table).items()}
+
+        def other(column):
+            return None if column.name in arrays else self._other(column)
+
+        return table.batch(self._flat, other, True, True) | arrays
 
     def _flat(self, column):
         return self.torch.from_numpy(np.asarray(column))

@@ -1,0 +1,61 @@
+"""Classes for iter_torch_batches(collate_fn=...): the class says in which form the function gets a batch.
+
+Derive from one of them and define __call__(batch). What it returns (tensors, in dicts, lists or tuples) is
+the batch; iter_torch_batches moves its tensors to the device. A plain function gets a dict of NumPy arrays.
+"""
+
+import abc
+from typing import Generic, TypeVar
+
+from headrace._core import Table, TypeMismatchError, from_arrow
+
+DataBatchType = TypeVar("DataBatchType")
+
+
+class CollateFn(abc.ABC, Generic[DataBatchType]):
+    """A function from a batch to what the training loop gets. Derive from one of the classes below."""
+
+    @abc.abstractmethod
+    def __call__(self, batch):
+        """What the training loop gets for `batch`."""
+
+
+class ArrowBatchCollateFn(CollateFn["pyarrow.Table"]):  # noqa: F821
+    """A function of a pyarrow.Table (needs pyarrow), which shares the engine's memory."""
+
+    _batch_format = "pyarrow"
+
+
+class NumpyBatchCollateFn(CollateFn["dict[str, numpy.ndarray]"]):  # noqa: F821
+    """A function of a dict of column -> array (rows, *shape), with memory of its own."""
+
+
+class PandasBatchCollateFn(CollateFn["pandas.DataFrame"]):  # noqa: F821
+    """A function of a pandas.DataFrame, with memory of its own."""
+
+    _batch_format = "pandas"
+
+
+class DefaultCollateFn(ArrowBatchCollateFn):
+    """The conversion of iter_torch_batches without a collate_fn: a dict of column -> tensor (rows, *shape).
+
+    dtypes: one torch dtype, or a dict of column -> dtype. A column is always one tensor, which one thread
+    makes: combine_chunks and num_workers have no effect.
+    """
+
+    _is_default = True  # of this class alone: iter_torch_batches then needs no pyarrow
+
+    def __init__(self, dtypes=None, combine_chunks=False, num_workers=4):
+        self.dtypes = dtypes
+        self.combine_chunks = combine_chunks
+        self.num_workers = num_workers
+
+    def __call__(self, batch):
+        """The tensors of a pyarrow.Table, in the CPU's memory; they own it and may be written to."""
+        from headrace.data.iterator import TorchBatches
+
+        if not hasattr(batch, "__arrow_c_stream__"):
+            raise TypeMismatchError(
+                f"DefaultCollateFn: expected a pyarrow.Table, found {type(batch).__name__}"
+            )
+        return TorchBatches(self.dtypes, "cpu", None, False)(Table.concat(from_arrow(batch)))
