@@ -142,7 +142,31 @@ static PyObject *schema_from_arrow(PyObject *cls, PyObject *from)
     return st ? pyhr_raise(s, st, &err) : pyhr_schema(s, schema);
 }
 
+/* Schema.metadata(key): the text under that key of each column's metadata, None where there is none. */
+static PyObject *schema_metadata(PyObject *op, PyObject *key)
+{
+    const hr_schema *schema = ((schema_object *)op)->schema;
+    PyObject *bytes = PyUnicode_AsUTF8String(key), *made;
+
+    if (!bytes)
+        return NULL;
+    made = PyList_New(schema->n);
+    for (int i = 0; made && i < schema->n; i++) {
+        const hr_field *f = &schema->fields[i];
+        int64_t n = 0;
+        const char *text = hr__metadata_get(f->metadata, f->metadata_bytes, PyBytes_AsString(bytes), &n);
+        PyObject *value = text ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)n, "replace") : Py_NewRef(Py_None);
+
+        if (!value || PyList_SetItem(made, i, value) < 0)
+            Py_CLEAR(made);
+    }
+    Py_DECREF(bytes);
+    return made;
+}
+
 static PyMethodDef schema_methods[] = {
+    { "metadata", schema_metadata, METH_O,
+      "metadata(key): the text under that key of each column's metadata; None where there is none." },
     { "__arrow_c_schema__", schema_export, METH_NOARGS, "Arrow's PyCapsule of the schema." },
     { "__reduce__", pyhr_schema_reduce, METH_NOARGS, NULL },
     { "_unpickle", pyhr_schema_unpickle, METH_O | METH_CLASS, "Unpickles; pickles call it." },

@@ -144,6 +144,9 @@ hr_status hr__expr_bind_filter(hr_expr *filter, hr_schema *schema, hr_bound **ou
 void hr__bound_free(hr_bound *b);           /* NULL is fine */
 hr_type *hr__bound_type(const hr_bound *b); /* borrowed; of several, the first */
 hr_type *hr__bound_type_of(const hr_bound *b, int i);
+/* The possible values that expression i, a call of `categorize`, names for its column; borrowed. NULL: none. */
+#define HR_CATEGORIES_KEY "headrace.categories" /* of a field's metadata */
+const char *hr__bound_categories(const hr_bound *b, int i);
 /* **out is new. The table's schema equals the bound one. `how->n_rows` and `origin` come from the table. */
 hr_status hr__bound_eval(const hr_bound *b, const hr_eval *how, const hr_table *t, hr_array **out,
                          hr_error *err) HR_MUST_USE;

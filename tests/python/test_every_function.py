@@ -286,6 +286,7 @@ CASES = [
     ("bucket", ("float",), A.bucket([-2.5, 0, 1.5, 9]), rows(interval((-2.5, 0), (0, 1.5), (1.5, 9)))),
     ("bucket", ("int",), A.bucket([-7, 0, 3], right=False), rows(interval((-8, -1), (-1, 2)))),
     ("bucket", ("money",), A.bucket([0, 2], lowest=True), rows(interval((-0.001, 2)))),
+    ("categorize", ("text",), A._categorized('{"categories": [], "ordered": false}'), rows(lambda v: v)),
     ("vector", ("int", "float"), vector(A, B), rows(lambda *row: [of_float(v) for v in row], True)),
     ("vector", ("single", "int"), vector(A, B, A, dtype="float32"), rows(in_singles, True)),
     ("cast", ("number_text",), A.cast("int16"), rows(int)),

@@ -17,6 +17,7 @@ import sys
 import numpy as np
 
 from headrace._core import InvalidArgument, Table, TypeMismatchError, from_arrow, row_dicts
+from headrace.data import categories
 
 # ---------------------------------------------------------------------------------------------------- numpy
 
@@ -125,6 +126,7 @@ def table_to_pandas(table, arrow=False):
     import pandas
 
     whole = table_to_arrow(table) if arrow else None
+    texts = table.schema.metadata(categories.KEY)
     data = {}
     for i, name in enumerate(table.names):
         column = table.column(i)
@@ -132,6 +134,8 @@ def table_to_pandas(table, arrow=False):
             data[name] = pandas.Series(pandas.arrays.ArrowExtensionArray(whole.column(i)))
         else:
             data[name] = _pandas_column(pandas, column)
+        if texts[i] is not None:
+            data[name] = categories.as_categorical(pandas, data[name], texts[i])
     return pandas.DataFrame(data, index=pandas.RangeIndex(table.num_rows))
 
 

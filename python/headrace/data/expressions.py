@@ -299,6 +299,10 @@ class Expr:
         right = None if right else False
         return self._of_lists("bucket", [_list_of(edges)], right=right, lowest=lowest or None)
 
+    def _categorized(self, text):
+        """The values, in a column with the categories that the JSON names; see categories.py."""
+        return self if text is None else made("categorize", [self], [f"categories={text}"])
+
     def _of_lists(self, function, lists, **settings):
         """Calls a function of the engine with constant lists."""
         texts = [f"{k}={str(v).lower()}" for k, v in settings.items() if v is not None]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from headrace._core import DataError, InvalidArgument, Table, TypeMismatchError
 from headrace._core import from_arrow as tables_of_arrow
+from headrace.data import categories
 from headrace.data.context import accept_cluster_arguments, is_whole
 from headrace.data.dataset import MaterializedDataset
 from headrace.data.plan import Node
@@ -69,6 +70,7 @@ def from_pandas(dfs, *, override_num_blocks=None):
     if not frames:
         raise InvalidArgument("from_pandas: expected at least one DataFrame")
     tables = _alike([_table_of_pandas(df, "from_pandas") for df in frames])
+    tables = categories.with_those_of(tables, frames)
     return _dataset(tables, "from_pandas", override_num_blocks)
 
 
@@ -96,12 +98,12 @@ def from_arrow(tables, *, override_num_blocks=None):
 
 def _arrow_part(part):
     if not isinstance(part, (bytes, bytearray, memoryview)):
-        return part
+        return categories.decoded(part)
     from headrace.data.sources import package
 
     pyarrow = package("pyarrow", "from_arrow")
     try:
-        return pyarrow.ipc.open_stream(part).read_all()
+        return categories.decoded(pyarrow.ipc.open_stream(part).read_all())
     except pyarrow.ArrowInvalid as e:
         raise DataError(f"from_arrow: {len(part)} bytes are no Arrow IPC stream: {e}") from None
 

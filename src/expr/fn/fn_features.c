@@ -479,6 +479,47 @@ done:
     return st;
 }
 
+/* ----------------------------------------------------------------------------------------------------- categorize */
+
+typedef struct category_options {
+    char *categories;
+} category_options;
+
+static const hr_option category_settings[] = {
+    { .name = "categories",
+      .kind = HR_OPT_TEXT,
+      .at = offsetof(category_options, categories),
+      .doc = "the possible values, as JSON" },
+    { 0 },
+};
+
+static hr_status categorize_bind(hr_bound_call *call, hr_error *err)
+{
+    (void)err;
+    call->type = hr__type_ref(call->input_types[0]);
+    return HR_OK;
+}
+
+static hr_status categorize_eval(const hr_bound_call *call, const hr_eval *how, hr_array *const *args, hr_array **out,
+                                 hr_error *err)
+{
+    (void)call;
+    (void)how;
+    (void)err;
+    *out = hr__array_ref(args[0]);
+    return HR_OK;
+}
+
+const char *hr__bound_categories(const hr_bound *b, int i)
+{
+    const hr_expr *e = b->exprs[i];
+    const category_options *o = e->options;
+
+    if (e->kind != HR_EXPR_CALL || e->function->bind != categorize_bind || !o || !o->categories || !*o->categories)
+        return NULL;
+    return o->categories;
+}
+
 /* ------------------------------------------------------------------------------------------------------ the table */
 
 const hr_expr_function hr__fn_features[] = {
@@ -519,5 +560,13 @@ const hr_expr_function hr__fn_features[] = {
       .options_bytes = sizeof(vector_options),
       .bind = vector_bind,
       .eval = vector_eval },
+    { .name = "categorize",
+      .doc = "the values, in a column whose metadata names the possible ones",
+      .min_args = 1,
+      .max_args = 1,
+      .options = category_settings,
+      .options_bytes = sizeof(category_options),
+      .bind = categorize_bind,
+      .eval = categorize_eval },
     { 0 },
 };

@@ -46,19 +46,26 @@ static hr_status computed_schema(const compute_op *c, const hr_bound *b, const h
 {
     hr_field *fields = hr__zalloc(NULL, ((size_t)in->n + (size_t)c->n + 1) * sizeof *fields);
     int n = in->n;
-    hr_status st;
+    hr_status st = HR_OK;
 
     if (!fields)
         return hr__error_memory(err, "with_columns", (in->n + c->n) * (int64_t)sizeof *fields);
     if (in->n)
         memcpy(fields, in->fields, (size_t)in->n * sizeof *fields); /* borrowed: hr__schema_new copies */
-    for (int i = 0; i < c->n; i++) {
-        int at = hr__schema_find(in, c->names[i]);
+    for (int i = 0; i < c->n && !st; i++) {
+        int found = hr__schema_find(in, c->names[i]), at = found >= 0 ? found : n++;
+        const char *categories = hr__bound_categories(b, i);
 
-        fields[at >= 0 ? at : n++] =
-            (hr_field){ .name = c->names[i], .type = hr__bound_type_of(b, i), .nullable = true };
+        fields[at] = (hr_field){ .name = c->names[i], .type = hr__bound_type_of(b, i), .nullable = true };
+        if (categories)
+            st = hr__metadata_set(&fields[at].metadata, &fields[at].metadata_bytes, HR_CATEGORIES_KEY, categories,
+                                  (int64_t)strlen(categories), err);
     }
-    st = hr__schema_new(fields, n, out, err);
+    if (!st)
+        st = hr__schema_new(fields, n, out, err);
+    for (int i = 0; i < n; i++)
+        if (i >= in->n || fields[i].name != in->fields[i].name)
+            hr__free(fields[i].metadata); /* of the new ones */
     hr__free(fields);
     return st;
 }

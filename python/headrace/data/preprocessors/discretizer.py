@@ -70,10 +70,11 @@ class _Discretizer(BuiltInPreprocessor):
         return given if isinstance(given, pd.CategoricalDtype) else None
 
     def _transform_dataset(self, ds: "Dataset") -> "Dataset | None":
+        from headrace.data.categories import to_json
         from headrace.data.expressions import col
 
         edges = {c: self._edges(c) for c in self._columns}
-        if any(self._labels(c) is not None or not _are_numbers(edges[c]) for c in self._columns):
+        if not all(_are_numbers(edges[c]) for c in self._columns):
             return None
         if not check_numbers(self, ds, self._columns):
             return None
@@ -86,6 +87,19 @@ class _Discretizer(BuiltInPreprocessor):
                     "the 'duplicates' kwarg"
                 )
             made[out] = col(c).bucket(distinct, right=self._right, lowest=self._include_lowest)
+            labels = self._labels(c)
+            if labels is None:
+                continue
+            names = labels.categories.tolist()
+            text = to_json(names, labels.ordered)
+            if text is None:
+                return None
+            if len(names) != len(distinct) - 1:
+                raise ValueError(
+                    f"Bin labels must be one fewer than the number of bin edges: column {c!r} has "
+                    f"{len(names)} and {len(distinct)}"
+                )
+            made[out] = made[out].lookup(dict(enumerate(names)))._categorized(text)
         return ds.with_columns(made)
 
     def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":

@@ -13,6 +13,7 @@ from headrace.data.aggregate import MissingValuePercentage, Unique, ValueCounter
 from headrace.data.preprocessor import PreprocessorNotFittedException
 from headrace.data.preprocessors.utils import (
     BuiltInPreprocessor,
+    categories_of,
     check_columns,
     is_float,
     is_integer,
@@ -69,11 +70,13 @@ def learn_categories(
         if column not in columns:
             raise ValueError(f"You set `max_categories` for {column}, which is not present in {columns}.")
     types = check_columns(who, ds, columns)
+    known = categories_of(ds)
     plan = who._stat_computation_plan
     for column in columns:
         place, limit = key.format(column), most.get(column)
 
         def numbered(found, limit=limit, column=column):
+            found = _with_categories(found, known.get(column, ((), False))[0])
             return finish(_numbered(found, limit, column, drop_missing))
 
         if is_list(types.get(column, "")):
@@ -102,6 +105,13 @@ def learn_categories(
                 aggregator_fn=lambda c: MissingValuePercentage(c, alias_name=f"missing({c})"),
                 columns=[column],
             )
+
+
+def _with_categories(found: Any, categories: list[Any]) -> Any:
+    """What was found, and behind it the categories of the column that were not."""
+    if isinstance(found, Counter):
+        return Counter({**found, **{c: found[c] for c in categories}})
+    return list(dict.fromkeys([*(found or ()), *categories]))
 
 
 def _counter(found: dict[str, list] | None) -> Counter:
@@ -508,7 +518,10 @@ class Categorizer(_Encoder):
         import pandas as pd
 
         self.stats_ |= self._dtypes
-        to_learn = [c for c in self._columns if c not in self._dtypes]
+        for c, (categories, ordered) in categories_of(ds).items():
+            if c in self._columns and c not in self._dtypes:
+                self.stats_[c] = pd.CategoricalDtype(categories, ordered)
+        to_learn = [c for c in self._columns if c not in self.stats_]
         learn_categories(
             self,
             ds,
@@ -519,6 +532,21 @@ class Categorizer(_Encoder):
             finish=lambda found: pd.CategoricalDtype(list(found)),
         )
         return self
+
+    def _transform_dataset(self, ds: "Dataset") -> "Dataset | None":
+        from headrace.data.categories import to_json
+        from headrace.data.expressions import col
+
+        types = check_columns(self, ds, self._columns)
+        made = {}
+        for c, out in self._pairs():
+            dtype = self.stats_[c]
+            values = dtype.categories.tolist()
+            text = to_json(values, dtype.ordered)
+            if text is None or not can_look_up(types.get(c)):
+                return None
+            made[out] = (col(c).lookup({v: v for v in values}) if values else col(c))._categorized(text)
+        return ds.with_columns(made)
 
     def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
         made = {out: df[c].astype(self.stats_[c]) for c, out in self._pairs()}

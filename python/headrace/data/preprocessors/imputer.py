@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.data.aggregate import Mean, ValueCounter
 from headrace.data.preprocessors.utils import (
     BuiltInPreprocessor,
+    categories_of,
     check_columns,
     check_numbers,
     is_float,
@@ -102,9 +103,10 @@ class SimpleImputer(BuiltInPreprocessor):
         return zip(self._columns, self._output_columns, strict=True)
 
     def _transform_dataset(self, ds: "Dataset") -> "Dataset":
+        from headrace.data.categories import to_json
         from headrace.data.expressions import coalesce, col, if_else, lit
 
-        types, made = types_of(ds), {}
+        types, known, made = types_of(ds), categories_of(ds), {}
         for c, out in self._pairs():
             value = self._value(c)
             kind = types.get(c)
@@ -117,6 +119,10 @@ class SimpleImputer(BuiltInPreprocessor):
             elif self._strategy == "mean" or is_integer(kind) and isinstance(value, float):
                 x = x.cast("float64")
             made[out] = coalesce(x, value)
+            if c in known:
+                categories, ordered = known[c]
+                categories = categories if value in categories else [*categories, value]
+                made[out] = made[out]._categorized(to_json(categories, ordered))
         return ds.with_columns(made)
 
     def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":

@@ -146,6 +146,14 @@ def types_of(ds: "Dataset") -> dict[str, str]:
     return {} if schema is None else dict(zip(schema.names, schema.types, strict=True))
 
 
+def categories_of(ds: "Dataset") -> dict[str, tuple[list[Any], bool]]:
+    """Column -> (categories, ordered), of columns that came as Categoricals or Arrow dictionaries."""
+    from headrace.data import categories
+
+    schema = ds.schema()
+    return {} if schema is None else categories.of_schema(schema._core)
+
+
 def is_float(kind: str) -> bool:
     return kind in ("halffloat", "float", "double")
 

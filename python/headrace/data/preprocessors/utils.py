@@ -8,6 +8,7 @@ from headrace.data.preprocessor import Preprocessor, SerializablePreprocessorBas
 from headrace.data.preprocessors import batches
 from headrace.data.preprocessors.statistics import (
     StatComputationPlan,
+    categories_of,
     compute_together,
     is_float,
     is_integer,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BuiltInPreprocessor",
     "StatComputationPlan",
+    "categories_of",
     "check_columns",
     "check_numbers",
     "compute_together",
