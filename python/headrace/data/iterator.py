@@ -88,7 +88,8 @@ class _SharePass:
 
     remembers = False  # the state is common to all ranks
 
-    def __init__(self, source, request, epoch, position, how):
+    def __init__(self, source, request, epoch, position, how, rank):
+        self.rank = rank
         if position is not None:
             _warn_of_code(source.restore(position, **how))
         self.source = source
@@ -114,8 +115,27 @@ class _SharePass:
         if self.superseded:
             raise _superseded()
         table = self.source.next(self.number)
-        self.done = table is None
+        if table is None:
+            self.done = True
+            self._warn_of_no_rows()
         return table
+
+    def _warn_of_no_rows(self):
+        """At the end of an epoch that gave no rank a row, though it has some."""
+        if self.rank:
+            return
+        try:
+            stats = json.loads(self.source.stats())
+        except _core.HeadraceError:
+            return
+        if stats["steps"] == 0 and stats["lost_rows"] > 0:
+            warnings.warn(
+                f"no rank got a row: the {stats['lost_rows']} rows of the epoch are too few for a step "
+                f"of all "
+                f"{stats['ranks']} ranks (drop_last=True needs a full batch for each)",
+                RuntimeWarning,
+                stacklevel=6,
+            )
 
     def position(self, row):
         return self.source.position()
@@ -835,7 +855,7 @@ class SplitIterator(DataIterator):
             old = self._current and self._current()
             if old is not None:
                 old.supersede()
-            one = _SharePass(self._source, request, epoch, position, how)
+            one = _SharePass(self._source, request, epoch, position, how, self._rank)
             self._current = weakref.ref(one)
         one.begin(request)
         return one

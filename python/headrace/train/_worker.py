@@ -47,7 +47,7 @@ def pickled(value) -> bytes | None:
 
 def run(payload: dict, channel, rank: int):
     from headrace.data.iterator import SplitIterator
-    from headrace.train import context
+    from headrace.train import context, watch
     from headrace.train.checkpoint import Checkpoint
     from headrace.train.shards import open_shards
 
@@ -68,6 +68,7 @@ def run(payload: dict, channel, rank: int):
         backend = pickle.loads(payload["backend"])
         backend.start(session)
         loop, config = pickle.loads(payload["loop"])
+        watch.answer(*payload["watch"], rank)
         value = call(loop, config)
     except BaseException as e:
         channel.failed(
@@ -115,6 +116,9 @@ def main() -> None:
         if not getattr(e, "_headrace_reported", False):
             print(users_traceback(e), file=sys.stderr, end="", flush=True)
         code = 1
+    shares = sys.modules.get("headrace.data.shares")
+    if shares is not None:
+        shares.at_exit()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # does not wait for threads of the train loop or for a dead process group

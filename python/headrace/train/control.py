@@ -14,6 +14,8 @@ import socket
 import struct
 import sys
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -62,6 +64,7 @@ class Control:
         self.failures: list[WorkerFailure] = []
         self.pids: dict[int, int] = {}
         self.return_values: dict[int, Any] = {}
+        self.on_failure: Callable[[], None] | None = None  # called before a worker's failure counts
         self._lock = threading.Lock()  # guards the fields above and below
         self._conns: dict[int, Connection] = {}
         self._pending: dict[int, _Report] = {}
@@ -86,6 +89,20 @@ class Control:
                 socket.socket(fileno=os.dup(conn.fileno())).shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass  # the thread that reads it closes it
+
+    def heard_of(self, rank: int, seconds: float) -> bool:
+        """Whether a worker that has ended reported how; waits so long for what is on its way."""
+        until = time.monotonic() + seconds
+        while rank not in self.return_values and all(f.rank != rank for f in self.failures):
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def progress(self) -> dict[int, Any]:
+        """rank -> what changes when the worker connects, reports, or gets its answer."""
+        with self._lock:
+            return {rank: (self._n_reports, rank in self._pending) for rank in self.pids}
 
     # --- threads: one accepts, one per worker
 
@@ -135,6 +152,8 @@ class Control:
 
     def _handle(self, rank: int, message: tuple) -> None:
         kind, *rest = message
+        if kind == "failed" and self.on_failure is not None:
+            self.on_failure()
         with self._lock:
             if kind == "report":
                 self._pending[rank] = _Report(*rest)

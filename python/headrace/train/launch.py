@@ -25,6 +25,7 @@ from headrace import _core
 from headrace.train.control import Control, WorkerFailure
 from headrace.train.owner import Lock, has_ended
 from headrace.train.result import TrainingFailedError
+from headrace.train.watch import Watch
 
 PREFIX = "headrace-train-"  # of folders with payload and output of workers: PREFIX, driver's name, "-", ...
 OWNER = "owner"  # the file in the folder that the driver locks
@@ -88,7 +89,7 @@ def _launch_config(n_workers: int, log_dir: str):
 
 def _how_it_ended(exitcode: int) -> str:
     if exitcode >= 0:
-        return f"ended with exit code {exitcode}"
+        return f"ended with exit code {exitcode} before its train loop returned"
     try:
         name = signal.Signals(-exitcode).name
     except ValueError:
@@ -96,35 +97,46 @@ def _how_it_ended(exitcode: int) -> str:
     return f"was killed by signal {-exitcode} ({name})"
 
 
-def _wait_for_report(control: Control) -> None:
+def _wait_for_reports(control: Control, ended: dict[int, Any]) -> None:
+    """A worker reports before it exits, but the report may still be on its way."""
     until = time.monotonic() + CAUSE_S
-    while not control.failures and time.monotonic() < until:
+    exited = {r for r, f in ended.items() if f.exitcode >= 0}
+    while time.monotonic() < until and exited - {f.rank for f in control.failures}:
         time.sleep(0.02)
 
 
-def _failed(control: Control, children: dict[int, Any]) -> TrainingFailedError:
-    """The exception for a failed run. Its cause is the worker that was killed without a report, otherwise the
-    worker that reported first.
+def _failed(control: Control, children: dict[int, Any], watched: dict[int, str]) -> TrainingFailedError:
+    """The exception for a failed run. Its cause is the worker that held up the others, then the one that
+    ended
+    without a report, otherwise the worker that reported first.
     """
     ended = {r: f for r, f in children.items() if f.exitcode != -signal.SIGTERM} or children
-    if not control.failures and not any(f.exitcode < 0 for f in ended.values()):
-        _wait_for_report(control)
+    _wait_for_reports(control, ended)
     reported = {f.rank: f for f in control.failures}
-    parts, cause = [], None
+    watched = {r: text for r, text in watched.items() if r not in ended or "no progress" in text}
+    parts, cause = list(watched.values()), None
     for rank, f in sorted(ended.items()):
-        if rank not in reported and f.exitcode < 0:
+        if rank not in reported and rank not in watched:
             parts.append(f"rank {rank} (pid {f.pid}) {_how_it_ended(f.exitcode)}")
     if not parts:
         for f in control.failures[:1]:
-            parts.append(f"rank {f.rank} failed:\n\n{f.traceback.rstrip()}")
+            parts.append(f"rank {f.rank} failed{_left_alone(control, f)}:\n\n{f.traceback.rstrip()}")
             cause = f.exception
-    if not parts:
-        parts = [f"rank {r} (pid {f.pid}) {_how_it_ended(f.exitcode)}" for r, f in sorted(ended.items())]
     failures = {f.rank: f.exception or f.traceback for f in control.failures}
+    failures.update({r: text for r, text in watched.items()})
     failures.update({r: _how_it_ended(f.exitcode) for r, f in ended.items() if r not in failures})
     error = TrainingFailedError("; ".join(parts), failures)
     error.__cause__ = cause
     return error
+
+
+def _left_alone(control: Control, failure: WorkerFailure) -> str:
+    """What to say of a worker whose collective failed because another one had returned."""
+    returned = sorted(control.return_values)
+    if not returned or f"torch{os.sep}distributed" not in failure.traceback:
+        return ""
+    who = f"rank{'s' if len(returned) > 1 else ''} {', '.join(map(str, returned))}"
+    return f" in a collective, after the train loop of {who} had returned: all must call it equally often"
 
 
 def _kill_survivors(control: Control) -> None:
@@ -137,6 +149,10 @@ def _kill_survivors(control: Control) -> None:
                 os.kill(pid, signal.SIGKILL)
         except (OSError, ValueError):
             pass
+
+
+def _ended_in_silence(control: Control, rank: int) -> str:
+    return f"rank {rank} (pid {control.pids.get(rank, 0)}) {_how_it_ended(0)}"
 
 
 def _new_folder() -> tuple[str, Lock]:
@@ -175,6 +191,8 @@ def run_workers(payload: dict[str, Any], control: Control, n_workers: int) -> No
         "sys_path": [os.path.abspath(p) for p in sys.path],
         "argv": list(sys.argv),
     }
+    watch = Watch(control)
+    payload["watch"] = watch.address, watch.token
     try:
         with open(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as f:
             pickle.dump(payload, f)
@@ -182,17 +200,21 @@ def run_workers(payload: dict[str, Any], control: Control, n_workers: int) -> No
         command = ["-m", "headrace.train._worker", path, str(os.getpid())]
         with _Quiet(), _Signals():
             elastic_launch(config, sys.executable)(*command)
-        if control.failures:  # a worker reported a failure and exited with code 0
-            error = _failed(control, {})
+        silent = {
+            r: _ended_in_silence(control, r) for r in range(n_workers) if not control.heard_of(r, CAUSE_S)
+        }
+        if control.failures or silent:  # a worker reported a failure, or nothing, and exited with code 0
+            error = _failed(control, {}, silent)
             raise error from error.__cause__
     except ChildFailedError as e:
-        error = _failed(control, e.failures)
+        error = _failed(control, e.failures, watch.ended)
         raise error from error.__cause__
     except SignalException as e:
         if e.sigval == signal.SIGINT:
             raise KeyboardInterrupt from None
         raise SystemExit(128 + e.sigval) from None
     finally:
+        watch.close()
         _kill_survivors(control)
         shutil.rmtree(folder, ignore_errors=True)
         lock.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,6 @@ from headrace import _core
 from headrace.data import resuming
 from headrace.data.iterator import LocalSource, SplitIterator
 
-STALL_S = 30  # after this time a worker that waits for the others prints a line
 Shards = list[dict[str, Any]]  # for each rank: name -> DataIterator
 
 
@@ -46,6 +44,15 @@ class ShardServer:
     @property
     def splits(self) -> list[_core.Split]:
         return [owner.split for owner in self._owners]
+
+    def named_splits(self) -> list[tuple[str, _core.Split]]:
+        """The splits with the names of their datasets."""
+        names: dict[int, list[str]] = {}
+        for name, shard in self.shards[0].items():
+            source = _local(shard)
+            if source is not None:
+                names.setdefault(id(source.owner), []).append(name)
+        return [(", ".join(names.get(id(o), ["?"])), o.split) for o in self._owners]
 
     def serve(self) -> list[bytes]:
         """Opens the ring. Returns, for each rank, its shards in the form that open_shards() takes."""
@@ -128,20 +135,7 @@ class RingSource:
         return self._ring
 
     def begin(self, batch_rows, **request):
-        watchdog = threading.Timer(STALL_S, self._stalled)
-        watchdog.daemon = True
-        watchdog.start()
-        try:
-            return self.ring.begin(batch_rows, **request)
-        finally:
-            watchdog.cancel()
-
-    def _stalled(self) -> None:
-        print(
-            f"waiting for {STALL_S} s for an epoch to begin: all {self._remote.world_size} workers have to "
-            "iterate over this dataset, or end",
-            file=sys.stderr,
-        )
+        return self.ring.begin(batch_rows, **request)  # the driver looks after those who wait: watch.py
 
     def next(self, number=0):
         return self.ring.next(number)

@@ -10,6 +10,7 @@ from typing import Any
 
 import cloudpickle
 
+from headrace.data import launchers
 from headrace.train import context
 from headrace.train.config import DataConfig, RunConfig, ScalingConfig
 from headrace.train.control import Control, LocalChannel
@@ -97,9 +98,10 @@ class DataParallelTrainer:
                 print(f"{e}\n\nrestarting the workers from {where}", file=sys.stderr)
 
     def _shards(self, world_size: int) -> Shards:
-        shards = self.dataset_config.configure(
-            self.datasets, world_size, worker_handles=None, worker_node_ids=None
-        )
+        with launchers.ignored():
+            shards = self.dataset_config.configure(
+                self.datasets, world_size, worker_handles=None, worker_node_ids=None
+            )
         if len(shards) != world_size:
             raise ValueError(
                 f"DataConfig.configure(): expected shards for {world_size} workers, found {len(shards)}"
