@@ -1,0 +1,142 @@
+"""The preprocessors give what scikit-learn gives, to 1e-9, over numbers of many sizes with missing values."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import headrace.data as hd
+from headrace.data.preprocessors import (
+    Chain,
+    CountVectorizer,
+    LabelEncoder,
+    MaxAbsScaler,
+    MinMaxScaler,
+    MultiHotEncoder,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PowerTransformer,
+    RobustScaler,
+    SimpleImputer,
+    StandardScaler,
+    UniformKBinsDiscretizer,
+)
+
+sklearn = pytest.importorskip("sklearn")
+from sklearn import impute, preprocessing  # noqa: E402
+from sklearn.feature_extraction import text  # noqa: E402
+
+N = 3000
+RANDOM = np.random.default_rng(7)
+NUMBERS = ["normal", "huge", "tiny", "whole", "single", "gaps"]
+FRAME = pd.DataFrame(
+    {
+        "normal": RANDOM.normal(3, 2, N),
+        "huge": RANDOM.normal(1e12, 1e9, N),
+        "tiny": RANDOM.exponential(1e-3, N),
+        "whole": RANDOM.integers(-(10**6), 10**6, N),
+        "single": RANDOM.normal(0, 1, N).astype(np.float32),
+        "gaps": np.where(RANDOM.random(N) < 0.2, np.nan, RANDOM.normal(-5, 1, N)),
+        "city": RANDOM.choice(["lagos", "paris", "tokyo", "Ávila", ""], N),
+        "code": RANDOM.integers(0, 300, N),
+        "tags": [list(RANDOM.choice(list("abcd"), RANDOM.integers(0, 4), replace=False)) for _ in range(N)],
+        "text": [" ".join(RANDOM.choice(["to", "be", "or", "not"], 5)) for _ in range(N)],
+    }
+)
+OTHER = FRAME.sample(500, random_state=1).assign(
+    normal=lambda f: f["normal"] * 3, code=lambda f: f["code"] + 50
+)
+
+
+@pytest.fixture(scope="module")
+def ds():
+    return hd.from_pandas(FRAME)
+
+
+def close(found, want):
+    np.testing.assert_allclose(np.asarray(found, float), np.asarray(want, float), rtol=1e-9, atol=1e-9)
+
+
+SCALERS = {
+    "standard": (StandardScaler, preprocessing.StandardScaler),
+    "min-max": (MinMaxScaler, preprocessing.MinMaxScaler),
+    "max-abs": (MaxAbsScaler, preprocessing.MaxAbsScaler),
+    "robust": (RobustScaler, preprocessing.RobustScaler),
+    "mean": (SimpleImputer, impute.SimpleImputer),
+}
+
+
+@pytest.mark.parametrize("name", SCALERS)
+def test_scalers(name, ds):
+    ours, theirs = (cls for cls in SCALERS[name])
+    what, want = ours(NUMBERS).fit(ds), theirs().fit(FRAME[NUMBERS].astype(float))
+    close(what.transform(ds).to_pandas()[NUMBERS], want.transform(FRAME[NUMBERS].astype(float)))
+    close(what.transform_batch(OTHER)[NUMBERS], want.transform(OTHER[NUMBERS].astype(float)))
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "max"])
+def test_norms(norm, ds):
+    columns = NUMBERS[:5]
+    what, want = (
+        Normalizer(columns, norm),
+        preprocessing.Normalizer(norm).fit_transform(FRAME[columns].astype(float)),
+    )
+    close(what.transform(ds).to_pandas()[columns], want)
+    close(what.transform_batch(FRAME)[columns], want)
+
+
+@pytest.mark.parametrize("method", ["yeo-johnson", "box-cox"])
+@pytest.mark.parametrize("power", [-1.5, 0, 0.7, 2])
+def test_powers(method, power, ds):
+    columns = ["tiny"] if method == "box-cox" else ["normal", "single", "gaps"]
+    theirs = preprocessing.PowerTransformer(method, standardize=False).fit(FRAME[columns].astype(float))
+    theirs.lambdas_ = np.full(len(columns), float(power))
+    want = theirs.transform(FRAME[columns].astype(float))
+    what = PowerTransformer(columns, power, method)
+    close(what.transform(ds).to_pandas()[columns], want)
+    close(what.transform_batch(FRAME)[columns], want)
+
+
+def test_encoders(ds):
+    columns = ["city", "code"]
+    ours = Chain(
+        OneHotEncoder(columns, output_columns=["hot city", "hot code"]),
+        OrdinalEncoder(columns, output_columns=["n city", "n code"]),
+        LabelEncoder("city", output_column="label"),
+    ).fit(ds)
+    hot = preprocessing.OneHotEncoder(sparse_output=False, handle_unknown="ignore").fit(FRAME[columns])
+    ordinal = preprocessing.OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=np.nan)
+    ordinal.fit(FRAME[columns])
+    label = preprocessing.LabelEncoder().fit(FRAME["city"])
+    for frame in (FRAME, OTHER):
+        for found in (ours.transform(hd.from_pandas(frame)).to_pandas(), ours.transform_batch(frame)):
+            vectors = np.column_stack([np.stack(found["hot city"]), np.stack(found["hot code"])])
+            close(vectors, hot.transform(frame[columns]))
+            close(found[["n city", "n code"]], ordinal.transform(frame[columns]))
+            close(found["label"], label.transform(frame["city"]))
+
+
+def test_most_frequent_and_uniform_bins(ds):
+    what = SimpleImputer(["code", "city"], "most_frequent").fit(ds)
+    want = impute.SimpleImputer(strategy="most_frequent").fit(FRAME[["code", "city"]].astype(object))
+    counts = FRAME["code"].value_counts()
+    assert counts[what.stats_["most_frequent(code)"]] == counts[want.statistics_[0]]
+    bins = UniformKBinsDiscretizer(["normal", "whole"], 7, right=False).fit(ds)
+    theirs = preprocessing.KBinsDiscretizer(7, encode="ordinal", strategy="uniform", subsample=None)
+    close(
+        bins.transform(ds).to_pandas()[["normal", "whole"]],
+        theirs.fit_transform(FRAME[["normal", "whole"]].astype(float)),
+    )
+
+
+def test_lists_and_texts(ds):
+    small = hd.from_pandas(FRAME[["tags", "text"]])
+    hot = MultiHotEncoder(["tags"]).fit(small)
+    theirs = preprocessing.MultiLabelBinarizer().fit(FRAME["tags"])
+    assert list(hot.stats_["unique_values(tags)"]) == list(theirs.classes_)
+    close(np.stack(hot.transform_batch(FRAME)["tags"]), theirs.transform(FRAME["tags"]))
+    counts = CountVectorizer(["text"]).fit(small)
+    theirs = text.CountVectorizer(analyzer=lambda s: s.split(" ")).fit(FRAME["text"])
+    places = [theirs.vocabulary_[token] for token, _ in counts.stats_["token_counts(text)"].most_common()]
+    found = np.stack(counts.transform_batch(FRAME)["text"])
+    close(found, theirs.transform(FRAME["text"]).toarray()[:, places])
