@@ -35,6 +35,8 @@ groupby: key num_partitions=None
 input_files:
 iter_batches: * prefetch_batches=1 batch_size=256 batch_format='default' drop_last=False
     local_shuffle_buffer_size=None local_shuffle_seed=None
+iter_jax_batches: * prefetch_batches=1 batch_size=256 dtypes=None collate_fn=None drop_last=False
+    local_shuffle_buffer_size=None local_shuffle_seed=None synchronize_batches=False paddings=None
 iter_rows:
 iter_torch_batches: * prefetch_batches=1 batch_size=256 dtypes=None device='auto' collate_fn=None
     drop_last=False local_shuffle_buffer_size=None local_shuffle_seed=None pin_memory=False
@@ -106,6 +108,8 @@ sum: on=None ignore_nulls=True
 DATAITERATOR = """
 iter_batches: * prefetch_batches=1 batch_size=256 batch_format='default' drop_last=False
     local_shuffle_buffer_size=None local_shuffle_seed=None
+iter_jax_batches: * prefetch_batches=1 batch_size=256 dtypes=None collate_fn=None drop_last=False
+    local_shuffle_buffer_size=None local_shuffle_seed=None synchronize_batches=False paddings=None
 iter_rows:
 iter_torch_batches: * prefetch_batches=1 batch_size=256 dtypes=None device='auto' collate_fn=None
     drop_last=False local_shuffle_buffer_size=None local_shuffle_seed=None pin_memory=False

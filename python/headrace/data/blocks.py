@@ -110,6 +110,12 @@ def table_to_numpy(table, writable=False):
     return table.batch(np.asarray, _writable_numpy if writable else column_to_numpy, writable, True)
 
 
+def for_collate(table, collate_fn):
+    """The batch in the form that the class of the function says (headrace.data.collate_fn)."""
+    batch_format = getattr(collate_fn, "_batch_format", "numpy")
+    return table_to_numpy(table, True) if batch_format == "numpy" else to_format(table, batch_format)
+
+
 def _writable_numpy(column):
     return column_to_numpy(column, True)
 

@@ -836,6 +836,10 @@ class Dataset:
     def iter_torch_batches(self, **arguments):
         return self._own_iterator().iter_torch_batches(**arguments)
 
+    @functools.wraps(DatasetIterator.iter_jax_batches)
+    def iter_jax_batches(self, **arguments):
+        return self._own_iterator().iter_jax_batches(**arguments)
+
     @functools.wraps(DatasetIterator.iter_rows)
     def iter_rows(self, **arguments):
         return self._own_iterator().iter_rows(**arguments)

@@ -654,6 +654,40 @@ class DataIterator:
         self._epochs.share()  # so that a DataLoader's workers count epochs with this process
         return Iterable(self, request, TorchBatches(dtypes, device, collate_fn, pin_memory, padding))
 
+    def iter_jax_batches(
+        self,
+        *,
+        prefetch_batches=1,
+        batch_size=256,
+        dtypes=None,
+        collate_fn=None,
+        drop_last=False,
+        local_shuffle_buffer_size=None,
+        local_shuffle_seed=None,
+        synchronize_batches=False,
+        paddings=None,
+    ):
+        """Batches as dicts of column -> jax.Array (rows, *shape), divided by rows among JAX's devices.
+
+        batch_size: rows for the devices of this process, a multiple of their number. On the CPU an array may
+        be the batch's own memory, uncopied. dtypes: one dtype, or a dict of column -> dtype; without it JAX
+        makes int64 and float64 its default widths. paddings: a number, or a dict of column -> number, that
+        fills a short last batch up to batch_size rows. collate_fn: gets the batch as the class in
+        headrace.data.collate_fn says (else a dict of arrays) and returns arrays, or a dict of them.
+        local_shuffle_*: as in iter_batches. TypeMismatchError names a column that is no array of numbers;
+        UnsupportedError: synchronize_batches with several processes.
+        """
+        from headrace.data.jax_batches import JaxBatches
+
+        if not is_whole(batch_size) or batch_size < 1:
+            raise InvalidArgument(
+                f"iter_jax_batches: batch_size: expected a number of at least 1, found {batch_size!r}"
+            )
+        shuffle = _shuffle(local_shuffle_buffer_size, local_shuffle_seed)
+        request = _request(batch_size, drop_last, prefetch_batches, own_memory=True) | shuffle
+        convert = JaxBatches(batch_size, dtypes, collate_fn, paddings, synchronize_batches)
+        return Iterable(self, request, convert)
+
     def to_torch(
         self,
         *,
@@ -1074,7 +1108,7 @@ class TorchBatches:
     def __call__(self, table):
         target = self._target()
         if self.collate_fn is not None:
-            return self._moved(self.collate_fn(self._to_collate(table)), target)
+            return self._moved(self.collate_fn(blocks.for_collate(table, self.collate_fn)), target)
         if self.padding:
             batch = self._padded(table)
         else:
@@ -1082,13 +1116,6 @@ class TorchBatches:
         if self.dtypes is not None:
             batch = self._typed(batch, table)
         return batch if target.type == "cpu" and not self.pin else self._moved(batch, target)
-
-    def _to_collate(self, table):
-        """The batch in the form that the function's class says."""
-        batch_format = getattr(self.collate_fn, "_batch_format", "numpy")  # see headrace.data.collate_fn
-        if batch_format == "numpy":
-            return blocks.table_to_numpy(table, writable=True)
-        return blocks.to_format(table, batch_format)
 
     def _padded(self, table):
         """All columns, in their order, with the padded ones and then their masks."""

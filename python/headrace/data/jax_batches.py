@@ -1,0 +1,94 @@
+"""Tables to dicts of jax.Array, divided by rows among JAX's devices."""
+
+from headrace import lazy_module
+from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
+
+np = lazy_module("numpy")
+blocks = lazy_module("headrace.data.blocks")  # imports numpy
+
+_SCALARS = (int, float, bool)
+
+
+class JaxBatches:
+    """Converts a table to what DataIterator.iter_jax_batches gives."""
+
+    def __init__(self, batch_size, dtypes, collate_fn, paddings, synchronize):
+        if paddings is not None and not isinstance(paddings, (*_SCALARS, dict)):
+            raise TypeMismatchError(
+                "iter_jax_batches: paddings: expected a number or a dict of column -> number, "
+                f"found {paddings!r}"
+            )
+        self.batch_size = batch_size
+        self.dtypes = dtypes
+        self.collate_fn = collate_fn
+        self.paddings = paddings
+        self.synchronize = synchronize
+        self._load()
+
+    def _load(self):
+        import jax
+
+        self.jax = jax
+        devices = jax.devices()
+        if self.synchronize and jax.process_count() > 1:
+            raise UnsupportedError(
+                "iter_jax_batches: synchronize_batches is not supported; streaming_split(n, "
+                "equal=True) gives all processes the same number and sizes of batches"
+            )
+        if self.batch_size % jax.local_device_count():
+            raise InvalidArgument(
+                f"iter_jax_batches: batch_size: expected a multiple of the {jax.local_device_count()} local "
+                f"devices, found {self.batch_size}"
+            )
+        mesh = jax.sharding.Mesh(np.asarray(devices), ("rows",))
+        self.sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rows"))
+
+    def __reduce__(self):
+        return JaxBatches, (self.batch_size, self.dtypes, self.collate_fn, self.paddings, self.synchronize)
+
+    def __call__(self, table):
+        if self.collate_fn is None:
+            batch = blocks.table_to_numpy(table, writable=True)
+        else:
+            batch = self.collate_fn(blocks.for_collate(table, self.collate_fn))
+        if not isinstance(batch, dict):
+            return self._array("the batch", batch, None)
+        for what, given in (("dtypes", self.dtypes), ("paddings", self.paddings)):
+            unknown = [name for name in given if name not in batch] if isinstance(given, dict) else []
+            if unknown:
+                raise InvalidArgument(
+                    f"iter_jax_batches: {what}: no column {unknown[0]!r}; the columns are {', '.join(batch)}"
+                )
+        return {name: self._array(f"column '{name}'", array, name) for name, array in batch.items()}
+
+    def _array(self, what, array, name):
+        array = np.asarray(array)
+        if array.dtype.kind not in "biufcV" or array.dtype.hasobject:
+            raise TypeMismatchError(
+                f"{what}: JAX has no array for values of {array.dtype}; select_columns() leaves it out, "
+                "collate_fn converts it"
+            )
+        dtype = self.dtypes.get(name) if isinstance(self.dtypes, dict) else self.dtypes
+        if dtype is not None:
+            array = array.astype(dtype, copy=False)
+        return self._placed(what, self._full(what, array, name))
+
+    def _full(self, what, array, name):
+        """Padded to batch_size rows."""
+        value = self.paddings.get(name) if isinstance(self.paddings, dict) else self.paddings
+        missing = self.batch_size - len(array)
+        if value is not None and missing > 0:
+            rest = np.full((missing, *array.shape[1:]), value, array.dtype)
+            return np.concatenate([array, rest])
+        if len(array) % self.jax.local_device_count():
+            raise InvalidArgument(
+                f"{what}: a batch of {len(array)} rows cannot be divided among "
+                f"{self.jax.local_device_count()} devices; use drop_last=True or paddings="
+            )
+        return array
+
+    def _placed(self, what, array):
+        jax = self.jax
+        if jax.process_count() > 1:
+            return jax.make_array_from_process_local_data(self.sharding, array)
+        return jax.device_put(array, self.sharding)

@@ -1,0 +1,116 @@
+"""Batches for JAX; on several devices in a process that pretends to have them."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import headrace.data as hd
+from headrace import exceptions
+from headrace.data.collate_fn import ArrowBatchCollateFn
+
+jax = pytest.importorskip("jax")
+
+
+def dataset():
+    table = {"id": np.arange(10), "x": np.arange(10) / 2, "v": [[i, -i] for i in range(10)]}
+    return hd.from_arrow(pa.table(table))
+
+
+def test_batches():
+    batches = list(dataset().iter_jax_batches(batch_size=4))
+    assert [b["id"].tolist() for b in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert all(isinstance(v, jax.Array) for b in batches for v in b.values())
+    assert batches[0]["v"].shape == (4, 2) and batches[2]["v"].tolist() == [[8, -8], [9, -9]]
+    assert {k: str(v.dtype) for k, v in batches[0].items()} == {"id": "int32", "x": "float32", "v": "int32"}
+
+
+def test_arguments():
+    ds = dataset()
+    found = list(
+        ds.iter_jax_batches(batch_size=4, dtypes={"x": "float16"}, paddings={"id": -1, "x": 0, "v": 9})
+    )
+    assert found[0]["x"].dtype == np.float16
+    assert found[2]["id"].tolist() == [8, 9, -1, -1] and found[2]["v"].shape == (4, 2)
+    assert [len(b["id"]) for b in ds.iter_jax_batches(batch_size=4, drop_last=True)] == [4, 4]
+    assert len(list(ds.iter_jax_batches(batch_size=4, paddings=0))[2]["x"]) == 4
+
+    class Sums(ArrowBatchCollateFn):
+        def __call__(self, batch):
+            return np.asarray(batch["x"]) + np.asarray(batch["id"])
+
+    first = next(iter(ds.iter_jax_batches(batch_size=4, collate_fn=Sums())))
+    assert first.tolist() == [0, 1.5, 3, 4.5]
+
+
+def test_resume_and_shares():
+    batches = dataset().iterator().iter_jax_batches(batch_size=3)
+    passed = iter(batches)
+    next(passed)
+    state = batches.state_dict()
+    rest = dataset().iterator().iter_jax_batches(batch_size=3)
+    rest.load_state_dict(state)
+    assert [b["id"].tolist() for b in rest] == [[3, 4, 5], [6, 7, 8], [9]]
+
+
+def test_a_batch_stays_as_it_is():
+    """Arrays that share the batch's memory keep it."""
+    batches = list(hd.range(100_000).iter_jax_batches(batch_size=1000))
+    assert [int(b["id"][0]) for b in batches] == list(range(0, 100_000, 1000))
+
+
+@pytest.mark.parametrize(
+    "arguments, error, text",
+    [
+        ({"batch_size": 0}, ValueError, "batch_size: expected a number of at least 1, found 0"),
+        ({"batch_size": None}, ValueError, "found None"),
+        ({"paddings": "x"}, TypeError, "paddings: expected a number or a dict"),
+        ({"dtypes": {"y": "float32"}}, ValueError, "dtypes: no column 'y'; the columns are id, x, v"),
+        ({"paddings": {"y": 1}}, ValueError, "paddings: no column 'y'"),
+    ],
+)
+def test_refusals(arguments, error, text):
+    with pytest.raises(error, match=text):
+        next(iter(dataset().iter_jax_batches(**arguments)))
+
+
+def test_columns_without_an_array():
+    for values in (["a"], [[1], [2, 3]]):
+        ds = hd.from_arrow(pa.table({"s": values}))
+        with pytest.raises(
+            exceptions.TypeMismatchError, match="column 's': JAX has no array for values of object"
+        ):
+            next(iter(ds.iter_jax_batches()))
+
+
+def test_several_devices():
+    program = """
+import jax, headrace.data as hd
+assert jax.local_device_count() == 4
+ds = hd.range(20)
+batch = next(iter(ds.iter_jax_batches(batch_size=8)))["id"]
+assert [s.data.tolist() for s in batch.addressable_shards] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+assert [len(b["id"]) for b in ds.iter_jax_batches(batch_size=8)] == [8, 8, 4]
+for size, text in ((6, "a multiple of the 4 local devices, found 6"),):
+    try:
+        ds.iter_jax_batches(batch_size=size)
+    except ValueError as e:
+        assert text in str(e), e
+    else:
+        raise AssertionError
+try:
+    list(hd.range(10).iter_jax_batches(batch_size=8))
+except ValueError as e:
+    assert "a batch of 2 rows cannot be divided among 4 devices" in str(e), e
+else:
+    raise AssertionError
+assert [len(b["id"]) for b in hd.range(10).iter_jax_batches(batch_size=8, paddings=0)] == [8, 8]
+"""
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | flags, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stderr
