@@ -4,7 +4,10 @@ divided among ranks, in a small memory.
 
 import json
 import pickle
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +19,7 @@ from hypothesis import strategies as st
 import headrace.data as hd
 from headrace import exceptions
 
+ROOT = Path(__file__).resolve().parents[2]
 STRATEGIES = ("concat", "first_fit", "best_fit")
 
 
@@ -494,6 +498,14 @@ def test_bad_documents(tmp_path):
         hd.read_parquet(tmp_path).pack(8).take_all()
     with pytest.raises(exceptions.TypeMismatchError, match="no column is a list of numbers; columns: 'id'"):
         hd.range(3).pack(8)
+
+
+def test_the_benchmark():
+    command = [sys.executable, "bench/packing.py", "--documents", "300", "--runs", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    for strategy in STRATEGIES:
+        assert f"| {strategy} | headrace |" in done.stdout
 
 
 def test_a_packed_dataset_pickles(docs):
