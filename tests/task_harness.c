@@ -70,6 +70,13 @@ void hr__task_save(hr_task *task, const char *state)
     task->rig->marked = false;
 }
 
+void hr__task_save_at(hr_task *task, const hr_coord *at, const char *state)
+{
+    (void)task;
+    (void)at;
+    (void)state;
+}
+
 void hr__task_where(const hr_task *task, const hr_origin *o, hr_text *out)
 {
     (void)task;

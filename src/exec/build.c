@@ -306,7 +306,7 @@ static void place_markers(hr_run *r)
         bool calls = false;
 
         for (int i = 0; i < s->n_ops; i++) {
-            s->saves = s->saves || s->ops[i]->run.op->saves;
+            s->n_saving += s->ops[i]->run.op->saves;
             calls = calls || s->ops[i]->run.op->cls->calls;
         }
         for (int i = 0; calls && i < r->n_stages; i++)

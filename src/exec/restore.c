@@ -45,21 +45,52 @@ hr_marker *hr__made_marker(hr_op_state *o, const hr_table *made)
     return begins ? marker_at(&first, 0) : NULL;
 }
 
+/* Whether block `a` of rows lies before that of b, or b is of another fragment. */
+static bool before_block(const hr_coord *a, const hr_coord *b, int64_t block)
+{
+    return !same_fragment(a, b) || a->row / block < b->row / block;
+}
+
+/* The same where an operator of the stage has a state: the marker lies before the last block for which the state is
+ * known, of those that give no rows between `last` and `first`. */
+static hr_marker *saved_marker(hr_ticket *t, const hr_coord *last, const hr_coord *first, int64_t block)
+{
+    hr_marker *m = NULL;
+    int64_t n = 0;
+
+    for (; n < t->n_saved && !before_block(first, &t->saved[n].at, block); n++) {
+        hr_saved *s = &t->saved[n];
+
+        hr__marker_drop(m);
+        m = before_block(last, &s->at, block) && s->at.row % block == 0 ? marker_at(&s->at, s->at.row) : NULL;
+        if (m && hr__marker_add(m, s->op_index, s->text, (int64_t)strlen(s->text), NULL)) {
+            hr__marker_drop(m);
+            m = NULL;
+        }
+        hr__free(s->text);
+    }
+    t->n_saved -= n;
+    if (n)
+        memmove(t->saved, t->saved + n, (size_t)t->n_saved * sizeof *t->saved);
+    return m;
+}
+
 hr_marker *hr__ticket_marker(hr_ticket *t, const hr_table *table)
 {
     const hr_stage *s = t->stage;
     int64_t block = HR_MAX(1, s->leaf.block_rows);
     hr_coord first, last = t->last;
 
-    if (s->saves || s->run->options.any_order || !table->origin || table->n_rows == 0)
+    if (s->n_saving > 1 || s->run->options.any_order || !table->origin || table->n_rows == 0)
         return NULL;
     if (t->block_parts_of)
-        return hr__made_marker(t->block_parts_of, table);
+        return s->n_saving ? NULL : hr__made_marker(t->block_parts_of, table);
     first = hr__origin_at(table->origin, 0);
     t->last = hr__origin_at(table->origin, table->n_rows - 1);
-    if (!s->scan || first.instance != s->leaf.instance ||
-        (same_fragment(&first, &last) && first.row / block <= last.row / block))
+    if (!s->scan || first.instance != s->leaf.instance || !before_block(&last, &first, block))
         return NULL;
+    if (s->n_saving)
+        return saved_marker(t, &last, &first, block);
     return marker_at(&first, first.row / block * block);
 }
 

@@ -80,6 +80,13 @@ struct hr_op_state {
     atomic_llong rows_in, rows_out, bytes_out, busy_ns, calls, pending_ns;
 };
 
+/* The state of a map operator before a block of rows of a ticket. */
+typedef struct hr_saved {
+    hr_coord at;
+    int op_index;
+    char *text;
+} hr_saved;
+
 typedef enum hr_ticket_state { HR_TICKET_READY, HR_TICKET_RUNNING, HR_TICKET_PENDING, HR_TICKET_DONE } hr_ticket_state;
 
 struct hr_ticket {
@@ -89,8 +96,10 @@ struct hr_ticket {
     hr_coord begin;
     hr_marker *before; /* goes downstream with the ticket's first output */
     bool before_passed;
-    hr_coord last; /* of the last row that was passed on; see hr__ticket_marker */
-    bool dropped;  /* the stage was cut: freed when its step returns or it resumes */
+    hr_coord last;   /* of the last row that was passed on; see hr__ticket_marker */
+    hr_saved *saved; /* in the order of the blocks; see hr__task_save_at */
+    int64_t n_saved, cap_saved;
+    bool dropped; /* the stage was cut: freed when its step returns or it resumes */
     hr_ticket *next_dropped;
     /* what goes in */
     hr_scan_file *file; /* leaf */
@@ -231,9 +240,9 @@ struct hr_stage {
     int n_ops;
     bool closes, closed; /* a map operator needs a last ticket without rows; that ticket was made */
     hr_gate gate;
-    bool saves; /* a map operator adds its state to the markers of tickets */
-    bool cut;   /* neither its own operator nor one downstream needs more rows of it */
-    bool ended; /* all output was passed on */
+    int n_saving; /* map operators that add their state to markers */
+    bool cut;     /* neither its own operator nor one downstream needs more rows of it */
+    bool ended;   /* all output was passed on */
     hr_stage_counts counts;
 };
 

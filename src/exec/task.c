@@ -244,6 +244,19 @@ void hr__task_save(hr_task *task, const char *state)
     t->before = NULL;
 }
 
+/* Without memory no marker lies there. */
+void hr__task_save_at(hr_task *task, const hr_coord *at, const char *state)
+{
+    hr_ticket *t = task->ticket;
+    char *copy = hr__strdup(NULL, state);
+
+    if (!copy || !hr__grow(task->run->account, (void **)&t->saved, &t->cap_saved, t->n_saved + 1, sizeof *t->saved)) {
+        hr__free(copy);
+        return;
+    }
+    t->saved[t->n_saved++] = (hr_saved){ *at, task->op->run.index, copy };
+}
+
 /* --- suspension */
 
 struct hr_resume {

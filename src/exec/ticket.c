@@ -39,6 +39,9 @@ void hr__ticket_free(hr_ticket *t)
     hr__scan_file_unref(t->file);
     hr_table_unref(t->in);
     hr__marker_drop(t->before);
+    for (int64_t i = 0; i < t->n_saved; i++)
+        hr__free(t->saved[i].text);
+    hr__free(t->saved);
     hr_error_clear(&t->err);
     hr__free(t);
 }

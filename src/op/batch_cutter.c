@@ -234,6 +234,8 @@ static hr_status check_batch(const hr_batch_cutter *p, const batch *got, hr_erro
     return bytes > p->most_bytes ? hr__batch_too_large(got->n_rows, bytes, p->most_bytes, false, err) : HR_OK;
 }
 
+bool hr__batch_begins_block(int64_t ordinal) { return ordinal >> PART_SHIFT == 0; }
+
 hr_status hr__batch_cutter_next(hr_batch_cutter *p, bool last, hr_table **out, int64_t *ordinal, hr_error *err)
 {
     hr_status st = HR_OK;

@@ -144,6 +144,7 @@ hr_status hr__batch_cutter_new(int64_t rows, int64_t bytes, const hr_mem *mem, h
 void hr__batch_cutter_refuse(hr_batch_cutter *p,
                              int64_t most_bytes); /* HR_BUDGET for a larger batch that needs a copy */
 void hr__batch_cutter_free(hr_batch_cutter *p);
+bool hr__batch_begins_block(int64_t ordinal); /* of that number: no batch of its block comes before it */
 hr_status hr__batch_cutter_add(hr_batch_cutter *p, const hr_table *t, hr_error *err) HR_MUST_USE;
 /* *out NULL: no batch is complete. `last`: at the ticket's end the remaining rows are complete. *ordinal: the block's
  * number, and from bit 40 on the batch's number in its block. */

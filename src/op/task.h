@@ -33,6 +33,9 @@ bool hr__task_closes(const hr_task *task); /* MAP: all rows of the run have pass
  * emits rows of the ticket. state NULL: it has none, and the marker is dropped. Borrowed. */
 bool hr__task_marked(const hr_task *task);
 void hr__task_save(hr_task *task, const char *state);
+/* MAP: the operator's state just before the block of its rows that begins at `at`, before it emits anything of that
+ * block. A marker may lie there then. Borrowed. */
+void hr__task_save_at(hr_task *task, const hr_coord *at, const char *state);
 /* "rows 0 to 4095 of a.parquet, row group 3": where n rows from `begin` on came from. */
 void hr__task_where(const hr_task *task, const hr_origin *o, hr_text *out);
 void hr__task_pass(hr_task *task, hr_marker *takes, const char *state); /* STREAM only; state borrowed, NULL: none */

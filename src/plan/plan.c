@@ -920,6 +920,42 @@ static void print_node(const hr_plan *p, int depth, hr_text *out)
         print_node(p->inputs[i], depth + 1, out);
 }
 
+/* A resume gives all rows to the operator again: it passes no marker of its input on. */
+static bool runs_again(const hr_plan *p)
+{
+    return p->kind == HR_PLAN_OP &&
+           (p->op->cls->kind == HR_OP_BLOCK || (p->op->cls->kind == HR_OP_STREAM && !p->op->cls->marker));
+}
+
+/* The operators that run again, without those before them, which they name together. Returns their number. */
+static int print_resume(const hr_plan *p, hr_text *out)
+{
+    int n = 0;
+
+    if (!runs_again(p)) {
+        for (int i = 0; i < p->n_inputs; i++)
+            n += print_resume(p->inputs[i], out);
+        return n;
+    }
+    hr__text_add(out, "  ");
+    if (p->op->cls->describe)
+        p->op->cls->describe(p->op, out);
+    else
+        hr__text_add(out, "%s", p->op->cls->name);
+    hr__text_add(out, " and all before it run again, over ");
+    for (int i = 0; i < p->n_inputs; i++) {
+        int64_t rows = hr__plan_guess_rows(p->inputs[i]);
+
+        hr__text_add(out, "%s", i ? " and " : "");
+        if (rows < 0)
+            hr__text_add(out, "all rows");
+        else
+            hr__text_add(out, "about %" PRId64 " rows", rows);
+    }
+    hr__text_add(out, "; materialize() after it keeps them\n");
+    return 1;
+}
+
 hr_status hr_plan_explain(const hr_plan *p, char **out, hr_error *err)
 {
     HR_NEED(p, out);
@@ -934,6 +970,9 @@ hr_status hr_plan_explain(const hr_plan *p, char **out, hr_error *err)
     print_node(p, 1, &t);
     hr__text_add(&t, "runs as:\n");
     print_node(rewritten, 1, &t);
+    hr__text_add(&t, "on a resume:\n");
+    if (!print_resume(rewritten, &t))
+        hr__text_add(&t, "  goes on at the position\n");
     if (t.failed)
         HR_FAIL(HR_NO_MEMORY, "explain: no memory for %" PRId64 " bytes of text", t.n);
     *out = t.data;

@@ -76,6 +76,7 @@ hr_status hr__image_rule(const hr_plan *p, const char *const *columns, int n, hr
 bool hr__has_name(const char *const *names, int n, const char *name);
 /* rules.c: applies all rules. *out is new. */
 hr_status hr__plan_rewrite(hr_plan *p, hr_plan **out, hr_error *err) HR_MUST_USE;
+int64_t hr__plan_guess_rows(const hr_plan *p); /* rules.c: about the number of its rows; -1: unknown */
 unsigned hr__plan_rules(const hr_plan *p); /* rules.c; of a rewritten plan: bits 1 << hr_rule of the rules that fired */
 /* plan.c: a hash of nodes and arguments, without inputs, as 32 hex digits. */
 void hr__plan_digest(const hr_plan *p, char out[33]);

@@ -260,14 +260,14 @@ static hr_status add_partners(const hr_op *op, int input, wanted *w, hr_error *e
 
 /* Estimates the number of rows of p; -1: unknown. Assumes that a function gives a row for each row, and a join the rows
  * of its left side. */
-static int64_t guess_rows(const hr_plan *p)
+int64_t hr__plan_guess_rows(const hr_plan *p)
 {
     int64_t sum = 0;
 
     if (p->kind == HR_PLAN_SCAN)
         return hr__scan_guess_rows(p->scan);
     for (int i = 0; i < p->n_inputs; i++) {
-        int64_t n = guess_rows(p->inputs[i]);
+        int64_t n = hr__plan_guess_rows(p->inputs[i]);
 
         if (n < 0)
             return -1;
@@ -289,7 +289,7 @@ static int first_input(const hr_plan *p)
     if (p->kind != HR_PLAN_OP || !p->op->cls->first_input || p->n_inputs > MAX_ASKED)
         return 0;
     for (int i = 0; i < p->n_inputs; i++)
-        rows[i] = guess_rows(p->inputs[i]);
+        rows[i] = hr__plan_guess_rows(p->inputs[i]);
     return p->op->cls->first_input(p->op, rows);
 }
 

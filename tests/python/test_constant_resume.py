@@ -6,6 +6,7 @@ as they can, leave out what came before.
 
 import hashlib
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -78,6 +79,12 @@ class Packer:
 
     def load_state_dict(self, state):
         self.rest = state["rest"]
+
+
+class Waits(Packer):
+    def __call__(self, batch):
+        time.sleep(0.012)
+        return super().__call__(batch)
 
 
 def numbers():
@@ -254,6 +261,18 @@ def test_reading_ahead_does_not_matter(folder, name):
         assert [digest(b) for b in batches] == digests[at + 1 :]
 
 
+@pytest.mark.parametrize("how", [{}, {"batch_size": 256}])
+def test_a_class_goes_on_with_its_state(folder, how):
+    """In the middle of a row group: the instance is not given the rows of before again."""
+    ds = one(folder).map_batches(Waits, concurrency=1, compute="inline", **how)
+    _, states, stats = whole_pass(ds, {"batch_size": 7})
+    batches = ds.iter_batches(batch_size=7)
+    batches.load_state_dict(states[len(states) * 9 // 10])
+    for _ in batches:
+        pass
+    assert called(batches.stats()) <= 0.5 * called(stats)
+
+
 def test_readers_skip(folder):
     """Where a fragment knows its rows, no row before the position's block is made again."""
     for ds in (hd.range(N), hd.from_arrow(pq.read_table(folder / "one.parquet")), one(folder)):
@@ -265,6 +284,17 @@ def test_readers_skip(folder):
         for _ in batches:
             pass
         assert batches.stats()["rows_read"] <= N // 10 + 4096 + 2 * BATCH
+
+
+def test_explain_says_what_runs_again(folder, capsys):
+    ds = one(folder).map_batches(mean).zip(numbers()).limit(10)
+    ds.explain()
+    assert "on a resume:\n  goes on at the position\n" in capsys.readouterr().out
+    ds.sort("id").random_shuffle().map_batches(noise).explain()
+    out = capsys.readouterr().out.split("on a resume:\n")[1]
+    assert out.startswith("  random_shuffle") and "about 10 rows" in out and out.count("\n") == 1
+    numbers().union(numbers().sort("n")).explain()
+    assert f"  sort(n) and all before it run again, over about {N} rows" in capsys.readouterr().out
 
 
 def test_ranks(folder):

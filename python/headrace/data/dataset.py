@@ -745,7 +745,7 @@ class Dataset:
         return self._name
 
     def explain(self):
-        """Prints the plan as written and as it runs. Reads nothing."""
+        """Prints the plan as written and as it runs, and what a resume does again. Reads nothing."""
         print(self._node.plan.explain(), end="")
 
     def __repr__(self):

@@ -27,9 +27,10 @@
 #define BLOCK_ROWS 4096
 #define MIN_GROUP 2 /* calls: the one that a server runs, and one more */
 #define MAX_GROUP 16
-#define CALL_NS (2 * INT64_C(1000000)) /* batches of this total duration (estimated) make one call */
-#define GROUPS_NS (10 * CALL_NS)       /* the same for groups, of which many may be small */
-#define GROUPED_ROWS 4096              /* rows of the groups in one call, about */
+#define CALL_NS (2 * INT64_C(1000000))  /* batches of this total duration (estimated) make one call */
+#define GROUPS_NS (10 * CALL_NS)        /* the same for groups, of which many may be small */
+#define SAVE_NS (10 * INT64_C(1000000)) /* a state may have 1 MiB, so that it is not saved before each call */
+#define GROUPED_ROWS 4096               /* rows of the groups in one call, about */
 #define GROUPED_BATCHES 2048
 
 typedef struct apply_op {
@@ -182,12 +183,31 @@ static hr_mem batch_mem(const apply_op *a, hr_task *task)
     return (hr_mem){ hr__task_run(task)->account, a->columns.made ? NULL : hr__calls_arena(a->calls) };
 }
 
-static uint32_t flags_of(const apply_op *a, hr_task *task, const apply_task *t)
+/* Whether the next call, which begins with the batch of this number, is to save the state of the instance: the ticket's
+ * first call if a marker lies before it; where tickets are single batches, and in the middle of a ticket, if the last
+ * state is not from just now. */
+static bool saves_now(const apply_op *a, hr_task *task, const apply_task *t, int64_t ordinal)
+{
+    hr_calls_run *run = hr__task_run(task)->state;
+    int64_t now = hr__clock_ns(), last = atomic_load_explicit(&run->saved_ns, memory_order_relaxed);
+
+    if (!a->of_class.saves || t->finishing ||
+        (t->n_calls == 0 ? !hr__task_marked(task) : !t->cutter || !hr__batch_begins_block(ordinal)))
+        return false;
+    if ((t->n_calls > 0 || a->as_is) && last && now - last < SAVE_NS)
+        return false;
+    atomic_store_explicit(&run->saved_ns, now, memory_order_relaxed);
+    return true;
+}
+
+static uint32_t flags_of(const apply_op *a, hr_task *task, const apply_task *t, int64_t ordinal)
 {
     uint32_t flags = a->of_class.at_a_time ? HR_CALL_IN_ORDER : 0;
 
-    if (a->of_class.saves && t->n_calls == 0 && hr__task_marked(task))
+    if (saves_now(a, task, t, ordinal))
         flags |= HR_CALL_SAVE;
+    else if (a->of_class.saves && t->n_calls == 0 && hr__task_marked(task))
+        hr__task_save(task, NULL);
     return flags | (t->finishing ? HR_CALL_LAST : 0);
 }
 
@@ -202,7 +222,7 @@ static hr_status add_call(const apply_op *a, hr_task *task, apply_task *t, hr_ta
     hr_status st = HR_OK;
     hr_table *in = whole, *some = NULL, *copy = NULL;
 
-    place.flags = flags_of(a, task, t);
+    place.flags = flags_of(a, task, t, batches[0].ordinal);
     for (int64_t i = 0; i < n_batches; i++) {
         batches[i].random = place_of(task, in, row, batches[i].ordinal).random;
         row += batches[i].n_rows;
@@ -218,7 +238,7 @@ static hr_status add_call(const apply_op *a, hr_task *task, apply_task *t, hr_ta
     st = hr__call_set_add(t->group, copy ? copy : in, some ? whole : NULL, &place, batches, n_batches,
                           hr__task_turn(task), t->n_calls++, err);
     batches = NULL;
-    if (!st && (place.flags & HR_CALL_SAVE))
+    if (!st && (place.flags & HR_CALL_SAVE) && t->n_calls == 1)
         t->saves = t->group->items[t->group->n - 1];
 done:
     hr__free(batches);
@@ -654,17 +674,24 @@ static void next_call(apply_task *t)
     t->n_kept = t->at_batch = 0;
 }
 
-/* Adds the state that the ticket's first call saved to the ticket's marker. */
-static void save(hr_task *task, apply_task *t, hr_call *call)
+/* Adds the state that the ticket's first call saved to the ticket's marker, that of a later one to a marker before the
+ * block of rows with which the call begins. */
+static void save(const apply_op *a, hr_task *task, apply_task *t, hr_call *call)
 {
+    hr_coord at = call->place.begin;
     char *state;
 
-    if (t->saves != call)
+    if (!(call->place.flags & HR_CALL_SAVE))
         return;
     state = hr__call_take_saved(call);
-    hr__task_save(task, state);
+    if (t->saves == call) {
+        hr__task_save(task, state);
+        t->saves = NULL;
+    } else if (state) {
+        at.row -= at.row % a->block_rows;
+        hr__task_save_at(task, &at, state);
+    }
     hr__free(state);
-    t->saves = NULL;
 }
 
 /* Emits the results that can be collected now. *all: the call set is done. */
@@ -682,7 +709,7 @@ static hr_status collect(const apply_op *a, hr_task *task, apply_task *t, bool *
         done = hr__call_set_collect(g, &r, &again);
         if (again)
             notify(a, hr__task_run(task));
-        save(task, t, call);
+        save(a, task, t, call);
         if (done && call->st && !call->streams && call->n_batches == 1)
             st = HR_OK; /* results before the failure are incomplete */
         else

@@ -148,11 +148,12 @@ struct hr_calls_run {
     int64_t turn;   /* all calls of the tickets before this turn are submitted */
     int64_t *early; /* later turns whose calls are all submitted */
     int64_t n_early, cap_early;
-    int n_begun;           /* calls that have begun and not ended */
-    char *loads;           /* the state that its instance loads before the first call; NULL: none, or loaded */
-    bool sends;            /* a thread is sending one of its calls */
-    hr_calls_worker *home; /* only for comparing: the worker with the instance; NULL: none yet */
-    hr_error lost;         /* set: the instance is lost with its rows */
+    int n_begun;              /* calls that have begun and not ended */
+    _Atomic int64_t saved_ns; /* when a call was last asked for the state of its instance; 0: none was */
+    char *loads;              /* the state that its instance loads before the first call; NULL: none, or loaded */
+    bool sends;               /* a thread is sending one of its calls */
+    hr_calls_worker *home;    /* only for comparing: the worker with the instance; NULL: none yet */
+    hr_error lost;            /* set: the instance is lost with its rows */
 };
 
 struct hr_call_set {
