@@ -275,28 +275,57 @@ def test_streaming_split_in_each_rank(runs, rows):
     assert found[1]["count"] == ["id"]
 
 
-def test_one_engine_for_all_ranks(runs):
-    """Also rows, tensors, several datasets, and a share for each epoch."""
+def test_a_share_for_each_epoch(runs):
+    """Also by rows, and of several datasets; engines that nobody needs end."""
     code, text, out = runs.torchrun(
         2,
         """
-        import torch
+        from headrace.data import shares
+        shares.LOOK_S = 0.02
         train, test = plan("map"), plan("memory")
-        out = {"train": 0, "test": 0, "rows": 0}
+        out = [0, 0]
         for epoch in range(3):
-            for b in train.shard().iter_torch_batches(batch_size=30, dtypes=torch.float32):
-                b["id"] += 1
-                out["train"] += len(b["id"])
+            for b in train.shard().iter_batches(batch_size=30):
+                out[0] += len(b["id"])
             for row in test.shard().iter_rows():
-                out["test"] += 1
-        stats = json.loads(train.shard().stats())
-        out["read"] = len(context.__class__.__name__)
-        sockets = [l for l in open("/proc/net/unix") if "headrace-share" in l]
+                out[1] += 1
         write(out)
+        while len(os.listdir(OUT)) < 2:
+            time.sleep(0.01)
+        until = time.monotonic() + 30
+        while shares._hosts and time.monotonic() < until:
+            time.sleep(0.02)
+        write([*out, len(shares._hosts)])
         """,
     )
     assert code == 0, text
-    assert [(f["train"], f["test"]) for f in results(out, 2)] == [(3600, 3600)] * 2
+    assert results(out, 2) == [[3600, 3600, 0]] * 2
+
+
+def test_a_name_that_another_user_has(rows, monkeypatch):
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user")
+    for name, value in {"HEADRACE_RANK": "0", "HEADRACE_WORLD_SIZE": "2", "HEADRACE_RUN_ID": "taken"}.items():
+        monkeypatch.setenv(name, value)
+    share = plan("read", rows).shard()
+    code = """
+import os, socket, sys
+os.setuid(65534)
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.bind("\\0" + sys.argv[1])
+s.listen()
+print("bound", flush=True)
+sys.stdin.read()
+"""
+    code = code.replace("\\\\0", "\\0")
+    name = share._source.meeting.name
+    with subprocess.Popen(
+        [sys.executable, "-c", code, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout.readline() == "bound\n"
+        with pytest.raises(exceptions.PeerError, match="belongs to user 65534, this one to user 0"):
+            next(iter(share.iter_batches()))
+        other.stdin.close()
 
 
 def test_without_a_launcher(rows, monkeypatch):
@@ -614,7 +643,9 @@ def test_the_engine_is_stopped(runs):
     code, text, out = runs.torchrun(
         2,
         """
-        context.stall_warning_s, context.stall_timeout_s = 0.5, 1.5
+        from headrace.data import shares
+        shares.CONNECT_S = 0.3
+        context.stall_warning_s, context.stall_timeout_s = 0.4, 1
         share = plan("map").shard()
         if RANK == 0:
             share.stats()

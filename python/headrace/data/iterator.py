@@ -935,9 +935,10 @@ def share_watch(tell):
     context = DataContext.get_current()
     limit = math.inf if context.stall_timeout_s is None else context.stall_timeout_s
     first = min(context.stall_warning_s, limit)
+    told = weakref.WeakMethod(tell)  # its object keeps the watch, and must not keep itself alive
 
     def waited(seconds):
-        tell(seconds, seconds >= limit)
+        told()(seconds, seconds >= limit)
         if seconds >= limit:  # nobody is to blame: the engine has work to do
             return first
         return max(min(seconds, limit - seconds), 0.05)

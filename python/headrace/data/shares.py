@@ -167,6 +167,11 @@ class Host:
         states = [r["state"] for r in self.info()["ranks"]]
         return "away" in states or not self.own_ended
 
+    def n_others(self):
+        """Ranks of other programs that are connected: a child that reads this process's rank ends with it."""
+        own = self.info()["ranks"][self.meeting.place.rank]["state"]
+        return self.server.n_clients - (not self.own and own in ("out", "asked", "in"))
+
     def end_own(self, why=None):
         """The own rank has ended, why: with an exception."""
         self.own_ended = True
@@ -221,16 +226,17 @@ def at_exit():
     with _lock:
         hosts = list(_hosts)
     for host in hosts:
-        if why is None and host.own and host.server.n_clients:
-            _serve_to_the_end(host)
-        elif host.server.n_clients:
-            time.sleep(0.2)  # the others hear why
+        with contextlib.suppress(_core.HeadraceError):
+            if why is None:
+                _serve_to_the_end(host)
+            elif host.n_others() > 0:
+                time.sleep(0.2)  # the others hear why
         host.close()
 
 
 def _serve_to_the_end(host):
     begun, told = time.monotonic(), False
-    while host.server.n_clients:
+    while host.n_others() > 0:
         time.sleep(0.02)
         if not told and time.monotonic() - begun > DataContext.get_current().stall_warning_s:
             told = True
@@ -316,14 +322,14 @@ class LauncherSource:
             except PeerError as e:
                 if "belongs to user" in str(e):
                     raise
-                failure = e
+                failure = str(e)  # not the exception: its frames would keep this share
             host = self._serve()
             if host is not None:
                 if host.server.take_own():
                     host.own, self._host = True, host
                     return
                 continue  # a child of this process has come for the rank: the next attempt says so
-            if self.meeting.dataset is None and "no process listens" in str(failure):
+            if self.meeting.dataset is None and "no process listens" in failure:
                 raise PeerError(
                     f"rank {self.rank} of {self.meeting.what}: the process that runs the engine has "
                     f"ended, or is on "
