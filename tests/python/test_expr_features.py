@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import headrace.data as hd
-from headrace.data.expressions import col, vector
+from headrace.data.expressions import col, lit, vector
 from headrace.exceptions import DataError, InvalidArgument, TypeMismatchError
 
 X = col("x")
@@ -107,6 +107,9 @@ def test_vectors():
     kind, found = of(col("n"), col("i").cast("float16"))
     assert kind == pa.float16() and str(found) == str([[nan, 1.0], [nan, 2.0], [nan, 3.0]])
     assert of(col("i").cast("uint64"), col("i").cast("int64"))[0] == pa.float64()
+    assert of(lit(1), lit(2.5)) == (pa.float64(), [[1, 2.5]] * 3)  # plain numbers
+    assert of(col("i"), 2.5) == (pa.float64(), [[1, 2.5], [2, 2.5], [3, 2.5]])
+    assert of(2.5, col("i").cast("float32"))[0] == pa.float32() and of(7, col("i"))[0] == pa.int8()
     tensors = hd.from_numpy(np.arange(12).reshape(2, 2, 3)).with_column("v", vector(col("data"), 1))
     assert tensors.take_all()[1]["v"].tolist() == [6, 7, 8, 9, 10, 11, 1]
 

@@ -313,23 +313,33 @@ static const hr_option vector_settings[] = {
 static bool is_fixed(const hr_type *t) { return hr__type_is_fixed_list(t); }
 static hr_type *number_of(hr_type *t) { return is_fixed(t) ? t->children[0].type : t; }
 
+/* The type that holds numbers of `common` (NULL: none yet) and of t. A plain number takes the type of the others,
+ * unless it is a fraction among integers. */
+static hr_type *common_item(hr_type *common, hr_type *t, bool plain)
+{
+    if (!common)
+        return t;
+    if (plain && (hr__type_is_float(common) || !hr__type_is_float(t)))
+        return common;
+    common = hr__common_number(common, t);
+    return common ? common : hr__type_simple(HR_T_FLOAT64); /* uint64 with a signed integer: as in NumPy */
+}
+
 static hr_status vector_item(const hr_bound_call *call, hr_type **out, hr_error *err)
 {
     const vector_options *o = call->expr->options;
     hr_type *common = NULL;
 
     *out = NULL;
-    for (int i = 0; i < call->n_inputs; i++) {
-        hr_type *t = number_of(call->input_types[i]);
+    for (int pass = 0; pass < 2; pass++) /* plain numbers come last */
+        for (int i = 0; i < call->n_inputs; i++) {
+            hr_type *t = number_of(call->input_types[i]);
 
-        if (!hr__type_is_number(t) && t->id != HR_T_NULL)
-            return hr__call_type_error(call, "expected numbers, or fixed-size lists of numbers", err);
-        if (t->id == HR_T_NULL || (call->weak[i] && common))
-            continue;
-        common = common ? hr__common_number(common, t) : t;
-        if (!common) /* uint64 with a signed integer: as in NumPy */
-            common = hr__type_simple(HR_T_FLOAT64);
-    }
+            if (!hr__type_is_number(t) && t->id != HR_T_NULL)
+                return hr__call_type_error(call, "expected numbers, or fixed-size lists of numbers", err);
+            if (t->id != HR_T_NULL && call->weak[i] == (pass == 1))
+                common = common_item(common, t, pass == 1 && common);
+        }
     if (!o || !o->to || !*o->to) {
         *out = hr__type_ref(common ? common : hr__type_simple(HR_T_FLOAT64));
         return HR_OK;
