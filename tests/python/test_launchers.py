@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -362,6 +363,9 @@ def test_ranks_that_the_program_numbers(runs, rows):
 
 def test_two_hosts(runs, rows):
     """Two agents of torchrun: each host runs an engine, and the order is that of one host."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
     options = (
         "--nnodes",
         "2",
@@ -370,7 +374,7 @@ def test_two_hosts(runs, rows):
         "--rdzv-id",
         "x",
         "--rdzv-endpoint",
-        "localhost:29637",
+        f"localhost:{port}",
     )
     path, out = runs.program(READ)
     agents = []
