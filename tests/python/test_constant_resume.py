@@ -174,6 +174,16 @@ PLANS = {
         {},
         1,
     ),
+    "many groups": (
+        lambda d: (
+            one(d)
+            .map_batches(lambda b: {"id": b["id"], "g": b["id"] // 3})
+            .groupby("g")
+            .map_groups(lambda g: {"id": g["id"], "n": np.full(len(g["id"]), len(g["id"]))})
+        ),
+        {},
+        0.8,
+    ),
     "join": (
         lambda d: (
             one(d).join(groups(d).select_columns(["id"]), "inner", 4, on=["id"]).sort("id").map_batches(mean)

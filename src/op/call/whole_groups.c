@@ -2,8 +2,10 @@
  *
  * The input has the rows of a group next to each other, in tables cut anywhere. The output tables hold whole groups,
  * about 4,096 rows, 2,048 groups or a few MiB each, so each ticket downstream has all rows of its groups. The operator
- * holds the open group, which must fit in memory. It is a stream operator without positions (a resumed run starts
- * over).
+ * holds the open group, which must fit in memory.
+ *
+ * A marker lies before each output table: an input marker before its rows, with the number of rows between, which a run
+ * that begins there skips.
  *
  * Tests: test_groups.c, test_map_groups.py. */
 #include "op/call.h"
@@ -19,6 +21,14 @@ typedef struct whole_op {
     int n_keys;
 } whole_op;
 
+typedef struct whole_state {
+    hr_groups *groups;      /* NULL: none came yet */
+    int64_t n_in, n_out;    /* rows */
+    int64_t skip;           /* input rows to leave out: an earlier run gave them */
+    hr_marker *base, *next; /* one before row n_out of the input, and one after it; NULL: none */
+    int64_t base_row, next_row;
+} whole_state;
+
 static hr_status whole_schema(const hr_op *op, const hr_schema *in, hr_schema **out, hr_error *err)
 {
     const whole_op *w = (const whole_op *)op;
@@ -30,17 +40,72 @@ static hr_status whole_schema(const hr_op *op, const hr_schema *in, hr_schema **
     return HR_OK;
 }
 
-static hr_status emit(hr_task *task, hr_groups *g, bool last, hr_error *err)
+static hr_status state_of(hr_task *task, whole_state **out, hr_error *err)
+{
+    void **slot = hr__task_state(task);
+
+    if (!*slot && !(*slot = hr__zalloc(hr__task_run(task)->account, sizeof **out)))
+        return hr__error_memory(err, "groups", sizeof **out);
+    *out = *slot;
+    return HR_OK;
+}
+
+/* Without memory for a copy, an earlier marker serves. */
+static void pass(whole_state *s, hr_task *task)
+{
+    hr_marker *m = NULL;
+
+    if (s->next && s->next_row <= s->n_out) {
+        hr__marker_drop(s->base);
+        s->base = s->next;
+        s->base_row = s->next_row;
+        s->next = NULL;
+    }
+    if (s->base && !hr__marker_copy(s->base, &m, NULL))
+        hr__task_pass_int(task, m, "skip", s->n_out - s->base_row);
+}
+
+static hr_status whole_marker(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err)
+{
+    whole_state *s = NULL;
+    hr_status st = state_of(task, &s, err);
+
+    (void)op;
+    if (st || s->next) { /* the first one after row n_out is the first to be of use */
+        hr__marker_drop(takes);
+        return st;
+    }
+    s->next = takes;
+    s->next_row = s->n_in;
+    return HR_OK;
+}
+
+static hr_status whole_restore(const hr_op *op, hr_task *task, const char *state, hr_error *err)
+{
+    whole_state *s = NULL;
+    int64_t skip = -1;
+
+    (void)op;
+    if (!hr__state_int(state, "skip", &skip) || skip < 0)
+        return hr_error_set(err, HR_INVALID, "groups: '%s' is not a position", state);
+    HR_TRY(state_of(task, &s, err));
+    s->skip = s->n_out = skip;
+    return HR_OK;
+}
+
+static hr_status emit(whole_state *s, hr_task *task, bool last, hr_error *err)
 {
     for (;;) {
         hr_batch_place *batches = NULL;
         hr_table *t = NULL;
         int64_t n;
 
-        HR_TRY(hr__groups_next(g, last, 0, &t, &batches, &n, err));
+        HR_TRY(hr__groups_next(s->groups, last, 0, &t, &batches, &n, err));
         hr__free(batches);
         if (!t)
             return HR_OK;
+        pass(s, task);
+        s->n_out += t->n_rows;
         HR_TRY(hr__task_emit(task, &t, err));
     }
 }
@@ -48,28 +113,46 @@ static hr_status emit(hr_task *task, hr_groups *g, bool last, hr_error *err)
 static hr_status whole_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
 {
     const whole_op *w = (const whole_op *)op;
-    hr_groups **g = (hr_groups **)hr__task_state(task);
+    whole_state *s = NULL;
+    hr_table *rest = NULL;
+    int64_t skip;
+    hr_status st;
 
-    if (!*g)
+    HR_TRY(state_of(task, &s, err));
+    if (!s->groups)
         HR_TRY(hr__groups_new((const char *const *)w->keys, w->n_keys, TABLE_ROWS,
                               hr__table_bytes_wanted(hr__account_limit(hr__task_run(task)->account)), TABLE_GROUPS,
-                              hr__task_run(task)->account, g, err));
-    HR_TRY(hr__groups_add(*g, in, err));
-    return emit(task, *g, false, err);
+                              hr__task_run(task)->account, &s->groups, err));
+    skip = HR_MIN(s->skip, in->n_rows);
+    s->skip -= skip;
+    s->n_in += in->n_rows;
+    if (skip == in->n_rows)
+        return HR_OK;
+    HR_TRY(hr_table_slice(in, skip, in->n_rows - skip, &rest, err));
+    st = hr__groups_add(s->groups, rest, err);
+    hr_table_unref(rest);
+    return st ? st : emit(s, task, false, err);
 }
 
 static hr_status whole_finish(const hr_op *op, hr_task *task, hr_error *err)
 {
-    hr_groups *g = *hr__task_state(task);
+    whole_state *s = *hr__task_state(task);
 
     (void)op;
-    return g ? emit(task, g, true, err) : HR_OK;
+    return s && s->groups ? emit(s, task, true, err) : HR_OK;
 }
 
 static void whole_task_clear(const hr_op *op, hr_task *task)
 {
+    whole_state *s = *hr__task_state(task);
+
     (void)op;
-    hr__groups_free(*hr__task_state(task));
+    if (!s)
+        return;
+    hr__groups_free(s->groups);
+    hr__marker_drop(s->base);
+    hr__marker_drop(s->next);
+    hr__free(s);
     *hr__task_state(task) = NULL;
 }
 
@@ -110,6 +193,8 @@ static const hr_op_class whole_groups_class = {
     .push = whole_push,
     .finish = whole_finish,
     .task_clear = whole_task_clear,
+    .marker = whole_marker,
+    .restore = whole_restore,
     .describe = whole_describe,
     .fingerprint = whole_fingerprint,
     .free = whole_free,
