@@ -275,6 +275,7 @@ def test_checkpoints(storage, tmp_path):
         "checkpoint_000001",
         "checkpoint_000003",
         "progress.json",
+        "trainer.pkl",
     ]
     assert [m["score"] for _, m in result.best_checkpoints] == [0.9, 0.3]
     assert result.checkpoint.path.endswith("checkpoint_000003")
@@ -339,6 +340,7 @@ def test_local_mode(storage):
     result = fit(loop, storage, n=0, datasets={"train": hd.range(20)}, metadata={"m": 1})
     assert pids == [os.getpid()] and result.return_value == list(range(20))
     assert result.metrics == {"rows": 20} and result.checkpoint.get_metadata() == {"m": 1}
+    storage.name = "another"
     with pytest.raises(ZeroDivisionError):
         fit(lambda: 1 / 0, storage, n=0)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -12,21 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from headrace.train.files import write_whole
+
 METADATA_FILE = ".metadata.json"
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Writes a second file, then renames it: a reader of `path` sees the old text or the new one, never a
-    part.
-    """
-    beside = path.with_name(
-        f"{path.name}.{secrets.token_hex(8)}.part"
-    )  # processes of containers share numbers
-    with open(beside, "w", encoding="utf-8") as f:
-        f.write(text)
-        f.flush()
-        os.fsync(f.fileno())
-    os.replace(beside, path)
 
 
 class Checkpoint:

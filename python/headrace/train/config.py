@@ -73,8 +73,9 @@ class ScalingConfig(OnlyKnown):
 
 @dataclass
 class FailureConfig(OnlyKnown):
-    """max_failures: how often the trainer restarts the workers from the last checkpoint after a failure; -1:
-    without limit.
+    """max_failures: how often fit() restarts the workers (in local mode the train loop) from the last "
+    "checkpoint
+    after a failure; -1: without limit. Each driver of a run counts anew.
     """
 
     _names = {"max_failures": "int", "max_preemption_failures": "int", "controller_failure_limit": "int"}
@@ -90,19 +91,41 @@ class CheckpointConfig(OnlyKnown):
     metrics (without an attribute: the newest).
 
     It always keeps the newest, because a restart begins there. None keeps all.
+
+    positions_every_n_batches, positions_every_s: for train loops that report no checkpoints. The driver
+    stores
+    the positions of the datasets whenever every worker has done that many more batches of one, or after that
+    time, without a part of the train loop and without a wait (within some 50 ms). A restart goes on behind
+    the batches that every worker has done; those that only some have done are given to all again. From the
+    first checkpoint on, its positions count and these are no longer stored.
     """
 
     _names = {
         "num_to_keep": "int|None",
         "checkpoint_score_attribute": "str|None",
         "checkpoint_score_order": "str",
+        "positions_every_n_batches": "int|None",
+        "positions_every_s": "float|None",
     }
 
     num_to_keep: int | None = None
     checkpoint_score_attribute: str | None = None
     checkpoint_score_order: Literal["max", "min"] = "max"
+    positions_every_n_batches: int | None = None
+    positions_every_s: float | None = None
 
     def __post_init__(self):
+        if self.positions_every_n_batches is not None and self.positions_every_n_batches < 1:
+            raise ValueError(
+                f"CheckpointConfig(positions_every_n_batches={self.positions_every_n_batches}): expected at "
+                "least 1, or None for none"
+            )
+        if self.positions_every_s is not None and not self.positions_every_s > 0:
+            raise ValueError(
+                f"CheckpointConfig(positions_every_s={self.positions_every_s}): expected more than 0, or "
+                f"None "
+                "for none"
+            )
         if self.num_to_keep is not None and self.num_to_keep < 1:
             raise ValueError(
                 f"CheckpointConfig(num_to_keep={self.num_to_keep}): expected at least 1, or None for all"
@@ -117,7 +140,7 @@ class CheckpointConfig(OnlyKnown):
 @dataclass
 class RunConfig(OnlyKnown):
     """name: the run's folder below storage_path (default ~/headrace_results); None: a name with the time and
-    a random suffix.
+    a random suffix. A trainer with the name of an earlier run goes on with that run.
     """
 
     _names = {"name": "str|None", "callbacks": "list|None", "worker_runtime_env": "dict|None"}

@@ -7,7 +7,9 @@ import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace._core import StorageError
 from headrace.train.checkpoint import Checkpoint
+from headrace.train.files import copy_folder
 
 if TYPE_CHECKING:
     from headrace.data import DataIterator
@@ -41,16 +43,27 @@ class Session:
     checkpoint: Checkpoint | None = None
 
     def report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None, dir_name: str | None) -> None:
-        if checkpoint is not None:
-            staging = self.channel.staging()
-            shutil.copytree(checkpoint.path, staging, dirs_exist_ok=True)
+        error = self._copied(checkpoint) if checkpoint is not None else None
         for shard in self.shards.values():
             source = getattr(shard, "_source", None)
             if hasattr(source, "settle"):
                 source.settle()
-        latest = self.channel.report(metrics, checkpoint is not None, dir_name)
+        latest = self.channel.report(metrics, checkpoint is not None, dir_name, error)
         if latest:
             self.checkpoint = Checkpoint(latest)
+
+    def _copied(self, checkpoint: Checkpoint) -> Exception | None:
+        """Copies the files of a checkpoint to the driver's folder. Returns why that failed: the other workers
+        wait in report(), and all of them raise it.
+        """
+        try:
+            copy_folder(checkpoint.path, self.channel.staging(), f"rank {self.world_rank}")
+        except StorageError as e:
+            stays = f"{self.checkpoint.path} stays the newest checkpoint" if self.checkpoint else ""
+            return StorageError(e.errno, f"{e.strerror}; {stays or 'there is no checkpoint yet'}")
+        except Exception as e:
+            return e
+        return None
 
 
 _session: Session | None = None
@@ -132,7 +145,9 @@ def get_dataset_shard(dataset_name: str | None = None) -> DataIterator:
 
 
 def get_checkpoint() -> Checkpoint | None:
-    """The last reported checkpoint: after a restart, the one to load. None: the run is at its beginning."""
+    """The last reported checkpoint: after a restart, also by another driver, the one to load. At the
+    beginning of a run it is TorchTrainer(resume_from_checkpoint=...), or None.
+    """
     return get_session("get_checkpoint()").checkpoint
 
 
@@ -149,7 +164,9 @@ def report(
 
     Rank 0's metrics are the run's. The checkpoints of all ranks are copied into one folder (ranks that save
     parts give their files different names). The folder is complete when report() returns; it has the
-    positions of the datasets, so that a restart continues after the last batch that was taken.
+    positions of the datasets, so that a restart continues after the last batch that was taken. If a rank
+    cannot store its files, all ranks raise its StorageError, which names the rank, the path and, on a full
+    disk, the bytes that are needed; the checkpoint before stays.
     """
     session = get_session("report()")
     if not isinstance(metrics, dict):

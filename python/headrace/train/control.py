@@ -12,7 +12,6 @@ import pickle
 import secrets
 import socket
 import struct
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,7 +21,6 @@ from typing import Any
 
 import cloudpickle
 
-from headrace.exceptions import HeadraceError
 from headrace.train.shards import ShardServer
 from headrace.train.storage import RunStorage
 
@@ -50,6 +48,7 @@ class _Report:
     metrics: dict[str, Any]
     has_files: bool
     dir_name: str | None
+    error: Exception | None  # the worker could not copy its files
 
 
 class Control:
@@ -137,7 +136,7 @@ class Control:
                 rank = self._hello(sock, conn)
                 if rank is None:
                     return
-                send(conn, ("welcome", self._latest(), self.storage.staging()))
+                send(conn, ("welcome", self._resumed(), self.storage.staging()))
                 while True:
                     self._handle(rank, receive(conn))
             except (EOFError, OSError, ValueError):
@@ -147,8 +146,8 @@ class Control:
                     if rank is not None and self._conns.get(rank) is conn:
                         del self._conns[rank]
 
-    def _latest(self) -> str | None:
-        return self.storage.latest.path if self.storage.latest else None
+    def _resumed(self) -> str | None:
+        return self.storage.resumed.path if self.storage.resumed else None
 
     def _handle(self, rank: int, message: tuple) -> None:
         kind, *rest = message
@@ -181,6 +180,7 @@ class Control:
                     f"report(): expected equally many calls by all workers: rank {early} ended its train "
                     f"loop after {self._n_reports} calls, rank {min(pending)} called it once more"
                 ),
+                self.storage.staging(),
             )
         else:
             answer = self._commit_locked(pending)
@@ -194,33 +194,38 @@ class Control:
 
     def _commit_locked(self, pending: dict[int, _Report]) -> tuple:
         self._n_reports += 1
-        has_files = any(r.has_files for r in pending.values())
         names = {r.dir_name for r in pending.values() if r.dir_name}
+        failed = [pending[rank].error for rank in sorted(pending) if pending[rank].error]
         try:
+            if failed:
+                raise failed[0]
             if len(names) > 1:
                 raise ValueError(
                     "report(checkpoint_dir_name=...): expected one name from all workers, "
                     f"found {sorted(names)}"
                 )
-            state = states_or_reason(self.shards) if has_files else None
-            self.storage.commit(pending[0].metrics, has_files, next(iter(names), None), state)
         except Exception as e:
-            return ("error", e)
-        return ("ok", self._latest(), self.storage.staging())
+            self.storage.discard()
+            return ("error", e, self.storage.staging())
+        has_files = any(r.has_files for r in pending.values())
+        return committed(self.storage, self.shards, pending[0].metrics, has_files, next(iter(names), None))
 
 
-def states_or_reason(shards: ShardServer) -> dict[str, Any]:
-    """Positions for a checkpoint. Without them the checkpoint is still valid, and a line on stderr says
-    so.
+def committed(
+    storage: RunStorage,
+    shards: ShardServer,
+    metrics: dict[str, Any],
+    has_files: bool,
+    dir_name: str | None,
+) -> tuple:
+    """Stores a report of all workers, and with a checkpoint the positions. Returns the answer for them: "ok",
+    path of the newest checkpoint, folder for the next one; or "error", exception, folder.
     """
     try:
-        return shards.states()
-    except HeadraceError as e:
-        print(
-            f"this checkpoint has no position of the data; a restart reads an epoch from its start: {e}",
-            file=sys.stderr,
-        )
-        return {}
+        storage.commit(metrics, has_files, dir_name, shards.state() if has_files else None)
+    except Exception as e:
+        return ("error", e, storage.staging())
+    return ("ok", storage.resumed.path if storage.resumed else None, storage.staging())
 
 
 def _unpickled(data: bytes | None) -> Any:
@@ -246,14 +251,18 @@ class Channel:
         """The folder for the files of the next checkpoint."""
         return self._staging
 
-    def report(self, metrics: dict[str, Any], has_files: bool, dir_name: str | None) -> str | None:
-        """Waits for all workers. Returns the path of the newest checkpoint."""
-        send(self._conn, ("report", metrics, has_files, dir_name))
-        kind, *rest = receive(self._conn)  # EOFError if the driver has ended; the worker then ends, too
+    def report(
+        self, metrics: dict[str, Any], has_files: bool, dir_name: str | None, error: Exception | None
+    ) -> str | None:
+        """Waits for all workers. error: why this one could not copy its files; all of them raise it. Returns
+        the path of the newest checkpoint.
+        """
+        send(self._conn, ("report", metrics, has_files, dir_name, error))
+        # EOFError if the driver has ended; the worker then ends, too
+        kind, found, self._staging = receive(self._conn)
         if kind == "error":
-            raise rest[0]
-        latest, self._staging = rest
-        return latest
+            raise found
+        return found
 
     def done(self, value: bytes | None) -> None:
         send(self._conn, ("done", value))
@@ -272,7 +281,13 @@ class LocalChannel:
     def staging(self) -> str:
         return self._storage.staging()
 
-    def report(self, metrics: dict[str, Any], has_files: bool, dir_name: str | None) -> str | None:
-        state = states_or_reason(self._shards) if has_files else None
-        self._storage.commit(metrics, has_files, dir_name, state)
-        return self._storage.latest.path if self._storage.latest else None
+    def report(
+        self, metrics: dict[str, Any], has_files: bool, dir_name: str | None, error: Exception | None
+    ) -> str | None:
+        if error is not None:
+            self._storage.discard()
+            raise error
+        kind, found, _ = committed(self._storage, self._shards, metrics, has_files, dir_name)
+        if kind == "error":
+            raise found
+        return found

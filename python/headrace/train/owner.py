@@ -30,6 +30,7 @@ class Lock:
     """
 
     def __init__(self, path: str | os.PathLike, create: bool):
+        self.path = path
         self.process = os.getpid()
         self.fd = -1
         self.state: bool | None = None
@@ -42,6 +43,35 @@ class Lock:
         self.state = _core.lock_file(self.fd)
         if self.state is not True:
             self.close()
+
+    def is_ours(self) -> bool:
+        """Whether no other driver has the lock, as far as can be known: where locks prove nothing, the file
+        tells of a driver of this process's namespace.
+        """
+        if self.state is None and (there := self._text().partition(" ")[0]) != _core.process_name():
+            mine = _core.process_name().partition("-")[0]
+            return there.partition("-")[0] != mine or _core.process_is_gone(there)
+        return self.state is not False
+
+    def sign(self, text: str) -> None:
+        """Writes who has the lock into the file."""
+        try:
+            with open(self.path, "w", encoding="utf-8") as f:
+                f.write(f"{_core.process_name()} {text}\n")
+        except OSError:
+            pass  # it is only for errors
+
+    def holder(self) -> str:
+        """What the other driver has signed, for errors; "" if nothing."""
+        text = self._text().partition(" ")[2].strip()
+        return f" ({text})" if text else ""
+
+    def _text(self) -> str:
+        try:
+            with open(self.path, encoding="utf-8", errors="replace") as f:
+                return f.read(300)
+        except OSError:
+            return ""
 
     def close(self) -> None:
         if self.fd >= 0 and self.process == os.getpid():

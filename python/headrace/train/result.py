@@ -65,7 +65,9 @@ class Result:
 
     @classmethod
     def from_path(cls, path: str | os.PathLike) -> Result:
-        """The result of an earlier run, from its folder. Metrics are as JSON stored them."""
+        """The result of an earlier run, from its folder: also of one that failed, was killed, or is running.
+        Metrics are as JSON stored them.
+        """
         file = Path(path, PROGRESS_FILE)
         try:
             known = json.loads(file.read_text(encoding="utf-8"))
@@ -73,7 +75,8 @@ class Result:
             raise FileNotFoundError(
                 f"{path}: not the folder of a run: {PROGRESS_FILE} does not exist"
             ) from None
-        best = [(Checkpoint(os.path.join(path, c["name"])), c["metrics"]) for c in known["checkpoints"]]
+        listed = [(Checkpoint(os.path.join(path, c["name"])), c["metrics"]) for c in known["checkpoints"]]
+        best = [(c, metrics) for c, metrics in listed if os.path.isdir(c.path)]  # see storage.py
         history = known["metrics"]
         return cls(
             metrics=history[-1] if history else None,

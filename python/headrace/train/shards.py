@@ -40,6 +40,7 @@ class ShardServer:
         self._server = None
         sources = [s for mine in shards for shard in mine.values() if (s := _local(shard))]
         self._owners = list({id(s.owner): s.owner for s in sources}.values())
+        self._told: set[tuple[str, str]] = set()  # datasets without a position, and reasons
 
     @property
     def splits(self) -> list[_core.Split]:
@@ -70,29 +71,96 @@ class ShardServer:
         texts = tuple(text for _, text in resuming.forgetful(source.owner.node))
         return RemoteShard(self._server.address, at, source.rank, shard.world_size, texts)
 
-    def states(self) -> dict[str, Any]:
-        """name -> the position of that dataset: one text if all ranks share a split, otherwise a list."""
-        out: dict[str, Any] = {}
-        for name in self.shards[0]:
-            sources = [_local(mine.get(name)) for mine in self.shards]
-            if all(sources):
-                texts = [s.position() for s in sources]
-                out[name] = texts[0] if all(s.owner is sources[0].owner for s in sources) else texts
-        return out
+    def state(self, done: bool = False) -> dict[str, Any]:
+        """The state of a checkpoint: "workers" and "datasets", name -> "shares", the number of ranks that "
+        "share
+        the rows, and "positions", one text for each group of ranks that does; or "missing", why there is no
+        position. A reason is also printed, once: the checkpoint is valid without the position.
 
-    def restore(self, states: dict[str, Any] | None) -> None:
-        """Sets positions before the workers begin. Prints a line for a position that does not fit."""
-        for name, state in (states or {}).items():
+        done: at a time when the ranks may be at different steps, positions behind the steps that all have
+        done.
+        """
+        names = {name: None for mine in self.shards for name in mine}
+        return {"workers": len(self.shards), "datasets": {n: self._position(n, done) for n in names}}
+
+    def _position(self, name: str, done: bool) -> dict[str, Any]:
+        groups = self._groups(name)
+        if groups is None:
+            return self._missing(name, "its shards are not those of streaming_split()")
+        try:
+            texts = [sources[0].position(done) for sources in groups]
+        except _core.HeadraceError as e:
+            return self._missing(name, str(e))
+        return {"shares": groups[0][0].owner.n, "positions": texts}
+
+    def _missing(self, name: str, reason: str) -> dict[str, Any]:
+        if (name, reason) not in self._told:
+            self._told.add((name, reason))
+            print(
+                f"dataset {name!r}: checkpoints have no position of it, and a restart begins with its first "
+                f"epoch: {reason}",
+                file=sys.stderr,
+            )
+        return {"missing": reason}
+
+    def _groups(self, name: str) -> list[list[LocalSource]] | None:
+        """The shards of a dataset, those of one split together; None if a rank has another kind of shard."""
+        groups: dict[int, list[LocalSource]] = {}
+        for mine in self.shards:
+            source = _local(mine.get(name))
+            if source is None:
+                return None
+            groups.setdefault(id(source.owner), []).append(source)
+        return list(groups.values())
+
+    def restore(self, state: dict[str, Any] | None) -> None:
+        """Sets positions before the workers begin: those of RunStorage.begin(). Prints a line if code has
+        changed. Raises MismatchError if a position does not fit.
+        """
+        if state is None:
+            return
+        saved, where = state["datasets"], state["where"]
+        mine = {name for shards in self.shards for name in shards}
+        if set(saved) != mine:
+            raise _differs(
+                where, f"the datasets were {sorted(saved)}, those of the trainer are {sorted(mine)}"
+            )
+        for name, at in saved.items():
+            groups = self._groups(name)
+            if "missing" in at:
+                print(
+                    f"dataset {name!r}: begins with its first epoch: {where} has no position of it "
+                    f"({at['missing']})",
+                    file=sys.stderr,
+                )
+            elif groups is None:
+                raise _differs(where, f"dataset {name!r}: its shards were those of streaming_split()")
+            else:
+                self._restore(name, at, groups, state)
+
+    def _restore(self, name: str, at: dict, groups: list[list[LocalSource]], state: dict[str, Any]) -> None:
+        positions, before, now = at["positions"], state["workers"], len(self.shards)
+        if before > 1 and now > 1 and (at["shares"] > 1) != (groups[0][0].owner.n > 1):
+            what = ["every worker reads all of its rows", "the workers share its rows"]
+            first = at["shares"] > 1
+            raise _differs(
+                state["where"], f"dataset {name!r}: expected that {what[first]}, found that {what[not first]}"
+            )
+        if len(set(positions)) == 1:
+            positions = [positions[0]] * len(groups)
+        if len(positions) != len(groups):
+            raise _differs(
+                state["where"],
+                f"dataset {name!r}: every worker reads all of its rows, and they were at different rows; so "
+                f"expected {before} workers, found {now}",
+            )
+        for group, position in zip(groups, positions, strict=True):
             try:
-                for rank, mine in enumerate(self.shards):
-                    source = _local(mine.get(name))
-                    if source is not None:
-                        position = state[rank] if isinstance(state, list) else state
-                        differs = source.restore(position)
-                        _print_difference(name, differs if rank == 0 else None)
-                        source.warn_of_classes(position)
+                differs = group[0].restore(position)
             except _core.HeadraceError as e:
-                print(f"dataset {name!r}: a restart reads an epoch from its start: {e}", file=sys.stderr)
+                raise _differs(state["where"], f"dataset {name!r}: {e}") from None
+            _print_difference(name, differs if group is groups[0] else None)
+            group[0].warn_of_classes(position)
 
     def rank_ended(self, rank: int, why: str | None) -> None:
         """A worker has ended (why is None) or failed: the other ranks of its splits stop waiting for it."""
@@ -109,6 +177,13 @@ class ShardServer:
             self._server.stop()
         for owner in self._owners:
             owner.close()
+
+
+def _differs(where: str, what: str) -> _core.MismatchError:
+    return _core.MismatchError(
+        f"{where}: {what}. Give what the run had; or another RunConfig(name=...), to begin anew, and "
+        "resume_from_checkpoint=..., to take over the model without the positions"
+    )
 
 
 def _print_difference(name: str, differs: str | None) -> None:

@@ -1,14 +1,17 @@
 """The folder of a run: complete checkpoints, and the reports.
 
     <storage_path>/<name>/checkpoint_000000/     the workers' files, .metadata.json, .headrace.json
-    (positions)
-                          .checkpoint_000001-... the next checkpoint, incomplete, with its driver's name; the
-                                                 next driver removes those of drivers that died
+                          progress.json          all reports, and the kept checkpoints; for Result.from_path
+                          positions.json         positions without a checkpoint (positions.py)
+                          trainer.pkl            for restore() (restore.py)
                           .headrace.lock         locked by the driver while it runs
-                          progress.json          for Result.from_path
+                          .checkpoint_000001...  the next checkpoint, incomplete, with its driver's name
+                          .removed..., .part...  what a driver removes or writes, with its name
 
-Workers copy their files into the hidden folder side by side; the driver renames it when all of them have
-reported.
+Workers copy their files into the hidden folder side by side. When all of them have reported, the driver lists
+the checkpoint in progress.json and then renames the folder: a listed checkpoint without a folder does not
+count. The next driver of the run goes on from the newest one, forgets the reports behind it, and removes what
+has the name of a driver that died.
 """
 
 from __future__ import annotations
@@ -17,19 +20,26 @@ import json
 import os
 import re
 import secrets
-import shutil
+import socket
+import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headrace import _core
-from headrace.train.checkpoint import Checkpoint, write_whole
+from headrace.train import files
+from headrace.train.checkpoint import Checkpoint
 from headrace.train.config import CheckpointConfig, RunConfig
 from headrace.train.owner import Lock
 from headrace.train.result import PROGRESS_FILE, Result
 
 STATE_FILE = ".headrace.json"
+POSITIONS_FILE = "positions.json"
 LOCK_FILE = ".headrace.lock"
+STAGING = ".checkpoint_"
+VERSION = 1  # of STATE_FILE, POSITIONS_FILE and PROGRESS_FILE
+WRITE_SHARE = 50  # a report without a checkpoint waits this many times as long as the last write took
 
 
 def plain(value: Any) -> Any:
@@ -43,78 +53,199 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-class RunStorage:
-    """The driver's side. Not thread-safe: the control channel calls it under its lock."""
+@dataclass
+class Kept:
+    """A checkpoint of the run. reports: their number up to the checkpoint's own."""
 
-    def __init__(self, config: RunConfig, metadata: dict[str, Any]):
+    checkpoint: Checkpoint
+    metrics: dict[str, Any]
+    reports: int
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.checkpoint.path)
+
+
+class RunStorage:
+    """The driver's side. Not thread-safe: the control channel calls it under its lock.
+
+    start: what get_checkpoint() gives while the run has no checkpoint of its own.
+    """
+
+    def __init__(self, config: RunConfig, metadata: dict[str, Any], start: Checkpoint | None = None):
         # random: drivers in two containers may start in the same second with the same process id
         self.name = config.name or time.strftime("headrace_%Y-%m-%d_%H-%M-%S") + f"_{secrets.token_hex(4)}"
         self.path = Path(config.storage_path, self.name)
         self.config: CheckpointConfig = config.checkpoint_config
         self.metadata = metadata
+        self.start = start
         self.history: list[dict[str, Any]] = []
-        self.kept: list[tuple[Checkpoint, dict[str, Any]]] = []
-        self.state: dict[str, Any] | None = None  # positions of the data sets at the newest checkpoint
-        self.path.mkdir(parents=True, exist_ok=True)
+        self.kept: list[Kept] = []
+        self.finished = False
+        self.next_index = 0
+        self._attempt = 0
+        self._next_write = 0.0
+        self._told = False
+        with files.explained("the driver", self.path, 0):
+            self.path.mkdir(parents=True, exist_ok=True)
         self.lock = self._lock()
+        try:
+            self._load()
+        except BaseException:
+            self.lock.close()
+            raise
+
+    def _lock(self) -> Lock:
+        lock = Lock(self.path / LOCK_FILE, create=True)
+        if not lock.is_ours():
+            raise RuntimeError(
+                f"{self.path}: another driver is writing this run{lock.holder()}; wait for its end, or give "
+                "RunConfig(name=...) another name"
+            )
+        lock.sign(f"pid {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M:%S')}")
+        return lock
+
+    def _load(self) -> None:
+        """Takes over what an earlier driver has stored."""
         taken = [
             int(m[1]) for p in self.path.iterdir() if (m := re.fullmatch(r"checkpoint_(\d{6,})", p.name))
         ]
         self.next_index = max(taken, default=-1) + 1
-
-    def _lock(self) -> Lock:
-        lock = Lock(self.path / LOCK_FILE, create=True)
-        if lock.state is False:
-            raise RuntimeError(
-                f"{self.path}: another driver is writing this run; give RunConfig(name=...) another name"
-            )
-        return lock
+        known = read_json(self.path / PROGRESS_FILE)
+        if known is None:
+            if any((p / STATE_FILE).exists() for p in self.path.glob("checkpoint_*")):
+                raise RuntimeError(
+                    f"{self.path}: expected {PROGRESS_FILE} beside the checkpoints of an earlier run, found "
+                    "none; put it back, or give RunConfig(name=...) another name"
+                )
+            return
+        self.history = known["metrics"]
+        self.finished = known.get("finished", False)
+        for c in known["checkpoints"]:
+            folder = self.path / c["name"]
+            if (folder / STATE_FILE).exists():
+                reports = c.get("reports", len(self.history))
+                self.kept.append(Kept(Checkpoint(folder), c["metrics"], reports))
+        if self.kept:
+            state = read_json(Path(self.kept[-1].checkpoint.path, STATE_FILE)) or {}
+            self.next_index = max(self.next_index, state.get("index", -1) + 1)
 
     def close(self) -> None:
-        self.lock.close()
+        """Ends the run: removes what is incomplete."""
+        try:
+            if self._next_write:
+                self._write_progress(self.kept)
+            self._remove_leftovers()
+        except OSError as e:
+            print(f"the run's last reports are not stored: {e}", file=sys.stderr)
+        finally:
+            self.lock.close()
 
-    def begin(self) -> None:
-        """Removes incomplete checkpoints of earlier workers, before new ones start."""
-        for left in self.path.glob(".checkpoint_*"):
-            driver = left.name.partition("-")[2]
-            if self.lock.state or driver == _core.process_name() or _core.process_is_gone(driver):
-                shutil.rmtree(left, ignore_errors=True)
+    def begin(self) -> dict[str, Any] | None:
+        """Before workers start: removes incomplete checkpoints of earlier workers, and the reports behind the
+        point from which they go on. Returns that point's state: "workers", "datasets", "where"; None: the
+        beginning.
+        """
+        self._attempt += 1
+        self._remove_leftovers()
+        self._prune()
+        state = self._state()
+        del self.history[state["reports"] if state else 0 :]
+        self.finished = False
+        self._write_progress(self.kept)
+        return state
+
+    def _state(self) -> dict[str, Any] | None:
+        if self.kept:
+            newest = self.kept[-1]
+            state = read_json(Path(newest.checkpoint.path, STATE_FILE)) or {}
+            reports, where = newest.reports, newest.name
+        else:
+            state = read_json(self.path / POSITIONS_FILE)
+            if state is None:
+                return None
+            reports, where = state["reports"], POSITIONS_FILE
+        return {
+            "workers": state.get("workers"),
+            "datasets": state.get("datasets", {}),
+            "reports": reports,
+            "where": f"{self.path / where}",
+        }
+
+    def _remove_leftovers(self) -> None:
+        for pattern in (f"{STAGING}*", f"{files.REMOVED}*", f"{files.PART}*"):
+            for left in self.path.glob(pattern):
+                if files.is_leftover(left, owned=self.lock.state is True):
+                    files.remove(left)
 
     @property
     def latest(self) -> Checkpoint | None:
-        return self.kept[-1][0] if self.kept else None
+        """The newest checkpoint of the run."""
+        return self.kept[-1].checkpoint if self.kept else None
+
+    @property
+    def resumed(self) -> Checkpoint | None:
+        """What get_checkpoint() gives."""
+        return self.latest or self.start
 
     def staging(self) -> str:
         """The folder into which the workers copy the files of the next checkpoint."""
-        return str(self.path / f".checkpoint_{self.next_index:06d}-{_core.process_name()}")
+        index = f"{self.next_index:06d}.{self._attempt}"
+        return str(self.path / f"{STAGING}{index}-{_core.process_name()}")
+
+    def discard(self) -> None:
+        """Removes what the workers have copied: the next checkpoint begins with an empty folder."""
+        left = Path(self.staging())
+        self._attempt += 1
+        files.remove(left)
 
     def commit(
         self, metrics: dict[str, Any], has_files: bool, dir_name: str | None, state: dict[str, Any] | None
     ) -> Checkpoint | None:
-        """Stores one report of all workers. Returns its checkpoint, complete, or None."""
+        """Stores one report of all workers; state: "workers" and "datasets". Returns its checkpoint,
+        complete, or None. An error stores nothing.
+        """
         self.history.append(dict(metrics))
-        checkpoint = self._commit_files(dict(metrics), dir_name, state) if has_files else None
-        self._write_progress()
-        return checkpoint
+        if not has_files:
+            self._write_progress_now_and_then()
+            return None
+        try:
+            new = self._prepare(dict(metrics), dir_name, state or {})
+        except BaseException:
+            self.history.pop()
+            self.discard()
+            raise
+        self.kept.append(new)
+        self.next_index += 1
+        files.sync_folder(self.path)
+        self._prune()
+        return new.checkpoint
 
-    def _commit_files(self, metrics, dir_name, state) -> Checkpoint:
+    def _prepare(self, metrics: dict[str, Any], dir_name: str | None, state: dict[str, Any]) -> Kept:
+        """Makes a checkpoint of the files that the workers have copied."""
         staging = Path(self.staging())
         name = dir_name or f"checkpoint_{self.next_index:06d}"
         if os.sep in name or name.startswith("."):
             raise ValueError(f"report(checkpoint_dir_name={name!r}): expected a plain folder name")
-        staging.mkdir(exist_ok=True)  # a checkpoint without files
-        made = Checkpoint(staging)
-        made.set_metadata({**self.metadata, **made.get_metadata()})
-        write_whole(staging / STATE_FILE, json.dumps({"datasets": state or {}}))
         final = self.path / name
         if final.exists():
             raise FileExistsError(f"report(checkpoint_dir_name={name!r}): {final} exists already")
-        os.rename(staging, final)
-        self.next_index += 1
-        self.state = state
-        self.kept.append((Checkpoint(final), metrics))
-        self._prune()
-        return Checkpoint(final)
+        with files.explained("the driver", final, 0):
+            staging.mkdir(exist_ok=True)  # a checkpoint without files
+            made = Checkpoint(staging)
+            if self.metadata:
+                made.set_metadata({**self.metadata, **made.get_metadata()})
+            text = json.dumps({"version": VERSION, "index": self.next_index, **state})
+            files.write_whole(staging / STATE_FILE, text, "the driver")
+            new = Kept(Checkpoint(final), metrics, len(self.history))
+            self._write_progress([*self.kept, new])
+            os.rename(staging, final)
+        return new
+
+    def keep_positions(self, state: dict[str, Any]) -> None:
+        """Stores positions without a checkpoint; see positions.py. From any thread."""
+        state = {"version": VERSION, "reports": len(self.history), **state}
+        files.write_whole(self.path / POSITIONS_FILE, json.dumps(state), "the driver")
 
     def _score(self, metrics: dict[str, Any]) -> float:
         attribute = self.config.checkpoint_score_attribute
@@ -130,14 +261,39 @@ class RunStorage:
             older = range(len(self.kept) - 1)  # never the newest: a restart begins there
             if not older:
                 return
-            worst = min(older, key=lambda i: (self._score(self.kept[i][1]), i))
-            checkpoint, _ = self.kept.pop(worst)
-            shutil.rmtree(checkpoint.path, ignore_errors=True)
+            worst = min(older, key=lambda i: (self._score(self.kept[i].metrics), i))
+            files.remove(Path(self.kept.pop(worst).checkpoint.path))
 
-    def _write_progress(self) -> None:
-        checkpoints = [{"name": os.path.basename(c.path), "metrics": m} for c, m in self.kept]
-        text = json.dumps({"metrics": self.history, "checkpoints": checkpoints}, default=plain)
-        write_whole(self.path / PROGRESS_FILE, text)
+    def _write_progress_now_and_then(self) -> None:
+        """Reports without a checkpoint do not survive a crash anyway: their file costs 2 % of the time."""
+        if time.monotonic() < self._next_write:
+            return
+        try:
+            self._write_progress(self.kept)
+        except OSError as e:
+            if not self._told:
+                print(f"reports are not stored for now: {e}", file=sys.stderr)
+            self._told = True
+
+    def _write_progress(self, kept: list[Kept]) -> None:
+        began = time.monotonic()
+        text = json.dumps(
+            {
+                "version": VERSION,
+                "finished": self.finished,
+                "metrics": self.history,
+                "checkpoints": [{"name": k.name, "metrics": k.metrics, "reports": k.reports} for k in kept],
+            },
+            default=plain,
+        )
+        files.write_whole(self.path / PROGRESS_FILE, text, "the driver")
+        now = time.monotonic()
+        self._next_write = now + WRITE_SHARE * (now - began)
+
+    def finish(self, return_value: Any) -> Result:
+        """The train loop has ended on all workers."""
+        self.finished = True
+        return self.result(return_value)
 
     def result(self, return_value: Any) -> Result:
         return Result(
@@ -145,7 +301,25 @@ class RunStorage:
             checkpoint=self.latest,
             error=None,
             path=str(self.path),
-            best_checkpoints=list(self.kept),
+            best_checkpoints=[(k.checkpoint, k.metrics) for k in self.kept],
             return_value=return_value,
             history=self.history,
         )
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """The dict in a file of this module; None: there is no file."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        known = json.loads(text)
+        version = known.get("version", VERSION)
+    except (ValueError, AttributeError):
+        raise RuntimeError(
+            f"{path}: expected a JSON object that a trainer wrote, found {text!r:.60}"
+        ) from None
+    if version != VERSION:
+        raise RuntimeError(f"{path}: expected version {VERSION}, found {version!r:.30} of another Headrace")
+    return known

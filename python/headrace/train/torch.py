@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from headrace.settings import OnlyKnown
 from headrace.train import context
+from headrace.train.checkpoint import Checkpoint
 from headrace.train.config import DataConfig, RunConfig, ScalingConfig
 from headrace.train.trainer import DataParallelTrainer
 
@@ -63,6 +64,12 @@ class TorchTrainer(DataParallelTrainer):
     datasets: name -> Dataset; dataset_config divides them among the workers (default: all are split).
     metadata: a value that JSON can hold; every checkpoint has it (Checkpoint.get_metadata()), and so has
     get_context().get_metadata().
+    resume_from_checkpoint: what get_checkpoint() gives until the run has a checkpoint of its own. The
+    datasets
+    begin at their start.
+
+    A run whose driver was interrupted goes on when a trainer with the same RunConfig(name, storage_path) is
+    made again: see fit() and docs/training.md.
 
     Functions of a script or a notebook travel to the workers by value: no `if __name__ == "__main__"` is
     necessary.
@@ -80,16 +87,10 @@ class TorchTrainer(DataParallelTrainer):
         dataset_config: DataConfig | None = None,
         metadata: dict[str, Any] | None = None,
         validation_config: Any = None,
-        resume_from_checkpoint: Any = None,
+        resume_from_checkpoint: Checkpoint | None = None,
     ):
         if validation_config is not None:
             raise NotImplementedError("TorchTrainer(validation_config=...) is not supported; leave it out")
-        if resume_from_checkpoint is not None:
-            raise NotImplementedError(
-                "TorchTrainer(resume_from_checkpoint=...) is not supported; put its path into "
-                "train_loop_config "
-                "and load it in the train loop"
-            )
         if torch_config is not None and not isinstance(torch_config, TorchConfig):
             raise TypeError(f"torch_config: expected a TorchConfig, found {type(torch_config).__name__}")
         super().__init__(
@@ -101,6 +102,7 @@ class TorchTrainer(DataParallelTrainer):
             datasets=datasets,
             dataset_config=dataset_config,
             metadata=metadata,
+            resume_from_checkpoint=resume_from_checkpoint,
         )
 
 

@@ -1,20 +1,32 @@
-"""DataParallelTrainer: splits datasets, starts workers, restarts them after failures, returns the result."""
+"""DataParallelTrainer: splits datasets, starts workers, restarts them after failures, returns the result. "
+"Goes on
+with the run of an earlier driver.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
+import os
 import sys
-from collections.abc import Callable
-from typing import Any
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
 
 import cloudpickle
 
 from headrace.data import launchers
-from headrace.train import context
+from headrace.train import context, restore
+from headrace.train.checkpoint import Checkpoint
 from headrace.train.config import DataConfig, RunConfig, ScalingConfig
 from headrace.train.control import Control, LocalChannel
+from headrace.train.failures import Failures
 from headrace.train.launch import run_workers
+from headrace.train.positions import PositionKeeper
 from headrace.train.progress import training_line
 from headrace.train.result import Result, TrainingFailedError
 from headrace.train.shards import Shards, ShardServer
@@ -28,6 +40,12 @@ def loop_arguments(loop: Callable, config: dict[str, Any] | None) -> dict[str, A
     if config and not wants:
         raise ValueError("expected no train_loop_config: train_loop_per_worker takes no argument")
     return dict(config or {}) if wants else None
+
+
+def _named(init: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Name -> argument of a call of `init`."""
+    names = [n for n, p in inspect.signature(init).parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    return {**dict(zip(names[1:], args, strict=False)), **kwargs}
 
 
 class DataParallelTrainer:
@@ -46,6 +64,7 @@ class DataParallelTrainer:
         datasets: dict[str, Any] | None = None,
         dataset_config: DataConfig | None = None,
         metadata: dict[str, Any] | None = None,
+        resume_from_checkpoint: Checkpoint | None = None,
     ):
         if not callable(train_loop_per_worker):
             raise TypeError(
@@ -55,10 +74,11 @@ class DataParallelTrainer:
             ("dataset_config", dataset_config, DataConfig),
             ("scaling_config", scaling_config, ScalingConfig),
             ("run_config", run_config, RunConfig),
+            ("resume_from_checkpoint", resume_from_checkpoint, Checkpoint),
         ):
             if given is not None and not isinstance(given, kind):
                 raise TypeError(f"{name}: expected a {kind.__name__}, found {type(given).__name__}")
-            if given is not None and kind is not DataConfig:
+            if given is not None and kind in (ScalingConfig, RunConfig):
                 given.__post_init__()  # checks again: the user may have changed it
         try:
             json.dumps(metadata or {})
@@ -72,30 +92,104 @@ class DataParallelTrainer:
         self.datasets = dict(datasets or {})
         self.dataset_config = dataset_config or DataConfig()
         self.metadata = dict(metadata or {})
+        self.starting_checkpoint = resume_from_checkpoint
+
+    def __new__(cls, *args: Any, **kwargs: Any):
+        trainer = super().__new__(cls)
+        trainer._arguments = _named(cls.__init__, args, kwargs)  # for restore()
+        trainer._restored = False
+        return trainer
+
+    @classmethod
+    def can_restore(cls, path: str | os.PathLike, storage_filesystem: Any = None) -> bool:
+        """Whether `path` is the folder of a run (Result.path) that restore() can go on with."""
+        _local_only("can_restore", storage_filesystem)
+        return restore.is_there(path)
+
+    @classmethod
+    def restore(
+        cls,
+        path: str | os.PathLike,
+        train_loop_per_worker: Callable[[], Any] | Callable[[dict], Any] | None = None,
+        train_loop_config: dict[str, Any] | None = None,
+        storage_filesystem: Any = None,
+        datasets: dict[str, Any] | None = None,
+        scaling_config: ScalingConfig | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """The trainer of the run in the folder `path`, whose fit() goes on from the newest checkpoint. "
+        "fit() of a
+        run that has ended without an error returns its result and starts nothing.
+
+        The datasets have to be given again. All other arguments are those of the run unless they are given;
+        `path` may be another one than the run began with. The folder must come from a trusted place: its
+        trainer.pkl is unpickled, which can run any code.
+
+        Raises ValueError if `path` is no folder of a run, or datasets or an argument are missing.
+        """
+        _local_only("restore", storage_filesystem)
+        made_by, names, packed = restore.load(path)
+        if made_by != f"{cls.__module__}.{cls.__qualname__}":
+            warnings.warn(f"restore: {os.fspath(path)} is a run of {made_by}", stacklevel=2)
+        if set(names) != set(datasets or {}):
+            raise ValueError(
+                f"restore: expected the run's datasets {sorted(names)}, found {sorted(datasets or {})}: give "
+                "restore(datasets=...) what the run had"
+            )
+        given = {
+            "train_loop_per_worker": train_loop_per_worker,
+            "train_loop_config": train_loop_config,
+            "scaling_config": scaling_config,
+            **kwargs,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        rest = {n: restore.unpacked(path, n, data) for n, data in packed.items() if n not in given}
+        arguments = {**rest, **given, "datasets": datasets or {}}
+        folder = Path(path).expanduser().absolute()
+        arguments["run_config"] = dataclasses.replace(
+            arguments.get("run_config") or RunConfig(), name=folder.name, storage_path=folder.parent
+        )
+        trainer = cls(**arguments)
+        trainer._restored = True
+        return trainer
 
     def fit(self) -> Result:
         """Trains until the train loop has ended on all workers. No worker is left when it returns or raises.
 
+        If a driver with the same RunConfig(name, storage_path) was interrupted, or a run of that name has
+        ended, the run goes on: get_checkpoint() is the newest checkpoint, the datasets are at its positions,
+        and the reports behind it are forgotten.
+
         Raises TrainingFailedError with the traceback of the worker that failed, once FailureConfig allows no
-        more restarts.
+        more restarts (in local mode the exception itself); MismatchError if the positions do not fit the
+        datasets; RuntimeError if another driver is writing the run.
         """
-        storage = RunStorage(self.run_config, self.metadata)
+        if self.starting_checkpoint is not None and not os.path.isdir(self.starting_checkpoint.path):
+            raise FileNotFoundError(
+                f"resume_from_checkpoint: {self.starting_checkpoint.path}: the folder does not exist"
+            )
+        storage = RunStorage(self.run_config, self.metadata, self.starting_checkpoint)
         try:
-            return self._fit_here(storage) if self.scaling_config.num_workers == 0 else self._fit(storage)
+            if self._restored and storage.finished:
+                return storage.result(None)
+            arguments = {n: v for n, v in self._arguments.items() if n != "datasets"}
+            restore.save(storage.path, type(self), arguments, sorted(self.datasets))
+            return self._fit(storage)
         finally:
             storage.close()
 
     def _fit(self, storage: RunStorage) -> Result:
-        failures_left = self.run_config.failure_config.max_failures
+        failures = Failures(self.run_config.failure_config, storage)
+        if storage.latest is not None:
+            print(f"run {storage.name!r} goes on from {storage.latest.path}", file=sys.stderr)
+        if self.scaling_config.num_workers == 0:
+            return self._fit_here(storage, failures)
         while True:
             try:
                 return self._fit_once(storage)
             except TrainingFailedError as e:
-                if failures_left == 0:
+                if not failures.allow(str(e), "the workers"):
                     raise
-                failures_left -= 1
-                where = storage.latest.path if storage.latest else "the beginning"
-                print(f"{e}\n\nrestarting the workers from {where}", file=sys.stderr)
 
     def _shards(self, world_size: int) -> Shards:
         with launchers.ignored():
@@ -108,37 +202,59 @@ class DataParallelTrainer:
             )
         return shards
 
+    @contextmanager
+    def _shards_at(self, storage: RunStorage, world_size: int) -> Iterator[ShardServer]:
+        """The shards of all workers, at the positions from which the run goes on."""
+        state = storage.begin()
+        shards = ShardServer(self._shards(world_size))
+        try:
+            shards.restore(state)
+            yield shards
+        finally:
+            shards.close()
+
+    def _keeper(self, storage: RunStorage, shards: ShardServer) -> PositionKeeper:
+        return PositionKeeper(storage, shards, self.run_config.checkpoint_config)
+
     def _storage_names(self, storage: RunStorage) -> tuple[str, str]:
         return str(storage.path.parent), storage.name
 
     def _fit_once(self, storage: RunStorage) -> Result:
         n = self.scaling_config.num_workers
-        storage.begin()
-        shards = ShardServer(self._shards(n))
-        control = None
-        try:
-            shards.restore(storage.state)
+        with self._shards_at(storage, n) as shards:
             control = Control(storage, n, shards)
-            payload = {
-                "loop": cloudpickle.dumps((self.loop, self.loop_config)),
-                "backend": cloudpickle.dumps(self.backend),
-                "shards": shards.serve(),
-                "storage": self._storage_names(storage),
-                "metadata": self.metadata,
-                "use_gpu": self.scaling_config.use_gpu,
-            }
-            with training_line(shards.splits, n):
-                run_workers(payload, control, n)
-            return storage.result(control.return_values.get(0))
-        finally:
-            shards.close()
-            if control:
+            try:
+                payload = {
+                    "loop": cloudpickle.dumps((self.loop, self.loop_config)),
+                    "backend": cloudpickle.dumps(self.backend),
+                    "shards": shards.serve(),
+                    "storage": self._storage_names(storage),
+                    "metadata": self.metadata,
+                    "use_gpu": self.scaling_config.use_gpu,
+                }
+                with training_line(shards.splits, n), self._keeper(storage, shards):
+                    run_workers(payload, control, n)
+                return storage.finish(control.return_values.get(0))
+            finally:
                 control.close()
 
-    def _fit_here(self, storage: RunStorage) -> Result:
+    def _fit_here(self, storage: RunStorage, failures: Failures) -> Result:
         """Local mode: one rank, in this process and thread. Exceptions of the train loop reach the caller."""
-        shards = ShardServer(self._shards(1))
-        session = context.Session(
+        while True:
+            with self._shards_at(storage, 1) as shards:
+                context.set_session(self._local_session(storage, shards))
+                try:
+                    with self._keeper(storage, shards):
+                        value = self.loop() if self.loop_config is None else self.loop(self.loop_config)
+                    return storage.finish(value)
+                except Exception:
+                    if not failures.allow(traceback.format_exc(), "the train loop"):
+                        raise
+                finally:
+                    context.set_session(None)
+
+    def _local_session(self, storage: RunStorage, shards: ShardServer) -> context.Session:
+        return context.Session(
             channel=LocalChannel(storage, shards),
             world_size=1,
             world_rank=0,
@@ -148,11 +264,10 @@ class DataParallelTrainer:
             metadata=self.metadata,
             use_gpu=self.scaling_config.use_gpu,
             shards=shards.shards[0],
+            checkpoint=storage.resumed,
         )
-        context.set_session(session)
-        try:
-            value = self.loop() if self.loop_config is None else self.loop(self.loop_config)
-        finally:
-            context.set_session(None)
-            shards.close()
-        return storage.result(value)
+
+
+def _local_only(what: str, storage_filesystem: Any) -> None:
+    if storage_filesystem is not None:
+        raise NotImplementedError(f"{what}(storage_filesystem=...) is not supported; give a local path")

@@ -1,0 +1,60 @@
+"""trainer.pkl of a run's folder: the arguments of its trainer, without the datasets, for "
+"TorchTrainer.restore().
+
+Each argument is pickled on its own: one that is given again need not be readable.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from headrace.train.files import write_whole
+
+TRAINER_FILE = "trainer.pkl"
+
+
+def save(folder: Path, cls: type, arguments: dict[str, Any], datasets: list[str]) -> None:
+    """Stores them. What cannot be pickled (a train loop of local mode may be such) has to be given again."""
+    packed: dict[str, bytes | None] = {}
+    for name, value in arguments.items():
+        try:
+            packed[name] = cloudpickle.dumps(value)
+        except Exception:
+            packed[name] = None
+    known = {"class": f"{cls.__module__}.{cls.__qualname__}", "datasets": datasets, "arguments": packed}
+    write_whole(folder / TRAINER_FILE, pickle.dumps(known), "the driver")
+
+
+def is_there(folder: str | os.PathLike) -> bool:
+    return Path(folder, TRAINER_FILE).exists()
+
+
+def load(folder: str | os.PathLike) -> tuple[str, list[str], dict[str, bytes | None]]:
+    """Name of the class, names of datasets, name of each argument -> its pickle (None: it has none)."""
+    file = Path(folder, TRAINER_FILE)
+    try:
+        known = pickle.loads(file.read_bytes())
+        return known["class"], known["datasets"], known["arguments"]
+    except FileNotFoundError:
+        raise ValueError(
+            f"restore: {os.fspath(folder)}: expected the folder of a run, with {TRAINER_FILE}, found none"
+        ) from None
+    except (KeyError, TypeError, EOFError, pickle.UnpicklingError) as e:
+        raise ValueError(f"restore: {file}: not written by a trainer, or damaged: {e!r}") from None
+
+
+def unpacked(folder: str | os.PathLike, name: str, data: bytes | None) -> Any:
+    """One argument."""
+    if data is None:
+        raise ValueError(f"restore: {os.fspath(folder)}: {name} could not be pickled: give it again")
+    try:
+        return pickle.loads(data)
+    except Exception as e:
+        raise ValueError(
+            f"restore: {os.fspath(folder)}: {name} cannot be read again, give it: {type(e).__name__}: {e}"
+        ) from e

@@ -1,0 +1,106 @@
+"""A run that a new driver goes on with; see train_torture.py for what kills it."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import headrace.data as hd
+from headrace import exceptions, train
+
+torch = pytest.importorskip("torch")
+import train_torture  # noqa: E402
+
+from headrace.train.torch import TorchTrainer  # noqa: E402
+
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # no wait for a disk
+
+
+@pytest.fixture(scope="module")
+def server():
+    with train_torture.Server() as one:
+        yield one
+
+
+@pytest.mark.parametrize(("number", "ranks"), [(n, 0) for n in range(8)] + [(8, 2)])
+def test_killed_and_started_again(server, number, ranks):
+    case = train_torture.draw(number, ranks)
+    if ranks:
+        case["kills"] = case["kills"][:1]
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        train_torture.run_case(server, case, folder)
+
+
+def loop(config):
+    rows = []
+    shard = train.get_dataset_shard("train")
+    for step, batch in enumerate(shard.iter_batches(batch_size=config.get("batch", 10))):
+        rows += batch["id"].tolist()
+        if step == 2 and config["stop"]:
+            with tempfile.TemporaryDirectory() as folder:
+                train.report({"rows": len(rows)}, checkpoint=train.Checkpoint(folder))
+            train.report({"forgotten": True})
+            raise KeyError("stop")
+    return rows
+
+
+def trainer(path, stop, ds=None, **more):
+    return TorchTrainer(
+        loop,
+        train_loop_config={"stop": stop},
+        datasets={"train": ds or hd.range(100)},
+        scaling_config=train.ScalingConfig(num_workers=0),
+        run_config=train.RunConfig(name="run", storage_path=path, **more),
+    )
+
+
+def test_the_same_name_goes_on(tmp_path):
+    with pytest.raises(KeyError):
+        trainer(tmp_path, True).fit()
+    result = trainer(tmp_path, False).fit()
+    assert result.return_value == list(range(30, 100))
+    assert result.history == [{"rows": 30}]
+
+
+def test_restore(tmp_path):
+    assert not TorchTrainer.can_restore(tmp_path / "run")
+    with pytest.raises(KeyError):
+        trainer(tmp_path, True).fit()
+    assert TorchTrainer.can_restore(tmp_path / "run")
+    with pytest.raises(ValueError, match="datasets"):
+        TorchTrainer.restore(tmp_path / "run")
+    again = TorchTrainer.restore(
+        tmp_path / "run", train_loop_config={"stop": False}, datasets={"train": hd.range(100)}
+    )
+    assert again.fit().return_value == list(range(30, 100))
+    ended = TorchTrainer.restore(tmp_path / "run", datasets={"train": hd.range(100)}).fit()
+    assert ended.return_value is None and ended.metrics == {"rows": 30}
+
+
+def test_other_data(tmp_path):
+    with pytest.raises(KeyError):
+        trainer(tmp_path, True).fit()
+    with pytest.raises(exceptions.MismatchError, match="checkpoint_000000: dataset 'train'"):
+        trainer(tmp_path, False, hd.range(101)).fit()
+
+
+def test_failures_in_local_mode(tmp_path):
+    allowed = train.FailureConfig(max_failures=1)
+    with pytest.raises(KeyError):  # steps 3, 4, 5 are the second attempt's first ones
+        trainer(tmp_path, True, failure_config=allowed).fit()
+    assert sorted(p.name for p in Path(tmp_path, "run").glob("checkpoint_*")) == [
+        "checkpoint_000000",
+        "checkpoint_000001",
+    ]
+
+
+def test_resume_from_checkpoint(tmp_path):
+    given = train.Checkpoint(tmp_path)
+    result = TorchTrainer(
+        lambda: train.get_checkpoint().path,
+        scaling_config=train.ScalingConfig(num_workers=0),
+        run_config=train.RunConfig(name="run", storage_path=tmp_path),
+        resume_from_checkpoint=given,
+    ).fit()
+    assert result.return_value == str(tmp_path)
