@@ -362,10 +362,13 @@ static PyObject *split_expect(PyObject *op, PyObject *arg)
 
     if (PyErr_Occurred() || !(split = split_of(op)))
         return NULL;
-    if (n < 1 || n > hr__split_n_ranks(split))
+    if (n < 1 || n > hr__split_n_ranks(split)) {
         pyhr_raise_text(pyhr_state_of(op), HR_INVALID, "%d of %d ranks", n, hr__split_n_ranks(split));
-    else
+    } else {
+        Py_BEGIN_ALLOW_THREADS
         hr__split_expect(split, n);
+        Py_END_ALLOW_THREADS
+    }
     split_drop(split);
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
@@ -761,8 +764,8 @@ static hr_ring *ring_of(PyObject *op)
             ((ring_object *)(op))->busy = true;                                                                        \
             Py_BEGIN_ALLOW_THREADS                                                                                     \
             st = (call);                                                                                               \
-            Py_END_ALLOW_THREADS((ring_object *)(op))                                                                  \
-            ->busy = false;                                                                                            \
+            Py_END_ALLOW_THREADS;                                                                                      \
+            ((ring_object *)(op))->busy = false;                                                                       \
             goes_on = st == HR_PENDING ? waiting_goes_on(watch) : -1;                                                  \
         } while (goes_on == 0 && ring_of(op));                                                                         \
     } while (0)
@@ -875,8 +878,8 @@ static PyObject *ring_ranks(PyObject *op, PyObject *arg)
     ((ring_object *)op)->busy = true;
     Py_BEGIN_ALLOW_THREADS
     st = hr__ring_describe_ranks(ring, (int)(HR_MIN(HR_MAX(timeout, 0.0), 1e6) * 1000), &text, &err);
-    Py_END_ALLOW_THREADS((ring_object *)op)
-    ->busy = false;
+    Py_END_ALLOW_THREADS;
+    ((ring_object *)op)->busy = false;
     if (st == HR_PENDING) {
         hr_string_free(text);
         Py_RETURN_NONE;

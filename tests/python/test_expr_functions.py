@@ -180,7 +180,7 @@ def test_only_what_is_needed_is_read_behind_row_numbers(tmp_path, capsys):
     pq.write_table(pa.table({"x": range(100), "wide": ["w" * 1000] * 100}), tmp_path / "t.parquet")
     ds = hd.read_parquet(str(tmp_path / "t.parquet")).with_column("n", monotonically_increasing_id())
     ds.select_columns(["x", "n"]).explain()
-    assert capsys.readouterr().out.rstrip().endswith("columns=[x]")
+    assert capsys.readouterr().out.split("\non a resume:")[0].endswith("columns=[x]")
     assert ds.select_columns(["n"]).to_arrow()["n"].to_pylist() == list(range(100))
 
 

@@ -457,10 +457,14 @@ def test_a_rank_that_raises(runs):
             2,
             f"""
             signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the agent's, when it sees the death
+            if RANK != {victim}:
+                open(OUT + "/ready", "w").close()
             share = plan("map").shard()
             try:
                 for i, b in enumerate(share.iter_batches(batch_size=10)):
                     if i == 3 and RANK == {victim}:
+                        while not os.path.exists(OUT + "/ready"):
+                            time.sleep(0.01)
                         raise ValueError("it broke")
             except exceptions.PeerError as e:
                 write(str(e))
