@@ -1,6 +1,6 @@
 /* format_digits.c - a whole format in one file: integers as text, one a line, in the int64 column `value`.
  *
- * docs/adding-a-format.md walks through it; `make new-format NAME=x` copies it to src/format/plain/x.c, and its test.
+ * docs/adding-a-format.md walks through it.
  *
  * Tests: test_format_digits.c. */
 #include "format/format.h"

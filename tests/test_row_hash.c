@@ -141,7 +141,7 @@ static void test_quality(void **unused)
     test_free(values);
 }
 
-/* What is dealt by hashes lies on disks and in positions: these must never change. */
+/* Disks and positions hold rows divided by these hashes: the values must never change. */
 static void test_fixed(void **unused)
 {
     static const int64_t ints[] = { 0, 1, -1 };

@@ -75,7 +75,7 @@ struct hr_op_run {
 int64_t hr__op_allowance(const hr_op_run *run);
 /* About what a table should have at most that is made for a function or by it, in a run with this limit. */
 int64_t hr__table_bytes_wanted(int64_t limit_bytes);
-void hr__op_holds(int n); /* so many more, or fewer, may hold rows */
+void hr__op_holds(int n); /* adds n to the number of operators that may hold rows */
 
 typedef enum hr_op_inputs { HR_INPUTS_ONE, HR_INPUTS_IN_TURN, HR_INPUTS_CHOSEN } hr_op_inputs;
 
@@ -220,7 +220,7 @@ struct hr_op {
     int64_t block_rows;
     bool cuts;                  /* of its input only the rows [cut_begin, cut_end) go on */
     int64_t cut_begin, cut_end; /* cut_end < 0: to the last row */
-    int64_t table_rows;         /* > 0: the same rows, in tables of exactly so many */
+    int64_t table_rows;         /* > 0: the same rows, in tables of exactly table_rows rows */
     bool drops_rest;            /* of those the last table, where it has fewer rows */
     hr_expr *predicate;         /* the rows for which it is true go on; NULL: the operator is no such filter */
     const char *made;           /* all that it does is to make this column; NULL: more than that */

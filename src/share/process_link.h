@@ -26,8 +26,8 @@ hr_status hr__link_new(int fd, hr_account *account, hr_arena *arena, hr_link **o
 hr_link *hr__link_ref(hr_link *l);
 void hr__link_unref(hr_link *l);   /* the last one closes */
 int hr__link_fd(const hr_link *l); /* to poll for reading */
-/* Borrows table and bytes (either may be NULL). A sole table of which this is the only reference becomes the peer's to
- * write: it is not to be looked at again. Never blocks on the peer: what the socket does not take now is queued and
+/* Borrows table and bytes (either may be NULL). A sole table whose only reference this is becomes the peer's to
+ * write: the caller must not read it again. Never blocks on the peer: what the socket does not take now is queued and
  * goes out with the next send, receive, release or flush. What the peer dropped is given back by hr__link_recv, so that
  * even who expects no messages has to call it. HR_PEER if the peer is gone: then, too, hr__link_recv gives what it sent
  * before, and the tables that it had are dropped when that reports the end, or by hr__link_close. */

@@ -18,9 +18,10 @@
  * version, perhaps damaged by the user's code. Before the token came it is a guest: at most 32, for 10 seconds each.
  *
  * What a peer may do to us, and what we do then:
- *   send any bytes, in packets of any kind and order    every field is read by hr_wire_reader and compared with what is
- * there: HR_BAD_DATA names place, value and limits; the link closes
- * name any segment, offset, size                      the range must lie in a segment whose descriptor came, with slack
+ *   send any bytes, in packets of any kind and order    hr_wire_reader checks every field against the bytes present:
+ *                                                       HR_BAD_DATA names place, value and limits; the link closes
+ *   name any segment, offset, size                      the range must lie in a segment whose descriptor came,
+ *                                                       with slack
  *   send any descriptor                                 it must be a memfd, sealed against shrinking (no SIGBUS later),
  *                                                       of the size that the packet says; others are closed
  *   send any values                                     hr__table_check: offsets, lengths, null counts, lists, keys.
@@ -28,8 +29,10 @@
  *   send a schema that is too deep, wide or long        nesting and counts are limited by the bytes that are there
  *   release messages that it does not hold, or twice    HR_BAD_DATA: slot and number must match
  *   return memory of ours that it was never given       HR_BAD_DATA: only memory of a message that it holds is found
- * read slowly, or not at all                          nothing waits for it: packets are queued, memory is its own debt
- * keep tables for ever                                their blocks stay charged to us; the ring limits how many it gets
+ *   read slowly, or not at all                          nothing waits for it: packets are queued, memory is
+ *                                                       its own debt
+ *   keep tables for ever                                their blocks stay charged to us; the ring limits how
+ *                                                       many it gets
  *   die at any moment                                   the kernel ends the socket; its tables become free
  *   close while it still reads                          it says BYE: those segments are retired, never written again
  *
@@ -64,8 +67,8 @@ void hr__segment_unref(hr_segment *s);
 uint64_t hr__segments_gone(void); /* grows whenever a segment is given back */
 /* Where b's bytes are, if in an arena of this process, slices too; else NULL. Borrowed from b. */
 hr_segment *hr__buffer_segment(const hr_buffer *b, int64_t *offset);
-/* No block of it is used again: a peer goes on reading there that cannot tell us when it is done. Its pages are freed
- * when nobody maps them. */
+/* No block of s is used again: a peer that cannot report its releases still reads there. The kernel frees the pages
+ * when no process maps them. */
 void hr__segment_retire(hr_segment *s);
 
 /* ---------------------------------------------------------------------------------------------------- wire_reader.c */
@@ -193,7 +196,7 @@ typedef struct hr_incoming {
 hr_status hr__peer_packet(hr_peer *p, const void *data, int64_t n, int *fd, hr_incoming *out,
                           hr_error *err) HR_MUST_USE;
 
-/* What is to be sent of a table, and what it needs. */
+/* The bytes that describe a table in a message, and the segments that the peer must map to read it. */
 typedef struct hr_wire {
     hr_text bytes;
     hr_segment **segments; /* counted */
