@@ -1,0 +1,157 @@
+"""Lightning on the workers of a trainer: rows once, metrics, checkpoints that are read back, resumes."""
+
+from pathlib import Path
+
+import pytest
+
+import headrace.data as hd
+from headrace import train
+from headrace.train import FailureConfig, RunConfig, ScalingConfig
+
+torch = pytest.importorskip("torch")
+pl = pytest.importorskip("lightning.pytorch")
+from headrace.train.torch import TorchTrainer  # noqa: E402
+
+ROWS = 64
+EPOCHS = 3
+
+
+class Line(pl.LightningModule):
+    """y = 2 x, and a note of each row it sees."""
+
+    def __init__(self, seen=None, fail_at=None):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+        self.seen = seen
+        self.fail_at = fail_at
+
+    def training_step(self, batch, index):
+        if self.fail_at == (self.current_epoch, index):
+            raise RuntimeError("the machine is lost")
+        if self.seen:
+            with open(self.seen, "a") as out:
+                out.writelines(f"{self.current_epoch} {int(i)}\n" for i in batch["id"])
+        x = batch["id"].float().unsqueeze(1) / ROWS
+        loss = torch.nn.functional.mse_loss(self.layer(x), 2 * x)
+        self.log("loss", loss, on_step=False, on_epoch=True, sync_dist=True)
+        return loss
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=0.1)
+
+
+class Rows(pl.LightningDataModule):
+    """A plain DataModule: `source` is a shard, or a Dataset."""
+
+    def __init__(self, source):
+        super().__init__()
+        self.source = source
+
+    def train_dataloader(self):
+        return self.source.iter_torch_batches(batch_size=8)
+
+
+QUIET = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+QUIET |= {"enable_model_summary": False, "accelerator": "cpu", "devices": "auto"}
+
+
+def loop(config):
+    from headrace.train import lightning as hl
+
+    torch.manual_seed(0)
+    rank = train.get_context().get_world_rank()
+    checkpoint = train.get_checkpoint()
+    crash = config.get("crash") and checkpoint is None and rank == 1
+    seen = Path(config["seen"], f"{rank}-{'first' if checkpoint is None else 'second'}")
+    model = Line(seen, fail_at=(1, 2) if crash else None)
+    trainer = pl.Trainer(
+        max_epochs=EPOCHS,
+        strategy=getattr(hl, config.get("strategy", "RayDDPStrategy"))(),
+        plugins=[hl.RayLightningEnvironment()],
+        callbacks=[hl.RayTrainReportCallback()],
+        **QUIET,
+    )
+    trainer = hl.prepare_trainer(trainer)
+    assert (trainer.world_size, trainer.global_rank) == (2, rank)
+    path = None if checkpoint is None else str(Path(checkpoint.path, "checkpoint.ckpt"))
+    trainer.fit(model, datamodule=Rows(train.get_dataset_shard("train")), ckpt_path=path, weights_only=False)
+
+
+def fit(tmp_path, name, failures=0, **config):
+    folder = tmp_path / f"seen-{name}"
+    folder.mkdir()
+    result = TorchTrainer(
+        loop,
+        train_loop_config={"seen": str(folder), **config},
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(
+            storage_path=tmp_path, name=name, failure_config=FailureConfig(max_failures=failures)
+        ),
+        datasets={"train": hd.range(ROWS).random_shuffle(seed=1)},
+    ).fit()
+    return result, folder
+
+
+def rows_of(files):
+    """epoch -> the rows of all ranks, sorted."""
+    out = {}
+    for file in files:
+        for line in file.read_text().splitlines():
+            epoch, row = map(int, line.split())
+            out.setdefault(epoch, []).append(row)
+    return {epoch: sorted(rows) for epoch, rows in out.items()}
+
+
+def weights(result):
+    file = Path(result.checkpoint.path, "checkpoint.ckpt")
+    return torch.load(file, weights_only=False)["state_dict"]
+
+
+def test_rows_once_and_a_resume_that_ends_with_the_same_weights(tmp_path):
+    whole, folder = fit(tmp_path, "whole")
+    every = {epoch: list(range(ROWS)) for epoch in range(EPOCHS)}
+    assert rows_of(folder.iterdir()) == every
+    assert [m["epoch"] for m in whole.history] == [0, 1, 2]
+    assert [m["step"] for m in whole.history] == [4, 8, 12]
+    assert whole.history[2]["loss"] < whole.history[0]["loss"]
+    assert len(whole.best_checkpoints) == EPOCHS
+    model = Line()
+    model.load_state_dict(weights(whole))
+
+    again, folder = fit(tmp_path, "again", failures=1, crash=True)
+    second = rows_of(folder.glob("*-second"))
+    assert second == {epoch: every[epoch] for epoch in (1, 2)}
+    assert rows_of(folder.glob("*-first"))[0] == every[0]
+    assert again.metrics["loss"] == whole.metrics["loss"]
+    for name, value in weights(whole).items():
+        assert torch.equal(value, weights(again)[name])
+
+
+def test_a_plain_data_module_without_a_trainer(tmp_path):
+    trainer = pl.Trainer(max_epochs=2, default_root_dir=tmp_path, **QUIET)
+    trainer.fit(Line(tmp_path / "seen"), datamodule=Rows(hd.range(ROWS)))
+    assert rows_of([tmp_path / "seen"]) == {0: list(range(ROWS)), 1: list(range(ROWS))}
+
+
+def test_a_trainer_that_would_start_processes_itself():
+    from headrace.train import lightning as hl
+
+    with pytest.raises(RuntimeError, match="expected Trainer.strategy=.*RayDDPStrategy.*found SingleDevice"):
+        hl.prepare_trainer(pl.Trainer(**QUIET))
+    with pytest.raises(RuntimeError, match="only in the train loop"):
+        hl.RayTrainReportCallback()
+
+
+def test_an_environment_of_lightnings_own_in_the_loop(tmp_path):
+    def wrong():
+        from headrace.train import lightning as hl
+
+        hl.prepare_trainer(pl.Trainer(strategy=hl.RayDDPStrategy(), **QUIET))
+
+    trainer = TorchTrainer(
+        wrong,
+        scaling_config=ScalingConfig(num_workers=0),
+        run_config=RunConfig(storage_path=tmp_path, name="wrong"),
+    )
+    with pytest.raises(RuntimeError, match="RayLightningEnvironment.*found LightningEnvironment"):
+        trainer.fit()
