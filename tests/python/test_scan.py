@@ -121,7 +121,7 @@ def test_written_partitions_come_back_as_text(tmp_path):
 
 def test_a_partition_that_no_reader_can_distinguish_from_null(tmp_path):
     """The story: it came back as null."""
-    with pytest.raises(exceptions.TypeMismatchError, match="partition column 's': the text __HIVE"):
+    with pytest.raises(exceptions.TypeMismatchError, match="partition column 's': the value __HIVE"):
         hd.from_items([{"s": "__HIVE_DEFAULT_PARTITION__", "x": 1}]).write_parquet(
             tmp_path, partition_cols=["s"]
         )

@@ -182,6 +182,9 @@ STAY = {
     ],
     "local shuffle": functools.partial(rows, local_shuffle_buffer_size=20_000, local_shuffle_seed=4),
     "streaming_split": shards,
+    "pack": lambda ds: hd.from_arrow(
+        pa.table({"tokens": [list(range(i % 300)) for i in range(60_000)]})
+    ).pack(16, "best_fit", pad_token_id=0),
     "range_tensor": lambda ds: hd.range_tensor(100_000, shape=(8, 8)).map_batches(
         lambda b: b, compute="threads"
     ),
@@ -239,7 +242,7 @@ def test_none_is_forgotten():
         names types base_schema add_column with_columns min max mean sum std schema columns input_files
         size_bytes num_blocks set_name name explain stats context take take_all take_batch show iterator
         iter_torch_batches to_torch iter_rows to_pandas to_arrow to_arrow_refs to_pandas_refs to_numpy_refs
-        write_images write_sql write_datasink copy count
+        write_images write_sql write_datasink copy count iter_jax_batches shard
     """.split()
     methods = [m for m in vars(hd.Dataset) if not m.startswith("_")]
     assert len(methods) > 40

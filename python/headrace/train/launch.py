@@ -107,13 +107,12 @@ def _wait_for_reports(control: Control, ended: dict[int, Any]) -> None:
 
 def _failed(control: Control, children: dict[int, Any], watched: dict[int, str]) -> TrainingFailedError:
     """The exception for a failed run. Its cause is the worker that held up the others, then the one that
-    ended
-    without a report, otherwise the worker that reported first.
+    ended without a report, otherwise the worker that reported first.
     """
     ended = {r: f for r, f in children.items() if f.exitcode != -signal.SIGTERM} or children
     _wait_for_reports(control, ended)
     reported = {f.rank: f for f in control.failures}
-    watched = {r: text for r, text in watched.items() if r not in ended or "no progress" in text}
+    watched = {r: text for r, text in watched.items() if r not in children or "no progress" in text}
     parts, cause = list(watched.values()), None
     for rank, f in sorted(ended.items()):
         if rank not in reported and rank not in watched:
