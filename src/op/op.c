@@ -167,8 +167,8 @@ hr_status hr__function_failed(const char *name, hr_status st, hr_error *err)
 
 hr_status hr__batch_too_large(int64_t n_rows, int64_t n_bytes, int64_t limit, bool more, hr_error *err)
 {
-    return hr_error_set(
-        err, HR_BUDGET,
-        "%s%" PRId64 " rows%s take %" PRId64 " bytes, the memory limit is %" PRId64 ": take fewer rows at a time",
-        more ? "" : "a batch: ", n_rows, more ? " of a batch that is to have more" : "", n_bytes, limit);
+    return hr_error_set(err, HR_BUDGET,
+                        "%s%" PRId64 " rows%s take %" PRId64 " bytes, the memory limit is %" PRId64
+                        ": take fewer rows at a time",
+                        more ? "" : "a batch: ", n_rows, more ? " of an incomplete batch" : "", n_bytes, limit);
 }

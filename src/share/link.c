@@ -105,8 +105,9 @@ static hr_status link_own(void *owner, uint64_t segment, int64_t offset, int64_t
             hr__array_buffers(l->slots[i].sent->columns[k], search_buffer, &s);
     hr__unlock(&l->lock);
     if (!s.found)
-        return hr_error_set(err, HR_BAD_DATA, "link: %lld bytes of segment %llu come back that the peer does not hold",
-                            (long long)n, (unsigned long long)segment);
+        return hr_error_set(err, HR_BAD_DATA,
+                            "link: the peer returns %lld bytes of segment %llu, which it does not hold", (long long)n,
+                            (unsigned long long)segment);
     (void)hr__buffer_segment(s.found, &at);
     if (at == offset && n == s.found->n_bytes) {
         *out = s.found;

@@ -393,7 +393,7 @@ static hr_status room_locked(hr_link *l, const draft *d, hr_error *err)
     ok = ok && hr__grow(l->account, &known, &l->cap_known, l->n_known + d->wire.n_segments, sizeof *l->known);
     l->known = known;
     if (l->free_slot < 0 && l->n_slots == MAX_SLOTS)
-        return hr_error_set(err, HR_BUDGET, "link: the peer holds %d messages, the most that are possible", MAX_SLOTS);
+        return hr_error_set(err, HR_BUDGET, "link: the peer holds %d messages, the maximum", MAX_SLOTS);
     return ok ? HR_OK : hr__error_memory(err, "link", sizeof *l->slots);
 }
 

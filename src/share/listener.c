@@ -72,8 +72,7 @@ static hr_status parse_address(const char *address, char **name, bool *has_token
     *has_token = colon != NULL;
     *out = (greeting){ .magic = MAGIC, .version = 1 };
     if (colon == address || !*address || (colon && !parse_token(colon + 1, out->token)))
-        return hr_error_set(err, HR_INVALID,
-                            "an address is 'name:token', with a token of %d hexadecimal digits; this one is not",
+        return hr_error_set(err, HR_INVALID, "address: expected 'name:token' with a token of %d hexadecimal digits",
                             2 * TOKEN_BYTES);
     *name = hr__strndup(NULL, address, colon ? (size_t)(colon - address) : strlen(address));
     return *name ? HR_OK : hr__error_memory(err, "address", (int64_t)strlen(address));

@@ -377,7 +377,8 @@ static hr_status take_buffer(reading *r, const hr_type *t, int i, bool own, hr_b
     if (!own)
         return peer_buffer_new(r, &w, out, err);
     if (!r->peer->own)
-        return hr_error_set(err, HR_BAD_DATA, "link: a column says that it was ours; nothing was sent to this peer");
+        return hr_error_set(err, HR_BAD_DATA,
+                            "link: a column claims memory of this process, which sent nothing to this peer");
     HR_TRY(hr__wire_check(&r->at, "the size of a buffer", w.n_bytes, 0, INT64_MAX, err));
     HR_TRY(hr__wire_check(&r->at, "the offset of a buffer", w.offset, 0, INT64_MAX, err));
     return r->peer->own(r->peer->owner, w.segment, w.offset, w.n_bytes, out, err);
@@ -481,10 +482,10 @@ static hr_status body_open(hr_peer *p, const hr_packet_message *m, const uint8_t
         __builtin_add_overflow(m->n_schema, m->n_columns_bytes, &n_head) ||
         __builtin_add_overflow(n_head, m->n_bytes, &n))
         return hr_error_set(err, HR_BAD_DATA,
-                            "link: a message says %lld bytes of schema, %lld of columns, %lld of its own",
+                            "link: a message announces %lld bytes of schema, %lld of columns, %lld of body",
                             (long long)m->n_schema, (long long)m->n_columns_bytes, (long long)m->n_bytes);
     if ((m->flags & HR_MESSAGE_OUTSIDE ? 0 : n) != n_after)
-        return hr_error_set(err, HR_BAD_DATA, "link: a message says %lld bytes, its packet has %lld", (long long)n,
+        return hr_error_set(err, HR_BAD_DATA, "link: a message announces %lld bytes, its packet has %lld", (long long)n,
                             (long long)n_after);
     if (!(m->flags & HR_MESSAGE_OUTSIDE))
         return HR_OK;
@@ -608,7 +609,8 @@ static hr_status packet_segment(hr_peer *p, hr_wire_reader r, int *fd, hr_error 
         return hr_error_set(err, HR_BAD_DATA, "link: segment %llu came without a descriptor", (unsigned long long)s.id);
     if ((rc = hr__memfd_check(*fd, &found)))
         return rc == -EPERM || rc == -EINVAL
-                   ? hr_error_set(err, HR_BAD_DATA, "link: segment %llu is no memory file, or can shrink",
+                   ? hr_error_set(err, HR_BAD_DATA,
+                                  "link: segment %llu is no memory file, or has no seal against shrinking",
                                   (unsigned long long)s.id)
                    : hr__error_os(err, rc, "link", "a segment");
     if (!s.id || s.n_bytes <= 0 || s.n_bytes != found)

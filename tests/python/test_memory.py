@@ -68,7 +68,7 @@ def test_a_batch_larger_than_the_limit(tmp_path):
     context.memory_limit_bytes = limit
     try:
         ds = wide(20_000, 1000)  # 8 kB a row
-        said = rf"\d+ rows of a batch that is to have more take \d{{8}} bytes, the memory limit is {limit}"
+        said = rf"\d+ rows of an incomplete batch take \d{{8}} bytes, the memory limit is {limit}"
         with pytest.raises(exceptions.MemoryLimitError, match=said):
             ds.map_batches(counted, batch_size=10_000, compute="threads").take_all()
         with pytest.raises(exceptions.MemoryLimitError, match=said):
