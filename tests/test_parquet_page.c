@@ -424,7 +424,7 @@ static void check_values(uint64_t *random, int width, int64_t n_dict)
     put(&w, (uint64_t)bits, 1);
     if (bits)
         put_runs(&w, random, index, n, bits);
-    assert_ok(pq__dict_new(&leaf, (hr_view){ dict_page, n_dict * width }, n_dict, &mem, &dict, &err), &err);
+    assert_ok(pq__dict_new(&leaf, (hr_view){ dict_page, n_dict * width }, n_dict, 0, &mem, &dict, &err), &err);
     assert_ok(pq__values_init(&v, &leaf, dict, PQ_RLE_DICTIONARY, (hr_view){ w.data, w.n }, &err), &err);
     while (at < n) {
         int64_t k = some_of(random, 2500, n - at);

@@ -229,7 +229,7 @@ def test_group(tmp_path):
     for call, text in (
         ("mean", "expected a call such as"),
         ("mean(x) far", "expected a call such as"),
-        ("nothing(x)", "no function 'nothing'"),
+        ("nothing(x)", "unknown function 'nothing'"),
         ("mean(z)", "'z'"),
         ("mean(k)", "expected numbers"),
         ("quantile(x, q=7)", "q"),

@@ -211,6 +211,15 @@ WRITTEN_BY_PYARROW = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.parametrize("values", [["a", "a", "b"], ["", ""], ["x", "long text", "x", "y", "long text"]])
+def test_a_dictionary_with_duplicates(tmp_path, values):
+    """The story: pyarrow's dictionary page keeps room for each duplicate, and does not write it."""
+    indices = pa.array([*range(len(values)), None], pa.int8())
+    column = pa.DictionaryArray.from_arrays(indices, pa.array(values))
+    pq.write_table(pa.table({"a": column}), tmp_path / "a.parquet", store_schema=False)
+    assert hd.read_parquet(str(tmp_path / "a.parquet")).to_arrow()["a"].to_pylist() == [*values, None]
+
+
 @many
 @given(table=tables(), options=WRITTEN_BY_PYARROW, threads=st.sampled_from([1, 2]))
 def test_what_pyarrow_writes(tmp_path_factory, table, options, threads):

@@ -837,7 +837,8 @@ static hr_status read_footer(parse *p)
         HR_FAIL(HR_BAD_DATA, "%s: footer without a schema", p->name);
     /* parquet-cpp compressed pages of version 2 and marked them as not compressed. */
     p->m->padding = (is_writer(p->m->created_by, "DuckDB") ? PQ_PADS_RUNS : 0) |
-                    (is_writer(p->m->created_by, "fastparquet") ? PQ_PADS_ZEROS : 0);
+                    (is_writer(p->m->created_by, "fastparquet") ? PQ_PADS_ZEROS : 0) |
+                    (is_writer(p->m->created_by, "parquet-cpp-arrow") ? PQ_PADS_DICTIONARY : 0);
     p->m->all_compressed = writer_before(p->m->created_by, "parquet-cpp", (int[]){ 2, 0, 0 });
     HR_GO(check_chunks(p));
     for (int i = 0; i < p->m->n_groups; i++)

@@ -142,8 +142,9 @@ typedef struct pq_group {
 
 /* What a page may have after its values, by writer. */
 enum {
-    PQ_PADS_RUNS = 1,  /* DuckDB: packed runs without values */
-    PQ_PADS_ZEROS = 2, /* fastparquet: up to PQ_MAX_ZEROS bytes of zero, also after packed runs without values */
+    PQ_PADS_RUNS = 1,       /* DuckDB: packed runs without values */
+    PQ_PADS_ZEROS = 2,      /* fastparquet: up to PQ_MAX_ZEROS bytes of zero, also after packed runs without values */
+    PQ_PADS_DICTIONARY = 4, /* Arrow C++: bytes that it never wrote, as long as the duplicates of an Arrow dictionary */
 };
 #define PQ_MAX_ZEROS 8
 

@@ -124,7 +124,7 @@ bool pq__runs_ended(const pq_runs *r, int64_t n, unsigned padding)
         rest.end--;
     if (rest.at == rest.end)
         return true;
-    return padding && run_header(&rest, &h) && (h & 1) && h >> 1 <= EMPTY_GROUPS &&
+    return padding & (PQ_PADS_RUNS | PQ_PADS_ZEROS) && run_header(&rest, &h) && (h & 1) && h >> 1 <= EMPTY_GROUPS &&
            rest.end - rest.at == (int64_t)(h >> 1) * r->width;
 }
 
@@ -425,7 +425,8 @@ static hr_status check_rest(int64_t left, int64_t n, hr_error *err)
                                     (long long)left, (long long)n);
 }
 
-static hr_status dict_bytes(const pq_leaf *l, hr_view page, const hr_mem *mem, pq_dict *d, hr_error *err)
+static hr_status dict_bytes(const pq_leaf *l, hr_view page, unsigned padding, const hr_mem *mem, pq_dict *d,
+                            hr_error *err)
 {
     const uint8_t *at = page.data, *end = at + page.n;
     uint32_t *offsets;
@@ -450,7 +451,8 @@ static hr_status dict_bytes(const pq_leaf *l, hr_view page, const hr_mem *mem, p
         d->longest = HR_MAX(d->longest, v.n);
     }
     offsets[d->n] = (uint32_t)n;
-    HR_TRY(check_rest(end - at, d->n, err));
+    if (!(padding & PQ_PADS_DICTIONARY) || end - at < 4) /* a duplicate has a length */
+        HR_TRY(check_rest(end - at, d->n, err));
     return l->is_text ? check_dict_text(d, err) : HR_OK;
 }
 
@@ -466,8 +468,8 @@ static hr_status dict_decimals(const pq_leaf *l, hr_view page, const hr_mem *mem
     return check_rest(v.end - v.at, d->n, err);
 }
 
-hr_status pq__dict_new(const pq_leaf *l, hr_view page, int64_t n_values, const hr_mem *mem, pq_dict **out,
-                       hr_error *err)
+hr_status pq__dict_new(const pq_leaf *l, hr_view page, int64_t n_values, unsigned padding, const hr_mem *mem,
+                       pq_dict **out, hr_error *err)
 {
     pq_dict *d = hr__zalloc(mem->account, sizeof *d);
     hr_status st = HR_OK;
@@ -481,7 +483,7 @@ hr_status pq__dict_new(const pq_leaf *l, hr_view page, int64_t n_values, const h
     if (l->kind == PQ_K_BOOL)
         HR_FAIL(HR_BAD_DATA, "a dictionary of booleans");
     if (l->kind == PQ_K_BYTES) {
-        HR_GO(dict_bytes(l, page, mem, d, err));
+        HR_GO(dict_bytes(l, page, padding, mem, d, err));
     } else if (l->kind == PQ_K_NULL) {
         d->n = 0;
     } else if (l->physical == PQ_BYTE_ARRAY) {

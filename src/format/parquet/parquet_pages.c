@@ -321,7 +321,7 @@ static hr_status take_dictionary(pq_cursor *c, hr_error *err)
     if (c->page.encoding != PQ_PLAIN && c->page.encoding != PQ_PLAIN_DICTIONARY)
         return hr_error_set(err, HR_UNSUPPORTED, "a dictionary of encoding %d", c->page.encoding);
     HR_TRY(read_body(c, 0, true, &head, &body, err));
-    HR_TRY(pq__dict_new(c->leaf, body, c->page.n_values, &c->mem, &c->dict, err));
+    HR_TRY(pq__dict_new(c->leaf, body, c->page.n_values, c->file->meta->padding, &c->mem, &c->dict, err));
     share_dict(c);
     drop_large(c);
     return HR_OK;
