@@ -20,6 +20,24 @@ def context():
     """The DataContext; restores its settings afterwards."""
     current = hd.DataContext.get_current()
     before = dict(vars(current))
+    process = _of_the_process()
     yield current
-    for name, value in before.items():
+    for name, value in {**before, **process}.items():
         setattr(current, name, value)
+
+
+def _of_the_process():
+    """The settings that DataContext.copy() does not copy."""
+    current = hd.DataContext.get_current()
+    names = ("num_threads", "memory_limit_bytes", "spill_dir", "spill_quota_bytes")
+    return {name: getattr(current, name) for name in names}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def process_settings_stay():
+    """A test file that leaves a setting of the process changes the files behind it: once a memory limit of
+    8 MiB made another file's test fail in every fourth run.
+    """
+    before = _of_the_process()
+    yield
+    assert _of_the_process() == before

@@ -63,6 +63,25 @@ def test_a_worker_that_is_stopped(storage, soon, capfd):
     assert "it is stopped (SIGSTOP)" in line and "rank 0 waits in all_reduce()" in line
 
 
+def test_a_worker_that_is_stopped_in_a_set_of_its_own(storage, soon):
+    """The story: ranks of a set that is not split have one share each, and the watch looked for a second."""
+
+    def loop():
+        for i, _ in enumerate(train.get_dataset_shard("val").iter_batches(batch_size=10)):
+            if i == 3 and rank() == 1:
+                os.kill(os.getpid(), signal.SIGSTOP)
+        torch.distributed.barrier()
+
+    with pytest.raises(TrainingFailedError) as e:
+        config = train.DataConfig(datasets_to_split=[])
+        fit(loop, storage, datasets={"val": hd.range(1000)}, dataset_config=config)
+    assert re.match(
+        r"rank 1 \(pid \d+\) has made no progress for \d+ s: it is stopped \(SIGSTOP\) "
+        r"\(step 4 of epoch 0 of dataset 'val'\); rank 0 waits in barrier\(\)",
+        str(e.value),
+    ), str(e.value)
+
+
 def test_a_worker_asleep_counts_as_a_failure(storage, soon, tmp_path):
     storage.failure_config = FailureConfig(max_failures=1)
     flag = tmp_path / "slept"

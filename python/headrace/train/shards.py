@@ -46,14 +46,19 @@ class ShardServer:
     def splits(self) -> list[_core.Split]:
         return [owner.split for owner in self._owners]
 
-    def named_splits(self) -> list[tuple[str, _core.Split]]:
-        """The splits with the names of their datasets."""
-        names: dict[int, list[str]] = {}
-        for name, shard in self.shards[0].items():
-            source = _local(shard)
-            if source is not None:
-                names.setdefault(id(source.owner), []).append(name)
-        return [(", ".join(names.get(id(o), ["?"])), o.split) for o in self._owners]
+    def named_splits(self) -> list[tuple[str, _core.Split, dict[int, int]]]:
+        """For each split: the name of its dataset, the split, and the share of each rank that has one. A
+        dataset that is not split has a split of its own for each rank.
+        """
+        names: dict[int, str] = {}
+        shares: dict[int, dict[int, int]] = {}
+        for rank, mine in enumerate(self.shards):
+            for name, shard in mine.items():
+                source = _local(shard)
+                if source is not None:
+                    names[id(source.owner)] = name
+                    shares.setdefault(id(source.owner), {})[rank] = source.rank
+        return [(names[id(o)], o.split, shares[id(o)]) for o in self._owners]
 
     def serve(self) -> list[bytes]:
         """Opens the ring. Returns, for each rank, its shards in the form that open_shards() takes."""

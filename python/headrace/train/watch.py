@@ -1,13 +1,10 @@
-"""Finds the worker that holds up the others: it is stopped, asleep, or deadlocked, or it has ended in
-silence.
+"""Finds the worker that holds up the others: it is stopped, asleep, or deadlocked, or ended in silence.
 
 Each worker has a thread with a connection of its own to the driver. The driver asks only after
-stall_warning_s
-without progress (no batch taken, no report): the thread answers with the place where the train loop is.
-A worker
-that waits in a collective, for rows or for a report is not to blame; one that is elsewhere, or does not
-answer,
-is. After stall_timeout_s the driver ends that worker, which counts as its failure.
+stall_warning_s without progress (no batch taken, no report): the thread answers with the place where the
+train loop is. A worker that waits in a collective, for rows or for a report is not to blame; one that is
+elsewhere, or does not answer, is. After stall_timeout_s the driver ends that worker, which counts as its
+failure.
 """
 
 from __future__ import annotations
@@ -44,6 +41,28 @@ class _Worker:
     seen: Any = None  # what it had taken and reported at the last look
     since: float = field(default_factory=time.monotonic)
     gone: float | None = None  # when its connection ended
+
+
+@dataclass(frozen=True)
+class _Split:
+    """What the engine knows of one split, by the ranks of the workers."""
+
+    name: str  # of the dataset
+    info: dict[str, Any]
+    shares: dict[int, int]  # rank -> its share; a dataset that is not split has a split for each rank
+
+    def has(self, rank: int) -> bool:
+        return rank in self.shares
+
+    def of(self, rank: int) -> dict[str, Any]:
+        return self.info["ranks"][self.shares[rank]]
+
+    def is_waiting(self, rank: int) -> bool:
+        return self.has(rank) and stalls.is_waiting(self.info, self.shares[rank])
+
+    def blamed(self) -> list[int]:
+        behind = set(stalls.blamed(self.info))
+        return [rank for rank, share in self.shares.items() if share in behind]
 
 
 class Watch:
@@ -138,15 +157,18 @@ class Watch:
             if rank not in self.ended and not self._finished(rank) and _has_ended(worker):
                 self.ended[rank] = f"rank {rank} (pid {worker.pid}) ended before its train loop returned"
 
-    def _splits(self) -> list[tuple[str, dict[str, Any]]]:
-        return [(name, json.loads(split.ranks())) for name, split in self.control.shards.named_splits()]
+    def _splits(self) -> list[_Split]:
+        splits = self.control.shards.named_splits()
+        return [_Split(name, json.loads(split.ranks()), shares) for name, split, shares in splits]
 
     def _find_stalled(self, workers: dict[int, _Worker]) -> None:
         now = time.monotonic()
         splits = self._splits()
         reports = self.control.progress()
         for rank, worker in workers.items():
-            seen = [(i["epoch"], i["ranks"][rank]["state"], i["ranks"][rank]["taken"]) for _, i in splits]
+            seen = [
+                (s.info["epoch"], s.of(rank)["state"], s.of(rank)["taken"]) for s in splits if s.has(rank)
+            ]
             seen.append(reports.get(rank))
             if seen != worker.seen:
                 worker.seen, worker.since = seen, now
@@ -176,11 +198,10 @@ class Watch:
         if suspects:
             return []
         for (
-            _,
-            info,
+            split
         ) in splits:  # all wait: some for rows that others have to take, or an epoch they do not begin
-            asked = [r for r in late if stalls.is_waiting(info, r) and places[r]["kind"] == "data"]
-            behind = [r for r in stalls.blamed(info) if r in late and r not in asked]
+            asked = [r for r in late if split.is_waiting(r) and places[r]["kind"] == "data"]
+            behind = [r for r in split.blamed() if r in late and r not in asked]
             if asked and behind:
                 return behind
         return []
@@ -211,34 +232,36 @@ class Watch:
         return "; ".join(parts) + self._advice(guilty, places, splits)
 
     def _advice(self, guilty, places, splits) -> str:
-        for name, info in splits:
-            states = [r["state"] for r in info["ranks"]]
-            if "asked" in states and all(states[g] in ("away", "out") for g in guilty):
+        for split in splits:
+            asked = any(r["state"] == "asked" for r in split.info["ranks"])
+            if asked and all(split.has(g) and split.of(g)["state"] in ("away", "out") for g in guilty):
                 return (
-                    f"; dataset {name!r} is split, so all workers have to iterate over it: a dataset "
-                    f"that some of "
-                    "them read alone is one that DataConfig(datasets_to_split=[...]) does not name"
+                    f"; dataset {split.name!r} is split, so all workers have to iterate over it: a dataset "
+                    "that some of them read alone is one that "
+                    "DataConfig(datasets_to_split=[...]) does not name"
                 )
         return ""
 
 
 def _steps(rank: int, splits) -> str:
     out = []
-    for name, info in splits:
-        one = info["ranks"][rank]
-        if one["state"] == "in":
-            out.append(f"step {one['taken']} of epoch {info['epoch']} of dataset {name!r}")
+    for split in splits:
+        if split.has(rank) and split.of(rank)["state"] == "in":
+            epoch = split.info["epoch"]
+            out.append(f"step {split.of(rank)['taken']} of epoch {epoch} of dataset {split.name!r}")
     return f" ({', '.join(out)})" if out else ""
 
 
 def _waits_for(rank: int, place: dict[str, str], splits) -> str:
     if place["kind"] != "data":
         return ""
-    for name, info in splits:
-        if info["ranks"][rank]["state"] == "asked":
-            return f" of epoch {info['epoch'] + info['running']} of dataset {name!r} to begin"
-        if stalls.is_waiting(info, rank):
-            return f" of step {info['ranks'][rank]['taken']} of epoch {info['epoch']} of dataset {name!r}"
+    for split in splits:
+        if not split.is_waiting(rank):
+            continue
+        info, one = split.info, split.of(rank)
+        if one["state"] == "asked":
+            return f" of epoch {info['epoch'] + info['running']} of dataset {split.name!r} to begin"
+        return f" of step {one['taken']} of epoch {info['epoch']} of dataset {split.name!r}"
     return ""
 
 
