@@ -124,6 +124,31 @@ def test_parquet_is_read_by_all(tmp_path, options):
     assert sums == [(N, 7 * N // 4, 3 * N // 4, N, decimal.Decimal("-8.76") * (N // 4), N - 1)]
 
 
+def test_columns_that_become_dictionaries(tmp_path):
+    """The story: among the first 4,096 values of 7,000 there are more than 2,048 different ones, and the
+    writer gave up on dictionaries; doubles with zeros in their low bits had few places in its table.
+    """
+    n = 200_000
+    numbers = np.random.default_rng(3).integers(0, 7000, n)
+    short = (numbers / 100).astype(np.float32)
+    table = pa.table(
+        {
+            "doubles": short.astype(np.float64),
+            "floats": short,
+            "texts": pa.array(numbers).cast("string"),
+            "pairs": np.repeat(np.random.default_rng(4).random(n // 2), 2),
+            "unique": np.random.default_rng(5).random(n),
+        }
+    )
+    hd.from_arrow(table).write_parquet(tmp_path / "out", single_file=True)
+    group = pq.read_metadata(tmp_path / "out").row_group(0)
+    chunks = [group.column(i) for i in range(group.num_columns)]
+    used = {c.path_in_schema for c in chunks if "RLE_DICTIONARY" in c.encodings}
+    assert used == {"doubles", "floats", "texts"}
+    assert all(c.total_compressed_size < n * 2 for c in chunks[:2])  # 13 bits a value
+    assert hd.read_parquet(tmp_path / "out").to_arrow().equals(table)
+
+
 def test_statistics_and_indexes(tmp_path):
     table = pa.table(
         {

@@ -7,20 +7,20 @@ np = lazy_module("numpy")
 blocks = lazy_module("headrace.data.blocks")  # imports numpy
 
 
+def of_argument(given):
+    """The argument `padding` of batches: a Padding, or None where it asks for nothing."""
+    if given is not None and given is not True and not isinstance(given, dict):
+        raise TypeMismatchError(
+            f"padding: expected None, True, or a dict of column -> value, found {given!r}"
+        )
+    return Padding(given) if given else None
+
+
 class Padding:
-    """The argument `padding` of batches: None, True (every list of numbers, by 0), or a dict of column ->
-    value.
-    """
+    """Pads columns. given: True (every list of numbers, by 0), or a dict of column -> value."""
 
     def __init__(self, given):
-        if given is not None and given is not True and not isinstance(given, dict):
-            raise TypeMismatchError(
-                f"padding: expected None, True, or a dict of column -> value, found {given!r}"
-            )
         self.given = given
-
-    def __bool__(self):
-        return bool(self.given)
 
     def values(self, table):
         """column -> value, of the columns to pad in this table."""

@@ -443,8 +443,10 @@ typedef struct table {
     uint64_t mask;
 } table;
 
+/* The low bits of a double are often zero, and so are those of its product: the high bits come down first. */
 static uint64_t mix(uint64_t x)
 {
+    x ^= x >> 32;
     x *= 0x9e3779b97f4a7c15u;
     return x ^ (x >> 32);
 }
@@ -520,10 +522,17 @@ static hr_status add_unique(pw_dict *d, const pw_values *v, int64_t i, hr_accoun
     return HR_OK;
 }
 
-/* Checked from time to time: gives up early on a column of mostly different values. */
-static bool is_hopeless(const pw_dict *d, int64_t seen) { return d->n_uniques > 1024 && d->n_uniques > seen / 2; }
-
+/* Columns that have mostly different values are given up early: when nearly all of the last LOOK_EVERY values are new,
+ * and when most of all values are, after LOOK_LONG. */
 #define LOOK_EVERY 4096
+#define LOOK_LONG (16 * LOOK_EVERY)
+
+static bool is_mostly_new(const pw_dict *d, int64_t seen) { return d->n_uniques > seen / 2; }
+
+static bool is_hopeless(const pw_dict *d, int64_t n_before, int64_t seen)
+{
+    return d->n_uniques - n_before > LOOK_EVERY / 16 * 15 || (seen >= LOOK_LONG && is_mostly_new(d, seen));
+}
 
 /* Compares texts of more than 8 bytes that have the same hash. */
 static inline bool same_bytes(const uint8_t *a, const uint8_t *b, int64_t n)
@@ -539,20 +548,11 @@ static inline bool same_bytes(const uint8_t *a, const uint8_t *b, int64_t n)
     return ((x[0] ^ x[1]) | (x[2] ^ x[3])) == 0;
 }
 
-/* The slot of the value, or the free slot where it belongs. Most words lie in their first slot or the second: the
- * choice between the two has no branch, since a CPU cannot predict it. */
+/* The slot of the value, or the free slot where it belongs. */
 static inline slot *find(const table *t, const pw_values *v, const pw_dict *d, bool is_word, uint64_t key,
                          hr_view bytes)
 {
-    uint64_t at = place_of(key, is_word);
-
-    if (is_word) {
-        slot *s = &t->slots[(at + (t->slots[at & t->mask].key != key)) & t->mask];
-
-        if (s->key == key && s->number)
-            return s;
-    }
-    for (;; at++) {
+    for (uint64_t at = place_of(key, is_word);; at++) {
         slot *s = &t->slots[at & t->mask];
 
         if (!s->number || (is_word && s->key == key))
@@ -569,13 +569,18 @@ static inline slot *find(const table *t, const pw_values *v, const pw_dict *d, b
 static inline hr_status dict_fill(const pw_values *v, int64_t max_bytes, bool is_word, hr_account *a, table *t,
                                   pw_dict *d, bool *found, hr_error *err)
 {
+    int64_t n_before = 0; /* uniques at the last look */
+
     for (int64_t i = 0; i < v->n; i++) {
         hr_view bytes = is_word ? (hr_view){ 0 } : value_bytes(v, i);
         uint64_t key = is_word ? load_value(v, i) : hash_bytes(bytes.data, bytes.n);
         slot *s;
 
-        if ((i & (LOOK_EVERY - 1)) == 0 && is_hopeless(d, i))
-            return HR_OK;
+        if ((i & (LOOK_EVERY - 1)) == 0) {
+            if (is_hopeless(d, n_before, i))
+                return HR_OK;
+            n_before = d->n_uniques;
+        }
         if (d->n_uniques * 2 >= (int64_t)t->mask)
             HR_TRY(table_grow(t, is_word, a, err));
         s = find(t, v, d, is_word, key, bytes);
@@ -635,7 +640,7 @@ static hr_status range_fill(const pw_values *v, int64_t least, int64_t range, in
         uint32_t *slot = &codes[v->width == 4 ? (int64_t)narrow[i] - least : wide[i] - least];
 
         if (*slot == 0) {
-            if (is_hopeless(d, i + LOOK_EVERY))
+            if (is_mostly_new(d, i + LOOK_LONG))
                 goto done;
             HR_GO(add_unique(d, v, i, a, err));
             if (d->bytes > max_bytes)
