@@ -164,3 +164,35 @@ def test_files_of_all_writers(tmp_path):
         (tmp_path / "a.parquet").write_bytes(make())
         ds = hd.read_parquet(str(tmp_path / "a.parquet"), verify=True)
         assert pa.table(ds.to_arrow()).num_rows == 1500, f"{writer} {name}"
+
+
+def leaf_chunk(data, leaf):
+    """The bytes of a leaf's column chunk, as (begin, end)."""
+    column = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(0).column(leaf)
+    begin = column.dictionary_page_offset or column.data_page_offset
+    return begin, begin + column.total_compressed_size
+
+
+@pytest.mark.parametrize(
+    "pairs, others",
+    [
+        ([[(1, 2), (3, 4)], [(5, 6)]], [[(1, 2)], [(3, 4), (5, 6)]]),  # other lengths of lists
+        ([[], None, [(1, 2)]], [None, [], [(1, 2)]]),  # an empty list and a null one
+        ([[(1, 2), None]], [[None, (1, 2)]]),  # other nulls of the structs
+    ],
+)
+def test_leaves_of_one_list_that_differ(tmp_path, pairs, others):
+    """The story: the first leaf's levels made the lists, and values of the second moved to other rows."""
+    kind = pa.list_(pa.struct([("a", pa.int64()), ("b", pa.int64())]))
+
+    def rows(lists):
+        return [x and [p and {"a": p[0], "b": p[1]} for p in x] for x in lists]
+
+    one, other = (written(rows(lists), kind, write_statistics=False) for lists in (pairs, others))
+    begin, end = leaf_chunk(one, 1)
+    assert (begin, end) == leaf_chunk(other, 1)
+    spliced = one[:begin] + other[begin:end] + one[end:]
+    path = tmp_path / "x.parquet"
+    assert read(path, one, verify=True) == rows(pairs)
+    with pytest.raises(DataError, match="'x.element.a' and 'x.element.b' have different"):
+        read(path, spliced, verify=True)

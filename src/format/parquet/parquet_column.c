@@ -27,7 +27,6 @@ typedef struct part {
     bool has_page;
     pq_track *tracks; /* nodes whose offsets and validity this leaf builds, outermost first */
     int n_tracks;
-    int next_track;    /* while arrays are put together */
     pq_bits valid;     /* the leaf's */
     hr_growbuf values; /* fixed width; bits; offsets of byte arrays */
     hr_growbuf bytes;
@@ -234,7 +233,6 @@ static void clear_output(part *p)
     hr__growbuf_clear(&p->values);
     hr__growbuf_clear(&p->bytes);
     p->valid.n = p->valid.n_nulls = 0;
-    p->next_track = 0;
 }
 
 static int64_t used(const hr_growbuf *g) { return g->buffer ? g->buffer->n_bytes : 0; }
@@ -412,6 +410,7 @@ static hr_status lengths_differ(const pq_column *c, const pq_node *n, int64_t fo
                         (long long)expected);
 }
 
+/* The part of the first leaf below n. */
 static part *feeder(pq_column *c, const pq_node *n)
 {
     while (n->leaf < 0)
@@ -419,7 +418,58 @@ static part *feeder(pq_column *c, const pq_node *n)
     return &c->parts[n->leaf - c->parts[0].cursor.leaf_number];
 }
 
+/* The part of the last leaf below n. */
+static part *last_part(pq_column *c, const pq_node *n)
+{
+    while (n->leaf < 0)
+        n = &n->children[n->n_children - 1];
+    return &c->parts[n->leaf - c->parts[0].cursor.leaf_number];
+}
+
 static bool has_track(const pq_node *n) { return n->leaf < 0 && (n->def_item > 0 || n->field.nullable); }
+
+/* n has a track. */
+static pq_track *track_of(const part *p, const pq_node *n)
+{
+    pq_track *k = p->tracks;
+
+    while (k->node != n)
+        k++;
+    return k;
+}
+
+static bool same_track(const pq_track *a, const pq_track *b)
+{
+    bool same = a->valid.n == b->valid.n && a->valid.n_nulls == b->valid.n_nulls && a->items == b->items &&
+                used(&a->offsets) == used(&b->offsets);
+
+    if (same && used(&a->offsets) > 0)
+        same = memcmp(a->offsets.buffer->data, b->offsets.buffer->data, (size_t)used(&a->offsets)) == 0;
+    for (int64_t i = 0; same && a->valid.n_nulls > 0 && i < a->valid.n; i++)
+        same = hr__bit(a->valid.bytes.buffer->data, i) == hr__bit(b->valid.bytes.buffer->data, i);
+    return same;
+}
+
+/* With verify, each leaf builds the tracks of all nodes above it: all leaves below a node must have the same lists and
+ * nulls. Otherwise the values of one leaf would move to rows of another. */
+static hr_status verify_tracks(pq_column *c, hr_error *err)
+{
+    for (int i = 0; i < c->n_parts; i++) {
+        part *p = &c->parts[i];
+
+        for (int j = 0; j < p->n_tracks; j++) {
+            const pq_node *n = p->tracks[j].node;
+
+            if (!same_track(&p->tracks[j], track_of(feeder(c, n), n)))
+                return hr_error_set(err, HR_BAD_DATA,
+                                    "%s: row group %d, column '%s': '%s' and '%s' have different lists or nulls of "
+                                    "'%s'",
+                                    c->file->base.name, c->group, c->node->field.name, feeder(c, n)->leaf->name,
+                                    p->leaf->name, n->field.name);
+        }
+    }
+    return HR_OK;
+}
 
 /* *out NULL: no slot is null. */
 static hr_status finish_bits(pq_bits *b, hr_buffer **out, hr_error *err)
@@ -556,27 +606,35 @@ static hr_status build(pq_column *c, const pq_node *n, hr_array **out, hr_error 
 
     if (n->leaf >= 0)
         return build_leaf(p, n, out, err);
-    k = has_track(n) ? &p->tracks[p->next_track++] : NULL;
+    k = has_track(n) ? track_of(p, n) : NULL;
     return n->def_item > 0 ? build_list(c, n, k, out, err) : build_struct(c, n, k, out, err);
 }
 
 /* ---------------------------------------------------------------------------------------------------------- columns */
 
+/* The part behind the last one that builds the track of n. */
+static part *tracks_end(pq_column *c, const pq_node *n)
+{
+    return (c->file->verify ? last_part(c, n) : feeder(c, n)) + 1;
+}
+
 static void count_tracks(pq_column *c, const pq_node *n)
 {
-    feeder(c, n)->n_tracks += has_track(n);
+    for (part *p = feeder(c, n); p < tracks_end(c, n); p++)
+        p->n_tracks += has_track(n);
     for (int i = 0; i < n->n_children; i++)
         count_tracks(c, &n->children[i]);
 }
 
 static void set_tracks(pq_column *c, const pq_node *n)
 {
-    part *p = feeder(c, n);
-
     if (n->leaf >= 0)
-        p->type = n->field.type;
-    if (has_track(n)) {
-        pq_track *k = &p->tracks[p->next_track++];
+        feeder(c, n)->type = n->field.type;
+    for (part *p = feeder(c, n); has_track(n) && p < tracks_end(c, n); p++) {
+        pq_track *k = p->tracks;
+
+        while (k->node)
+            k++;
 
         k->node = n;
         k->is_list = n->def_item > 0;
@@ -728,8 +786,8 @@ hr_status pq__column_read(pq_column *c, const pq_range *ranges, int64_t n, int64
         }
         HR_GO(read_parts(c, ranges, &n, INT64_MAX / 4, &ahead, err));
     }
-    for (int i = 0; i < c->n_parts; i++)
-        c->parts[i].next_track = 0;
+    if (c->file->verify)
+        HR_GO(verify_tracks(c, err));
     HR_GO(build(c, c->node, out, err));
     if ((*out)->length != n) {
         st = lengths_differ(c, c->node, (*out)->length, n, err);
