@@ -38,6 +38,8 @@ iter_batches: * prefetch_batches=1 batch_size=256 batch_format='default' drop_la
 iter_jax_batches: * prefetch_batches=1 batch_size=256 dtypes=None collate_fn=None drop_last=False
     local_shuffle_buffer_size=None local_shuffle_seed=None synchronize_batches=False paddings=None
 iter_rows:
+iter_tf_batches: * prefetch_batches=1 batch_size=256 dtypes=None drop_last=False
+    local_shuffle_buffer_size=None local_shuffle_seed=None
 iter_torch_batches: * prefetch_batches=1 batch_size=256 dtypes=None device='auto' collate_fn=None
     drop_last=False local_shuffle_buffer_size=None local_shuffle_seed=None pin_memory=False
 iterator:
@@ -111,11 +113,16 @@ iter_batches: * prefetch_batches=1 batch_size=256 batch_format='default' drop_la
 iter_jax_batches: * prefetch_batches=1 batch_size=256 dtypes=None collate_fn=None drop_last=False
     local_shuffle_buffer_size=None local_shuffle_seed=None synchronize_batches=False paddings=None
 iter_rows:
+iter_tf_batches: * prefetch_batches=1 batch_size=256 dtypes=None drop_last=False
+    local_shuffle_buffer_size=None local_shuffle_seed=None
 iter_torch_batches: * prefetch_batches=1 batch_size=256 dtypes=None device='auto' collate_fn=None
     drop_last=False local_shuffle_buffer_size=None local_shuffle_seed=None pin_memory=False
 materialize:
 schema:
 stats:
+to_tf: feature_columns label_columns * additional_columns=None prefetch_batches=1 batch_size=1
+    drop_last=False local_shuffle_buffer_size=None local_shuffle_seed=None feature_type_spec=None
+    label_type_spec=None additional_type_spec=None
 to_torch: * label_column=None feature_columns=None label_column_dtype=None feature_column_dtypes=None
     batch_size=1 prefetch_batches=1 drop_last=False local_shuffle_buffer_size=None local_shuffle_seed=None
     unsqueeze_label_tensor=True unsqueeze_feature_tensors=True

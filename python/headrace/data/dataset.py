@@ -840,6 +840,14 @@ class Dataset:
     def iter_jax_batches(self, **arguments):
         return self._own_iterator().iter_jax_batches(**arguments)
 
+    @functools.wraps(DatasetIterator.iter_tf_batches)
+    def iter_tf_batches(self, **arguments):
+        return self._own_iterator().iter_tf_batches(**arguments)
+
+    @functools.wraps(DatasetIterator.to_tf)
+    def to_tf(self, feature_columns, label_columns, **arguments):
+        return self._own_iterator().to_tf(feature_columns, label_columns, **arguments)
+
     @functools.wraps(DatasetIterator.iter_rows)
     def iter_rows(self, **arguments):
         return self._own_iterator().iter_rows(**arguments)

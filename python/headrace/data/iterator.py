@@ -743,6 +743,60 @@ class DataIterator:
         tables = Iterable(self, _request(SHARE_ROWS, False, 1), _unchanged)
         return _materialized(materializing.kept(tables, lambda: getattr(self.schema(), "_core", None)))
 
+    def iter_tf_batches(
+        self,
+        *,
+        prefetch_batches=1,
+        batch_size=256,
+        dtypes=None,
+        drop_last=False,
+        local_shuffle_buffer_size=None,
+        local_shuffle_seed=None,
+    ):
+        """Batches as dicts of column -> tf.Tensor (rows, *shape); lists of different lengths are a
+        tf.RaggedTensor.
+
+        dtypes: one tf.DType, or a dict of column -> tf.DType. Each value is copied once.
+        local_shuffle_*: as in iter_batches. TypeMismatchError names a column that has no tensor: times,
+        structs, missing texts, tensors of different shapes.
+        """
+        from headrace.data.tf_batches import TfBatches
+
+        shuffle = _shuffle(local_shuffle_buffer_size, local_shuffle_seed)
+        request = _request(batch_size, drop_last, prefetch_batches) | shuffle
+        return Iterable(self, request, TfBatches(dtypes))
+
+    def to_tf(
+        self,
+        feature_columns,
+        label_columns,
+        *,
+        additional_columns=None,
+        prefetch_batches=1,
+        batch_size=1,
+        drop_last=False,
+        local_shuffle_buffer_size=None,
+        local_shuffle_seed=None,
+        feature_type_spec=None,
+        label_type_spec=None,
+        additional_type_spec=None,
+    ):
+        """A tf.data.Dataset of (features, labels) or (features, labels, additional), for Model.fit(). Each
+        pass over it is a new epoch.
+
+        *_columns: one column, which gives a tensor, or a list of columns, which gives a dict of tensors.
+        *_type_spec: a tf.TypeSpec, or a dict of column -> tf.TypeSpec; without it those of the schema: lists
+        are tf.RaggedTensors. local_shuffle_*: as in iter_batches. Errors as in iter_tf_batches.
+        """
+        from headrace.data import tf_batches
+
+        parts = [(feature_columns, feature_type_spec), (label_columns, label_type_spec)]
+        if additional_columns is not None:
+            parts.append((additional_columns, additional_type_spec))
+        shuffle = _shuffle(local_shuffle_buffer_size, local_shuffle_seed)
+        request = _request(batch_size, drop_last, prefetch_batches) | shuffle
+        return tf_batches.dataset(self, request, parts, Iterable)
+
     def iter_rows(self, *, prefetch_blocks=0, local_shuffle_buffer_size=None, local_shuffle_seed=None):
         """Rows as dicts: Python scalars, str, bytes, None; arrays for tensors and lists of numbers.
 
