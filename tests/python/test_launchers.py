@@ -551,7 +551,7 @@ def test_a_rank_that_never_comes(runs):
     assert code == 0, text
     found = results(out, 2)
     for said, seconds in found:
-        assert "rank 2 has not come" in said and "all ranks have to read the same datasets" in said
+        assert "rank 2 has not come" in said and "all ranks must read the same datasets" in said
         assert 1.4 < seconds < 20
     lines = [line for line in text.splitlines() if line.startswith("headrace:")]
     assert len(lines) >= 1 and all("ranks 0, 1 wait" in line or "rank " in line for line in lines)

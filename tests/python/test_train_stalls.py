@@ -112,7 +112,7 @@ def test_a_set_that_one_worker_reads_alone(storage, soon):
         said.startswith("rank 1 (pid ")
         and "rank 0 waits for rows of epoch 0 of dataset 'val' to begin" in said
     )
-    assert "dataset 'val' is split, so all workers have to iterate over it" in said
+    assert "dataset 'val' is split, so all workers must iterate over it" in said
     assert "DataConfig(datasets_to_split=[...])" in said
 
 

@@ -10,8 +10,8 @@ import re
 class AggregateFn:
     """A user's aggregate from functions. `init(key)` makes an accumulator; `accumulate_row(a, row)` or
     `accumulate_block(a, block)` (a pyarrow table) adds to it; `merge(a, b)` joins two accumulators;
-    `finalize(a)` makes the result. Blocks have fixed borders and are merged in order, so the result does not
-    depend on threads."""
+    `finalize(a)` makes the result. Blocks have fixed borders, and the engine merges them in order, so the
+    result does not depend on threads."""
 
     def __init__(self, init, merge, name, accumulate_row=None, accumulate_block=None, finalize=None):
         if (accumulate_row is None) == (accumulate_block is None):
@@ -34,9 +34,8 @@ class AggregateFn:
 
 class AggregateFnV2(AggregateFn):
     """A user's aggregate as a class. `aggregate_block(block)` returns the partial result of a block (a
-    pyarrow table), or None for no result; `combine(a, b)` joins two partial results; `finalize(a)` makes
-    the result.
-    `on` is the column to aggregate."""
+    pyarrow table), or None for no result; `combine(a, b)` joins two partial results; `finalize(a)` makes the
+    result. `on` is the column to aggregate."""
 
     def __init__(self, name, zero_factory, *, on, ignore_nulls):
         if not name:

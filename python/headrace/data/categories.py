@@ -1,7 +1,7 @@
-"""Categories of columns: those of pandas' Categorical and of Arrow's dictionaries.
+"""Categories of columns, as pandas' Categorical and Arrow's dictionaries have them.
 
-The engine holds such a column as its values, and the categories as JSON in the metadata of its field, which
-goes with the column through selections, filters, sorts and the like. DataFrames get a Categorical back.
+The engine stores the values of such a column, and its categories as JSON in the metadata of its field, which
+stays with the column through selections, filters, sorts and the like. DataFrames get a Categorical back.
 """
 
 import json
@@ -10,7 +10,7 @@ import sys
 from headrace._core import from_arrow as tables_of_arrow
 
 KEY = "headrace.categories"
-MOST_BYTES = 1 << 20  # of the JSON; a column with more categories is one of plain values
+MOST_BYTES = 1 << 20  # of the JSON; a column with more categories loses them
 
 
 def to_json(categories, ordered):
@@ -60,7 +60,7 @@ def decoded(part):
 
 
 def with_those_of(tables, frames):
-    """Tables made of DataFrames, with the categories that a column has in all of them."""
+    """The tables made of these DataFrames, with the categories that a column has in all of them."""
     texts = {}
     for i, name in enumerate(frames[0].columns):
         dtypes = [f.dtypes.iloc[i] for f in frames if i < len(f.columns) and f.columns[i] == name]

@@ -24,7 +24,7 @@ from headrace.data.context_fields import (
 from headrace.data.execution_options import INF, ExecutionOptions, ExecutionResources, bytes_of
 from headrace.settings import check, is_whole, unknown
 
-# Settings of Ray's that have an effect here: (default, kind of value).
+# Ray's settings that have an effect here: (default, kind of value).
 _HONOURED = {
     "enable_progress_bars": (True, "bool"),
     "max_errored_blocks": (0, "int"),
@@ -60,16 +60,16 @@ class DataContext:
     spill_quota_bytes: the most bytes in that folder at a time; None for the default (HEADRACE_SPILL_QUOTA, or
     all but a fiftieth of the disk). Numbers of bytes may be texts such as "2GB" or "256MiB".
     trace_path: a file to which each run writes what its threads did (Perfetto); None: no file.
-    stall_warning_s: after so many seconds a rank that waits for others says whom it waits for, and what
-    they do. stall_timeout_s: after so many it is an error (PeerError), and in a trainer the failure of the
-    rank that the others wait for; None: never.
+    stall_warning_s: a rank that has waited this long for others prints whom it waits for, and what they do.
+    stall_timeout_s: a wait of this many seconds is an error (PeerError), in a trainer the failure of the rank
+    that the others wait for; None: never.
     max_errored_blocks: the number of a function's batches per run that may fail (by an exception, or because
     the worker died); the run leaves them out. A function takes the value when it is added; negative: no
-    limit. stats() counts the failures, the log shows one line. Tables that a generator gave before stay.
-    retried_map_errors: whether the engine calls a function that raised again for the same batch: True, or a
-    list of patterns, one of which must match the text of the exception. max_map_retries: how often, with
-    pauses in between. raise_original_map_exception, log_internal_stack_trace: no effect; a function's
-    exception always keeps its own type.
+    limit. stats() counts the failures, the log shows one line. Tables that a generator gave before its
+    failure stay. retried_map_errors: whether the engine calls a function that raised again for the same
+    batch: True, or a list of patterns, one of which must match the text of the exception. max_map_retries:
+    how often, with pauses in between. raise_original_map_exception, log_internal_stack_trace: no effect; a
+    function's exception always keeps its own type.
     enable_fallback_to_arrow_object_ext_type: True or None: a column of Python objects without one common
     column type becomes a column of pickles; False: it is an error. A function takes the value when it is
     added.
@@ -189,7 +189,7 @@ class DataContext:
         return self._kv_configs.get(key, default)
 
     def set_config(self, key, value):
-        """Stores a value under a key of the user's."""
+        """Stores a value under a key that the user chooses."""
         self._kv_configs[key] = value
 
     def remove_config(self, key):
@@ -294,11 +294,11 @@ class DataContext:
         return out
 
 
-DatasetContext = DataContext  # an older name of Ray's
+DatasetContext = DataContext  # Ray's older name
 
 
 def _warn_of_environment():
-    """Warns of variables that the engine cannot parse: it then uses defaults without a word."""
+    """Warns of variables that the engine cannot parse: it uses defaults without a message."""
     threads = os.environ.get("HEADRACE_NUM_THREADS", "")
     wrong = []
     default = "the engine uses the default"

@@ -143,8 +143,8 @@ def _pickle(value):
 def pickled(values, name, why):
     """The values of a column without a type as pickles; None stays. `why` is the exception that says why.
 
-    NotImplemented if `values` is no sequence, or if
-    DataContext.enable_fallback_to_arrow_object_ext_type is False.
+    NotImplemented if `values` is no sequence, or if DataContext.enable_fallback_to_arrow_object_ext_type is
+    False.
     """
     np = _numpy()
     module = type(values).__module__.partition(".")[0]

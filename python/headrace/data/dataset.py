@@ -213,8 +213,8 @@ class Dataset:
         """The rows for which fn(row), or `expr`, is true, unchanged.
 
         expr: an expression of headrace.data.expressions, such as col("x") > 3, or its text: "x > 3". A row
-        for which it is null is left out. The engine computes it, and does not read what the statistics of the
-        files exclude.
+        for which it is null does not pass. The engine computes it, and does not read what the statistics of
+        the files exclude.
         """
         if expr is None and isinstance(fn, (str, expressions.Expr)):
             fn, expr = None, fn
@@ -354,7 +354,7 @@ class Dataset:
         """names: {old: new}, or a list with one name per column."""
         accept_cluster_arguments("rename_columns", other)
         old = self._known_names()
-        if old is None:  # there are no rows: the given names are taken
+        if old is None:  # there are no rows: any names will do
             old = list(names)
         if isinstance(names, dict):
             for name in names:
@@ -508,7 +508,7 @@ class Dataset:
 
         num_blocks: the number of blocks, whose sizes differ by at most one row, in order; with shuffle=True
         in a random order (the same in every epoch); with keys, rows with equal keys go to one block, by hash,
-        and with sort=True blocks are sorted by the keys. Empty blocks are left out.
+        and with sort=True blocks are sorted by the keys. There are no empty blocks.
         target_num_rows_per_block: blocks of exactly this many rows, the last one shorter (strict or not).
 
         Memory: with num_blocks all rows, as sort(), and each block whole; with target_num_rows_per_block one
@@ -544,27 +544,27 @@ class Dataset:
         """Documents of tokens, one a row, as rows of exactly seq_len tokens.
 
         columns: columns whose values are lists of numbers (integers or floats), equally long in each row;
-        None for all such columns. They become tensors (seq_len,) of the same type. Other columns are left
-        out, and documents without tokens. These columns follow, by the names given here (None: no such
-        column):
+        None for all such columns. They become tensors (seq_len,) of the same type. The result has neither
+        other columns nor documents without tokens. These columns follow, by the names given here (None: no
+        such column):
 
         - segment_ids, int32 (seq_len,): the number of the document in its row, from 1; 0 in padding
         - position_ids, int32 (seq_len,): the number of the token in its segment, from 0; 0 in padding
         - loss_mask, bool (seq_len,): False in padding and for the first token of each segment, which no token
           before it predicts: labels = where(loss_mask, tokens, -100)
 
-        strategy: "concat" puts documents one behind the other and cuts them where a row is full: only the
-        last row has padding. "first_fit" keeps documents whole and puts each into the oldest of `open_bins`
-        open rows with room for it; "best_fit" into the one that it leaves the least room in. If no open row
-        has room, the fullest one goes out. long_documents: what happens to documents longer than seq_len:
-        "split" goes on with them in another row, "truncate" keeps their first seq_len tokens, "drop" leaves
-        them out. Rows that are not full at the end are padded; drop_last=True leaves them out.
+        strategy: "concat" puts documents one after the other and cuts them where a row is full: only the last
+        row has padding. "first_fit" keeps documents whole and puts each into the oldest of `open_bins` open
+        rows that have room for it; "best_fit" chooses the open row in which it leaves the least room. If no
+        open row has room, the fullest one goes out. long_documents: what happens to documents longer than
+        seq_len: "split" goes on with them in another row, "truncate" keeps their first seq_len tokens, "drop"
+        leaves them out. Rows that are not full at the end are padded; drop_last=True leaves them out.
 
-        pad_token_id fills rows up (default 0), bos_token_id goes before each document, eos_token_id behind it
+        pad_token_id fills rows up (default 0), bos_token_id goes before each document, eos_token_id after it
         (default: none): an integer, or with several columns a dict of column -> value.
 
-        The rows are a function of the documents and their order alone: the same for any number of threads and
-        ranks, and behind state_dict() at any row. Memory: open_bins + 2 rows. stats() gives tokens,
+        The rows depend on the documents and their order alone: they are the same for any number of threads
+        and ranks, and after a resume at any row. Memory: open_bins + 2 rows. stats() gives tokens,
         padding_tokens, padding_rate, truncated_tokens, dropped_tokens and empty_documents.
 
         Raises TypeMismatchError for columns that hold no lists of numbers, and DataError in the run, with the
@@ -592,7 +592,7 @@ class Dataset:
 
         The columns are those of this dataset, then the new ones of each other dataset, with types that hold
         all values (int64 and double: double); missing columns are null. TypeMismatchError if there is no such
-        type, or if a function behind the first dataset gives a column that is not known before its rows.
+        type, or if a function of the first dataset gives a column that is not known before its rows.
         """
         for o in other:
             if not isinstance(o, Dataset):
@@ -626,9 +626,9 @@ class Dataset:
 
         seed: None for DataContext.seed and a new order in each epoch; an integer: one order for all epochs,
         as in Ray; RandomSeedConfig sets both. It passes through maps, filters, columns and unions (whose
-        inputs stay one after another); blocks of repartition(num_blocks) come in a random order. Behind any
+        inputs stay one after another); blocks of repartition(num_blocks) come in a random order. After any
         other step (a limit, a sort, a function of exact batches) blocks are 256 consecutive rows of their
-        source, and all rows are kept as by sort(): explain() then shows shuffle_blocks.
+        source, and the engine keeps all rows, as sort() does: explain() then shows shuffle_blocks.
         """
         return shuffling.randomize_block_order(self, seed=seed)
 
@@ -667,8 +667,8 @@ class Dataset:
         return splitting.train_test_split(self, test_size, shuffle=shuffle, seed=seed, stratify=stratify)
 
     def split(self, n, *, equal=False, locality_hints=None):
-        """n datasets of consecutive rows, whose sizes differ by at most one row; equal=True: equal sizes, and
-        up to n - 1 rows at the end are left out. train_test_split says what that costs.
+        """n datasets of consecutive rows, whose sizes differ by at most one row; equal=True: equal sizes; up
+        to n - 1 rows at the end are in none of them. train_test_split says what that costs.
         """
         return splitting.split(self, n, equal=equal, locality_hints=locality_hints)
 
@@ -858,16 +858,14 @@ class Dataset:
 
     def __iter__(self):
         raise TypeMismatchError(
-            "a Dataset is not iterable: use iter_rows(), iter_batches() or iter_torch_batches(), or "
-            "to_torch() "
-            "for torch's DataLoader"
+            "a Dataset is not iterable: use iter_rows(), iter_batches() or iter_torch_batches(); "
+            "for torch's DataLoader use to_torch()"
         )
 
     def __len__(self):
         raise TypeMismatchError(
-            "a Dataset has no len(): count() counts the rows, and may run the plan; for torch's "
-            "DataLoader use "
-            "to_torch()"
+            "a Dataset has no len(): count() counts the rows, and may run the plan; "
+            "for torch's DataLoader use to_torch()"
         )
 
     def __bool__(self):
@@ -875,9 +873,8 @@ class Dataset:
 
     def __getitem__(self, row):
         raise TypeMismatchError(
-            "a Dataset has no rows by number: use limit(), take() or split_at_indices(); for torch's "
-            "DataLoader "
-            "use to_torch()"
+            "a Dataset has no rows by number: use limit(), take() or split_at_indices(); "
+            "for torch's DataLoader use to_torch()"
         )
 
     def shard(self, rank=None, world_size=None, *, equal=True):
@@ -886,7 +883,7 @@ class Dataset:
         Each rank calls it; rank and world_size come from the launcher's environment (torchrun, accelerate,
         mpirun, srun, ...: docs/launchers.md). The ranks of a host share one engine, which runs in the process
         that came first. Rows, steps and equal are those of streaming_split: step s of rank r holds the rows
-        [(s*n + r) * B, +B) of the epoch. state_dict() of any rank is a state of all ranks, behind the steps
+        [(s*n + r) * B, +B) of the epoch. state_dict() of any rank is a state of all ranks, after the steps
         that this rank has taken; a run with another number of ranks can resume from it. Without a launcher
         the share is the whole dataset.
 
@@ -899,11 +896,11 @@ class Dataset:
         """n DataIterators that share one pass: step s of rank r holds the rows [(s*n + r) * B, +B) of the
         epoch, where B is the batch size.
 
-        equal=True: all ranks get equally many batches of equally many rows; up to n - 1 rows of an epoch are
-        left out. equal=False: all rows; the last batches may be short or missing on some ranks. The iterators
-        belong to this process (one thread for each) unless headrace.train sends them to its workers. An epoch
-        begins when all iterators have begun it. In a rank of a launcher with n ranks, [rank] is what shard()
-        returns, and the others belong to the processes of their ranks.
+        equal=True: all ranks get equally many batches of equally many rows; up to n - 1 rows of an epoch go
+        to no rank. equal=False: all rows; the last batches may be short or missing on some ranks. The
+        iterators belong to this process (one thread for each) unless headrace.train sends them to its
+        workers. An epoch begins when all iterators have begun it. In a rank of a launcher with n ranks,
+        [rank] is what shard() returns, and the others belong to the processes of their ranks.
         """
         if not is_whole(n, 1):
             raise InvalidArgument(f"streaming_split: n: expected at least 1, found {n!r}")
@@ -1051,7 +1048,7 @@ class ArrowStream:
 
 
 class MaterializedDataset(Dataset):
-    """A dataset whose rows are kept: in memory, and on disk if there are too many of them."""
+    """A dataset that holds its rows: in memory, and on disk those that do not fit there."""
 
     def num_blocks(self):
         """Number of tables that hold the rows."""

@@ -119,7 +119,7 @@ class Expr:
     def __init__(self, core, name=None, calls=None):
         self._core = core
         self._name = name
-        self._calls = calls or None  # Python functions behind the core's columns: function_expressions.py
+        self._calls = calls or None  # Python functions that make hidden columns: function_expressions.py
 
     # -------------------------------------------------------------------------------------------- operators
 
@@ -469,7 +469,8 @@ def random(*, seed=None, reseed_after_execution=True):
 
 def uuid(*, seed=None):
     """A random identifier (UUID version 4, as text) per row; for one expression a row has the same one in
-    every epoch. seed: gives the same identifiers in other programs, too; None: they are unique.
+    every epoch. seed: other programs with this seed get the same identifiers; None: the identifiers are
+    unique.
     """
     seed = int.from_bytes(os.urandom(7), "little") if seed is None else int(seed)
     return made("uuid", [], [f"seed={seed}"])

@@ -1,4 +1,4 @@
-"""Common part of all readers of files: their shared keyword arguments, and the "read" node of the plan."""
+"""What all readers of files share: keyword arguments, and the "read" node of the plan."""
 
 import os
 from typing import TypedDict, Unpack
@@ -19,7 +19,7 @@ EXTENSIONS = {
     "numpy": ["npy", "npz"],
     "images": ["jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff"],
 }
-DECOMPRESSED = ("csv", "fwf", "json", "text", "tfrecords", "webdataset")  # the first bytes tell the codec
+DECOMPRESSED = ("csv", "fwf", "json", "text", "tfrecords", "webdataset")  # the first bytes identify the codec
 
 
 class FileArguments(TypedDict, total=False):

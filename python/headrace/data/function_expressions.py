@@ -1,9 +1,9 @@
 """Python functions in expressions: udf(), pyarrow_udf(), download(), monotonically_increasing_id().
 
-The engine computes expressions; a part that it cannot compute becomes a step before the expression:
+The engine computes expressions; a call of a Python function becomes a step before the expression:
 `add_one(col("x")) * 2` first adds a column by the function, then multiplies it, then drops it. In the
-expression the call is a column with a name that no dataset has, and the expression carries a `Call` that says
-how to make the column. Calls of one function with equal arguments are one call.
+expression the call is a column with a name that no dataset has, and the expression has a `Call` that says how
+to make the column. Calls of one function with equal arguments are one call.
 """
 
 import functools
@@ -13,7 +13,7 @@ import weakref
 from headrace._core import HeadraceError, TypeMismatchError, UnsupportedError
 from headrace.data.plan import Node
 
-_PIECE_ROWS = 4096  # most rows of a call
+_CALL_ROWS = 4096  # most rows of a call
 _DOWNLOAD_ROWS = 16  # files of a call, few so that little memory holds them
 
 
@@ -21,7 +21,7 @@ class Call:
     """How to make a hidden column. kind: "udf" or "number"."""
 
     def __init__(
-        self, name, kind, fn=None, args=(), words=None, dtype=None, constructor=((), {}), rows=_PIECE_ROWS
+        self, name, kind, fn=None, args=(), words=None, dtype=None, constructor=((), {}), rows=_CALL_ROWS
     ):
         self.name, self.kind, self.fn, self.args = name, kind, fn, tuple(args)
         self.words, self.dtype, self.constructor, self.rows = dict(words or {}), dtype, constructor, rows
@@ -57,7 +57,7 @@ def _name_of(fn, text):
     if i == len(functions):
         try:
             functions.append(weakref.ref(fn))
-        except TypeError:  # a built-in function: kept for ever, there are few
+        except TypeError:  # a built-in function: it has no weak references, and lives for ever
             functions.append(lambda fn=fn: fn)
     return f"<{text}>" if i == 0 else f"<{text} #{i + 1}>"
 
@@ -74,7 +74,7 @@ def _title(fn):
     return getattr(fn, "__qualname__", type(fn).__qualname__).replace("<locals>.", "")
 
 
-def _called(fn, dtype, args, words, constructor=((), {}), rows=_PIECE_ROWS):
+def _called(fn, dtype, args, words, constructor=((), {}), rows=_CALL_ROWS):
     texts = [str(a) if hasattr(a, "_calls") else repr(a) for a in args]
     texts += [f"{k}={v}" if hasattr(v, "_calls") else f"{k}={v!r}" for k, v in words.items()]
     made = ", ".join([*map(repr, constructor[0]), *(f"{k}={v!r}" for k, v in constructor[1].items())])
@@ -129,7 +129,7 @@ def udf(return_dtype=None):
     stay. The result (an Arrow or NumPy array, a Series, a list) has one value per row and is cast to
     `return_dtype`: a name, a pyarrow or NumPy type, or None for no cast. Each worker makes one instance of a
     class: `AddOffset(5)(col("x"))`. Functions run in worker processes, as those of map_batches() do; only the
-    columns of the arguments travel there, few batches at a time.
+    columns of the arguments go there, a few batches at a time.
     """
     if inspect.isfunction(return_dtype):
         raise TypeMismatchError("udf: expected parentheses: @udf(return_dtype=...)")

@@ -14,10 +14,10 @@ from headrace.data.context import DataContext, accept_cluster_arguments, is_whol
 from headrace.data.plan import Node
 from headrace.settings import OnlyKnown
 
-BATCH_BLOCK_ROWS = 4096  # most rows of a batch whose size the user leaves open
+BATCH_BLOCK_ROWS = 4096  # most rows of a batch without a size from the user
 ROW_BLOCK_ROWS = 512
 ROW_BATCH_BYTES = 8 << 20
-MAX_BATCHES = 64  # most short batches that travel to a worker together
+MAX_BATCHES = 64  # most short batches in one message to a worker
 BATCHED = ("batches", "column", "groups")  # kinds that get columns, in batch_format
 PARTED = ("batches", "rows", "flat", "filter")  # kinds that can get several batches at a time
 
@@ -198,7 +198,8 @@ def _cpus(method, cpus):
 
 
 def _gpus(method, gpus, made, node):
-    """The GPUs per worker, checked: the least workers of all functions of the plan must fit together."""
+    """The GPUs per worker; an error unless the least numbers of workers of all functions of the plan fit
+    together."""
     if not gpus:
         return 0
     from headrace.udf import gpus as devices
@@ -221,7 +222,7 @@ def _gpus(method, gpus, made, node):
 
 
 def _policy():
-    """DataContext's settings for errors of functions, as they are when a function is added."""
+    """DataContext's settings for errors of functions, at the time when a function is added."""
     context = DataContext.get_current()
     errors, retries = context.retried_map_errors, context.max_map_retries
     blocks = context.max_errored_blocks
@@ -264,7 +265,7 @@ def function_node(
     **other,
 ):
     """The Node that runs `fn` over the rows of `node`. kind: see headrace.udf.call.Runner. options: those of
-    Plan.calls. other: arguments of Ray's that have a meaning only on a cluster.
+    Plan.calls. other: Ray's arguments that have a meaning only on a cluster.
     """
     _check_function(method, fn, fn_args, fn_kwargs, fn_constructor_args, fn_constructor_kwargs)
     made = workers(method, compute, concurrency)

@@ -1,7 +1,7 @@
 """Rows with equal keys: GroupedData, and the aggregates of a whole dataset.
 
 Groups come in the order of their keys, nulls last. Null, NaN and 0.0 (equal to -0.0) are keys like others.
-The engine computes built-in aggregates (`group_plan`), worker processes those of users.
+The engine computes built-in aggregates (`group_plan`), worker processes compute those of users.
 """
 
 import pickle
@@ -154,7 +154,7 @@ class GroupedData:
 
         In memory: the groups' partial results (the values themselves for `Quantile`, `AsList`,
         `ValueCounter` and the like), up to half of the memory limit; beyond that they go to disk in
-        partitions, one of which has to fit in memory. A user's own aggregates keep all rows, as
+        partitions, each of which must fit in memory. A user's own aggregates keep all rows, as
         `map_groups` does.
         """
         return self._aggregate(aggs)
@@ -195,8 +195,8 @@ class GroupedData:
         included. Groups come in the order of their keys, the rows of a group in the order of the dataset.
         Without keys all rows are one group. The other arguments are those of `map_batches`.
 
-        The engine sorts the rows by the keys, in memory up to half of the memory limit, beyond that through
-        the spill folder. Each group has to fit in memory.
+        The engine sorts the rows by the keys: in memory up to half of the memory limit, beyond that with
+        files in the spill folder. Each group must fit in memory.
         """
         from headrace.data.context import check_format
         from headrace.data.functions import grouped_function_node

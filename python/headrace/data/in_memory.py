@@ -125,7 +125,7 @@ def from_blocks(blocks):
 
 
 def _alike(tables):
-    """The tables that have columns (or one without columns if there are no others) under one schema."""
+    """The tables with columns, under one schema; a table without columns if there are no others."""
     return Table.conformed([t for t in tables if t.names] or tables[:1])
 
 

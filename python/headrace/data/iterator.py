@@ -131,9 +131,8 @@ class _SharePass:
             return
         if stats["steps"] == 0 and stats["lost_rows"] > 0:
             warnings.warn(
-                f"no rank got a row: the {stats['lost_rows']} rows of the epoch are too few for a step "
-                f"of all "
-                f"{stats['ranks']} ranks (drop_last=True needs a full batch for each)",
+                f"no rank got a row: the {stats['lost_rows']} rows of the epoch are too few for a step of "
+                f"all {stats['ranks']} ranks (drop_last=True needs a full batch for each)",
                 RuntimeWarning,
                 stacklevel=6,
             )
@@ -157,8 +156,7 @@ class _SharePass:
 def _superseded():
     return InvalidArgument(
         "a new iteration over the same iterable or share has ended this one; threads that read at the "
-        "same time "
-        "need one iterable each"
+        "same time need one iterable each"
     )
 
 
@@ -269,8 +267,7 @@ class Iterable:
             mine = "no worker" if share is None else f"worker {share.number} of {share.of}"
             raise MismatchError(
                 f"load_state_dict: expected the state of {mine}, found that of worker {begun[0]} of "
-                f"{begun[1]} of "
-                "a DataLoader"
+                f"{begun[1]} of a DataLoader"
             )
         epoch = self._owner._next_epoch(state and state["epoch"], share)
         position = state and state["position"]
@@ -948,8 +945,7 @@ class SplitIterator(DataIterator):
         if share is not None and share.of > 1 and not isinstance(self._source, LocalSource):
             raise UnsupportedError(
                 f"{self!r} is read by one process, and this DataLoader has {share.of} workers: use "
-                f"num_workers=0; "
-                "the engine reads ahead with all cores"
+                "num_workers=0; the engine reads ahead with all cores"
             )
         with self._changing:
             old = self._current and self._current()
@@ -977,7 +973,7 @@ class SplitIterator(DataIterator):
         return self._source.stats()
 
     def materialize(self):
-        """This rank's rows of one pass, kept as by Dataset.materialize(). All ranks have to call it."""
+        """This rank's rows of one pass, kept as by Dataset.materialize(). All ranks must call it."""
         one = self._pass(_request(1024, False, 1), self._next_epoch(None), None, {})
         return _materialized(materializing.kept(iter(one.next, None), lambda: None))
 
@@ -993,18 +989,17 @@ def _sent_share(source, world_size, rank, epochs):
     return made
 
 
-def share_watch(tell):
-    """The `watch` of a call that waits for other ranks: tell(seconds, over) says so, after
-    stall_warning_s and then
-    after twice as long each time; over: stall_timeout_s have passed, and it is to raise.
+def share_watch(report):
+    """The `watch` of a call that waits for other ranks: it calls report(seconds, over) after stall_warning_s,
+    and then each time the wait has doubled. over: stall_timeout_s have passed; report() then raises.
     """
     context = DataContext.get_current()
     limit = math.inf if context.stall_timeout_s is None else context.stall_timeout_s
     first = min(context.stall_warning_s, limit)
-    told = weakref.WeakMethod(tell)  # its object keeps the watch, and must not keep itself alive
+    report_of = weakref.WeakMethod(report)  # its object has the watch, which must not keep the object alive
 
     def waited(seconds):
-        told()(seconds, seconds >= limit)
+        report_of()(seconds, seconds >= limit)
         if seconds >= limit:  # nobody is to blame: the engine has work to do
             return first
         return max(min(seconds, limit - seconds), 0.05)
@@ -1031,7 +1026,7 @@ class SplitOwner:
         self._begun = self._warned = False
         self._end = weakref.finalize(self, _end_split, self.split, self.pools)
 
-    def tell_of_wait(self, rank, seconds, over):
+    def report_wait(self, rank, seconds, over):
         """Warns once that a rank waits for others, and names them; over: raises."""
         info = json.loads(self.split.ranks())
         others = stalls.blamed(info)
@@ -1040,9 +1035,8 @@ class SplitOwner:
         self._warned = True
         what = "begin the epoch" if info["ranks"][rank]["state"] == "asked" else "take their batches"
         text = (
-            f"rank {rank} has waited {seconds:.2g} s for {stalls.listed(others)} to {what}: all shares "
-            f"of a split "
-            "have to be read at the same time, each in its own thread or process"
+            f"rank {rank} has waited {seconds:.2g} s for {stalls.listed(others)} to {what}: read all "
+            "shares of a split at the same time, each in its own thread or process"
         )
         if over:
             raise _core.PeerError(text)
@@ -1088,15 +1082,15 @@ class LocalSource:
 
     def begin(self, batch_rows, **request):
         self.owner.begin()
-        self._watch = share_watch(self._tell)
+        self._watch = share_watch(self._report_wait)
         try:
             return self.split.begin(self.rank, batch_rows, watch=self._watch, **request)
         except BaseException:
             self.leave()
             raise
 
-    def _tell(self, seconds, over):
-        self.owner.tell_of_wait(self.rank, seconds, over)
+    def _report_wait(self, seconds, over):
+        self.owner.report_wait(self.rank, seconds, over)
 
     def next(self, number=0):
         try:
@@ -1130,9 +1124,8 @@ class LocalSource:
     def __reduce__(self):
         raise UnsupportedError(
             f"share {self.rank} of {self.owner.n} belongs to this process, and another one cannot read "
-            f"it: use "
-            "num_workers=0 (the engine reads ahead with all cores), or Dataset.shard() in each process "
-            "of a launcher"
+            "it: use num_workers=0 (the engine reads ahead with all cores), or Dataset.shard() in each "
+            "process of a launcher"
         )
 
 
@@ -1231,8 +1224,7 @@ class TorchBatches:
                 if n:
                     raise TypeMismatchError(
                         f"column '{name}' ({column.type}) has {n} nulls in this batch, and a tensor of "
-                        f"{dtype} "
-                        "cannot hold nulls"
+                        f"{dtype} cannot hold nulls"
                     )
             batch[name] = self._as(batch[name], dtype)
         return batch

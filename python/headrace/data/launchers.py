@@ -1,11 +1,9 @@
 """Which rank of which run this process is, by the environment that its launcher made.
 
 torchrun, accelerate launch, DeepSpeed, Lightning's own launcher, mpirun (Open MPI, MPICH, Intel MPI,
-MVAPICH) and
-srun are known; docs/launchers.md lists the variables. HEADRACE_RANK, HEADRACE_WORLD_SIZE,
-HEADRACE_LOCAL_WORLD_SIZE, HEADRACE_NODE_RANK and HEADRACE_RUN_ID are for any other launcher and come
-before all;
-HEADRACE_LAUNCHER=none turns the recognition off.
+MVAPICH) and srun are known; docs/launchers.md lists the variables. HEADRACE_RANK, HEADRACE_WORLD_SIZE,
+HEADRACE_LOCAL_WORLD_SIZE, HEADRACE_NODE_RANK and HEADRACE_RUN_ID are for any other launcher and come before
+all; HEADRACE_LAUNCHER=none turns the recognition off.
 """
 
 from __future__ import annotations
@@ -27,9 +25,8 @@ _ignored: ContextVar[bool] = ContextVar("launcher_ignored", default=False)
 class Place:
     """This process among the ranks of a run.
 
-    here: number of ranks on this host. run: a text that the ranks of this host and this start have in
-    common, and
-    that no other run of this user has at the same time. launcher: its name, for texts.
+    here: number of ranks on this host. run: a text that the ranks of this host and this start have in common,
+    and that no other run of this user has at the same time. launcher: its name, for texts.
     """
 
     rank: int
@@ -161,8 +158,7 @@ def _by_torch(env):
         if rank >= size:  # the number of processes of a node is not known
             raise InvalidArgument(
                 f"environment: WORLD_SIZE={size}, NODE_RANK={node} and LOCAL_RANK={local} do not say "
-                f"which rank "
-                "this is: set LOCAL_WORLD_SIZE, or call shard(rank, world_size)"
+                "which rank this is: set LOCAL_WORLD_SIZE, or call shard(rank, world_size)"
             )
     return Place(rank, size, here, _torch_run(env), "torchrun" if "TORCHELASTIC_RUN_ID" in env else "RANK")
 
@@ -209,7 +205,7 @@ def _slurm_here(env, size):
 
 
 def _slurm_size(env):
-    """Only of a job step: in a batch script SLURM_NTASKS counts processes that srun has still to start."""
+    """The size of a job step. In a batch script SLURM_NTASKS counts processes that srun has yet to start."""
     size = _number(env, "SLURM_STEP_NUM_TASKS")
     return size if size is not None or "SLURM_STEP_ID" not in env else _number(env, "SLURM_NTASKS")
 

@@ -1,5 +1,5 @@
-"""Passes in the workers of torch's DataLoader: each worker gives a share of the batches, and
-all of them count epochs alike.
+"""Passes in the workers of torch's DataLoader: each worker gives a share of the batches, and all of them
+count epochs alike.
 
 A worker has a copy of the iterable, by fork or by pickle. Worker w of n runs the plan like any other pass and
 gives the batches w, w + n, ...: the DataLoader takes its workers in turn, so its batches come in the one

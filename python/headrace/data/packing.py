@@ -34,7 +34,7 @@ def _columns(columns):
 
 
 def _values(what, given, columns, default=None):
-    """A value for each column, as the engine takes them; None: the engine's default for all."""
+    """A list with a value for each column, for the engine; None: the engine's default for all."""
     if given is None:
         return None
     if not isinstance(given, dict):

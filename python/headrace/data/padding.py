@@ -8,7 +8,7 @@ blocks = lazy_module("headrace.data.blocks")  # imports numpy
 
 
 def of_argument(given):
-    """The argument `padding` of batches: a Padding, or None where it asks for nothing."""
+    """A Padding for the argument `padding` of batches; None if it pads nothing."""
     if given is not None and given is not True and not isinstance(given, dict):
         raise TypeMismatchError(
             f"padding: expected None, True, or a dict of column -> value, found {given!r}"

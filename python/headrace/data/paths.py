@@ -55,7 +55,7 @@ class SkippedPaths:
 
 
 def local_path(where, filesystem, path):
-    """The local path of `path` in a filesystem of pyarrow or fsspec, which has to be local."""
+    """The local path of `path` in a filesystem of pyarrow or fsspec, which must be local."""
     if filesystem is None:
         return path
     kind = type(filesystem).__name__

@@ -1,5 +1,4 @@
-"""The nodes behind a Dataset: each holds the arguments of a step in a form that pickles, and the engine's
-plan.
+"""The nodes of a Dataset: each holds the arguments of a step in a form that pickles, and the engine's plan.
 
 `Run` is one pass over a node's plan. A new operation needs a method `_NAME` that makes the engine's plan, and
 a line in `describe()`.
@@ -49,8 +48,7 @@ class Node:
             keep = self.args["keep"]
             raise _core.UnsupportedError(
                 f"cannot pickle a materialized dataset with {keep.disk_bytes} of {keep.nbytes} bytes on "
-                "disk: "
-                "pickle the dataset before materialize(), write it to files, or set a larger "
+                "disk: pickle the dataset before materialize(), write it to files, or set a larger "
                 "DataContext.memory_limit_bytes before materialize()"
             )
         if self.op != "calls" and "partition_filter" not in self.args:
@@ -82,7 +80,7 @@ class Node:
         return Plan.tables(self.args["tables"])
 
     def _nothing(self):
-        """No rows and no known columns: the result of a function without calls."""
+        """A plan without rows and known columns: the result of a function without calls."""
         return Plan.tables([Table.build({})]).calls(_core.Calls("nothing"), "nothing", "nothing")
 
     def _kept(self):
@@ -179,7 +177,8 @@ class Node:
         return list(out)
 
     def names(self):
-        """Column names if the nodes above functions determine them; None: only a run or a schema knows."""
+        """Column names if the nodes after the last function determine them; None: only a run or a schema
+        knows."""
         if self.op == "project":
             return list(self.args["new_names"] or self.args["names"])
         if self.op in _KEEPS_COLUMNS:

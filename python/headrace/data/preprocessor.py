@@ -1,11 +1,10 @@
 """Preprocessor: a step that learns from a dataset (`fit`) and then transforms datasets and single batches.
 
-`headrace.data.preprocessors` has the ready ones. A class of a user's own derives from Preprocessor and
-defines `_fit` (unless `_is_fittable = False`) and one of `_transform_numpy`, `_transform_pandas`,
-`_transform_arrow`.
+`headrace.data.preprocessors` has the ready ones. A user's class derives from Preprocessor and defines `_fit`
+(unless `_is_fittable = False`) and one of `_transform_numpy`, `_transform_pandas`, `_transform_arrow`.
 
-A dataset is transformed by the engine's expressions where a class has them (`_transform_dataset`), else by
-`map_batches`. `transform_batch` needs no engine.
+The engine's expressions transform a dataset where a class has them (`_transform_dataset`), otherwise
+`map_batches` does. `transform_batch` needs no engine.
 """
 
 import abc
@@ -33,15 +32,15 @@ class BatchFormat(enum.StrEnum):
 
 
 class PreprocessorNotFittedException(RuntimeError):
-    """The preprocessor has to be fitted first."""
+    """The preprocessor is not fitted yet."""
 
 
 class Preprocessor:
     """A step that may learn from a dataset, and transforms datasets and batches.
 
     A subclass sets `stats_` (or any attribute whose name ends in `_`) in `_fit(ds)`, which returns self; a
-    class without anything to learn sets `_is_fittable = False`. Of the transforms it defines at least one; if
-    there are several, `preferred_batch_format` chooses.
+    class without anything to learn sets `_is_fittable = False`. It defines at least one of the transforms;
+    among several `preferred_batch_format` chooses.
     """
 
     _is_fittable = True
@@ -59,7 +58,7 @@ class Preprocessor:
 
     @property
     def stat_computation_plan(self):
-        """The aggregates that `_fit` asks for; `fit` computes all of them in one pass."""
+        """The aggregates that `_fit` requests; `fit` computes all of them in one pass."""
         return self._stat_computation_plan
 
     @property
@@ -215,7 +214,8 @@ class Preprocessor:
         return {}
 
     def _transform_dataset(self, ds: "Dataset") -> "Dataset | None":
-        """The transformed dataset by expressions of the engine; None if that does not do for this dataset."""
+        """The dataset, transformed by expressions of the engine; None if expressions cannot do it for this
+        dataset."""
         return None
 
     def _has_expressions(self) -> bool:
@@ -309,8 +309,8 @@ class Preprocessor:
     def serialize(self, *, allow_pickle: bool = False) -> str:
         """This preprocessor as JSON text; see `SerializablePreprocessorBase`.
 
-        A class of a user's own has Python state, which only pickle holds: `allow_pickle=True` agrees to
-        that. (A class derived from SerializablePreprocessorBase needs no pickle.)
+        A user's class has Python state, which only pickle holds: `allow_pickle=True` permits it. (A class
+        derived from SerializablePreprocessorBase needs no pickle.)
         """
         from headrace.data.preprocessors import serialization
 
@@ -387,8 +387,8 @@ class SerializablePreprocessorBase(Preprocessor, abc.ABC):
     def serialize(self, *, allow_pickle: bool = False) -> str:
         """This preprocessor as JSON text: its type, the versions, its fields and its statistics.
 
-        No pickle is in it unless allow_pickle=True, which only functions of a user's own need
-        (`tokenization_fn`, `transform`). The text fits into `TorchTrainer(metadata=...)`.
+        It has no pickle unless allow_pickle=True, which only a user's functions need (`tokenization_fn`,
+        `transform`). The text fits into `TorchTrainer(metadata=...)`.
         """
         return super().serialize(allow_pickle=allow_pickle)
 

@@ -1,4 +1,4 @@
-"""Python's part of readers of records: schemas of tf.train.Example, decoders of WebDataset samples."""
+"""What Python does for readers of records: schemas of tf.train.Example, decoders of WebDataset samples."""
 
 import io
 import json

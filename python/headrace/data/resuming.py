@@ -1,4 +1,4 @@
-"""Warnings for a resume with classes whose instances remember earlier rows, which they do not see again."""
+"""Warnings for a resume with classes whose instances remember rows: new instances do not see them again."""
 
 import json
 import warnings

@@ -1,15 +1,12 @@
 """Shares of a dataset for ranks that a launcher started: one engine per host, which its ranks share.
 
-The ranks of a host meet at an abstract socket whose name they all compute: run, plan, how many shares of that
-plan this process has made. Whoever comes first binds it, and so runs the engine in its process (a
-`Host`); the
-others are its clients. The kernel frees the name when the process ends. There is no port, no file and no
-daemon.
-Peers of other users are refused on both sides, and a client has to bring the key: a hash of the files'
-names and
-sizes, of the values in memory, and the number of ranks.
+The ranks of a host meet at an abstract socket. Each rank computes its name from the run, the plan, and the
+number of shares of that plan that its process has made. The process that comes first binds the name and runs
+the engine (a `Host`); the others are its clients. The kernel frees the name when the process ends: there is
+no port, no file and no daemon. Both sides refuse peers of other users, and a client must send the key: a hash
+of the files' names and sizes, of the values in memory, and of the number of ranks.
 
-With several hosts each one runs the plan, and gives its own ranks their part of the one order.
+With several hosts each host runs the plan and gives its own ranks their batches of the one order.
 """
 
 from __future__ import annotations
@@ -125,7 +122,7 @@ class _Meeting:
         return _Meeting(None, self.place, self.tail, self.name, self.key, self.what, self.forgetful)
 
     def others(self):
-        """Numbers of sockets of this run for other plans: who made them may be a rank that is missed here."""
+        """How many sockets this run has for other plans: ranks that are missing here may have made them."""
         run, mine = self.name.rsplit("-", 2)[0], self.name
         try:
             with open("/proc/net/unix") as f:
@@ -151,7 +148,7 @@ class Host:
         except BaseException:
             self.owner.close()
             raise
-        self.owner.know_code()  # for the positions that clients ask for
+        self.owner.know_code()  # for the positions that clients request
         self.owner.serve_elsewhere()
         with _lock:
             _hosts.append(self)
@@ -168,12 +165,12 @@ class Host:
         return "away" in states or not self.own_ended
 
     def n_others(self):
-        """Ranks of other programs that are connected: a child that reads this process's rank ends with it."""
+        """The number of connected ranks of other programs, without a child that reads this process's rank."""
         own = self.info()["ranks"][self.meeting.place.rank]["state"]
         return self.server.n_clients - (not self.own and own in ("out", "asked", "in"))
 
     def end_own(self, why=None):
-        """The own rank has ended, why: with an exception."""
+        """This process's rank has ended; why: the exception that ended it, or None."""
         self.own_ended = True
         with contextlib.suppress(_core.HeadraceError):
             self.split.lost(self.meeting.place.rank, why)
@@ -190,8 +187,7 @@ _looking = None  # the process whose thread looks after its hosts
 
 
 def _watch_hosts():
-    """Starts the thread that closes hosts which nobody needs any more, and has the end of the process
-    wait."""
+    """Starts the thread that closes hosts without readers; the end of the process waits for readers."""
     global _looking
     atexit.unregister(at_exit)  # the last function that is registered runs first, while all engines are there
     atexit.register(at_exit)
@@ -218,8 +214,7 @@ def _look():
 
 
 def at_exit():
-    """The end of this process: it reports an exception to the other ranks; a host serves them until they
-    end."""
+    """At the end of this process: reports its exception to the other ranks; hosts serve them to their end."""
     why = _exception()
     for source in list(_sources):
         source.process_ends(why)
@@ -230,16 +225,16 @@ def at_exit():
             if why is None:
                 _serve_to_the_end(host)
             elif host.n_others() > 0:
-                time.sleep(0.2)  # the others hear why
+                time.sleep(0.2)  # so that the others receive the reason
         host.close()
 
 
 def _serve_to_the_end(host):
-    begun, told = time.monotonic(), False
+    begun, reported = time.monotonic(), False
     while host.n_others() > 0:
         time.sleep(0.02)
-        if not told and time.monotonic() - begun > DataContext.get_current().stall_warning_s:
-            told = True
+        if not reported and time.monotonic() - begun > DataContext.get_current().stall_warning_s:
+            reported = True
             left = [i for i, r in enumerate(host.info()["ranks"]) if r["state"] in ("out", "asked", "in")]
             _say(
                 f"rank {host.meeting.place.rank} (pid {os.getpid()}) has ended its program, and feeds "
@@ -301,7 +296,7 @@ class LauncherSource:
 
     def _meet(self):
         begun = time.monotonic()
-        watch = share_watch(self._tell_of_no_answer)
+        watch = share_watch(self._report_no_answer)
         next_word = begun + watch[0]
         while True:
             try:
@@ -310,14 +305,13 @@ class LauncherSource:
             except MismatchError as e:
                 raise MismatchError(
                     f"rank {self.rank} of {self.meeting.place.world_size} reads {self.meeting.what}: "
-                    f"{e} (files and "
-                    "their sizes, values in memory, world_size and equal= have to be alike on all ranks)"
+                    f"{e} (files and their sizes, values in memory, world_size and equal= must be equal on "
+                    "all ranks)"
                 ) from None
             except InvalidArgument as e:
                 raise InvalidArgument(
-                    f"rank {self.rank} of {self.meeting.what}: {e}: one process reads a share, in the "
-                    f"process that "
-                    "made it or in one that got it by pickle (a DataLoader with num_workers=1)"
+                    f"rank {self.rank} of {self.meeting.what}: {e}: one process reads a share: the "
+                    "one that made it, or one that got it by pickle (a DataLoader with num_workers=1)"
                 ) from None
             except PeerError as e:
                 if "belongs to user" in str(e):
@@ -328,13 +322,11 @@ class LauncherSource:
                 if host.server.take_own():
                     host.own, self._host = True, host
                     return
-                continue  # a child of this process has come for the rank: the next attempt says so
+                continue  # a child of this process reads the rank: the next attempt raises that
             if self.meeting.dataset is None and "no process listens" in failure:
                 raise PeerError(
                     f"rank {self.rank} of {self.meeting.what}: the process that runs the engine has "
-                    f"ended, or is on "
-                    "another host; a share that was pickled can be read on the same host, while the run "
-                    "goes on"
+                    "ended, or is on another host; a pickled share works on the same host, until the run ends"
                 )
             time.sleep(0.02)
             if time.monotonic() >= next_word:
@@ -354,11 +346,10 @@ class LauncherSource:
                 raise
             return None
 
-    def _tell_of_no_answer(self, seconds, over):
+    def _report_no_answer(self, seconds, over):
         text = (
             f"rank {self.rank} (pid {os.getpid()}) has waited {seconds:.0f} s for the process that runs "
-            f"the engine of "
-            f"{self.meeting.what} on this host: it does not answer"
+            f"the engine of {self.meeting.what} on this host: it does not answer"
         )
         if over:
             raise PeerError(text)
@@ -372,8 +363,8 @@ class LauncherSource:
         text = self._ring.ranks(CONNECT_S)
         return None if text is None else json.loads(text)
 
-    def _tell(self, seconds, over):
-        """Says once for all ranks whom they wait for; over: as an exception."""
+    def _report_wait(self, seconds, over):
+        """Reports, once for all ranks, whom they wait for; over: raises it."""
         info = self._info()
         self._silent = info is None
         if info is None:
@@ -381,8 +372,7 @@ class LauncherSource:
             state = stalls.process_state(pid)
             text = (
                 f"rank {self.rank} (pid {os.getpid()}) has waited {seconds:.0f} s for rank {rank} (pid "
-                f"{pid}), which "
-                f"runs the engine of {self.meeting.what}, and does not answer"
+                f"{pid}), which runs the engine of {self.meeting.what}, and does not answer"
                 + (f": {state}" if state else "")
             )
             guilty = [rank]
@@ -401,7 +391,7 @@ class LauncherSource:
     def _why_away(self):
         place = self.meeting.place
         text = (
-            "; all ranks have to read the same datasets, as often (a set that one rank reads alone is "
+            "; all ranks must read the same datasets, equally often (a set that one rank reads alone is "
             "ds.shard(rank=0, world_size=1))"
         )
         if place.here == place.world_size:
@@ -416,7 +406,7 @@ class LauncherSource:
 
     def begin(self, batch_rows, **request):
         self._met()
-        self._watch = share_watch(self._tell)
+        self._watch = share_watch(self._report_wait)
         try:
             if self._host is not None:
                 return self._host.split.begin(self.rank, batch_rows, watch=self._watch, **request)
@@ -472,7 +462,7 @@ class LauncherSource:
     def restore(self, text, moved=False, strict=False):
         self._met()
         begun = time.monotonic()
-        watch = share_watch(self._tell)
+        watch = share_watch(self._report_wait)
         next_word = begun + watch[0]
         while True:
             try:
@@ -553,8 +543,8 @@ class LauncherSource:
         if self._pid == os.getpid() and (self._ring is not None or (self._host and self._host.own)):
             raise UnsupportedError(
                 f"rank {self.rank} of {self.meeting.what}: this process reads the share, so another one "
-                f"cannot: "
-                "pickle it before its first use, or use num_workers=0; the engine reads ahead with all cores"
+                "cannot: pickle it before its first use, or use num_workers=0; the engine reads ahead with "
+                "all cores"
             )
         self._here()
         self._serve()  # a short-lived child must not run the engine
@@ -567,10 +557,8 @@ class _ElsewhereSource:
     def __init__(self, place, rank):
         self._text = (
             f"this process is rank {place.rank} of {place.world_size} ({place.launcher}): share {rank} "
-            f"of the split "
-            f"belongs to the process of rank {rank}. Read streaming_split(n)[{place.rank}] here; to "
-            f"read all shares "
-            "in one process, set HEADRACE_LAUNCHER=none"
+            f"of the split belongs to the process of rank {rank}. Read streaming_split(n)[{place.rank}] "
+            "here; to read all shares in one process, set HEADRACE_LAUNCHER=none"
         )
 
     def _refuse(self, *args, **kwargs):

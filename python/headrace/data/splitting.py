@@ -1,6 +1,6 @@
 """Splits of a dataset by row numbers. Each part is a range of the plan's rows; nothing stays in memory.
 
-If the files say how many rows they have, a pass does not read the rows before its range. Behind a filter or a
+If the files say how many rows they have, a pass does not read the rows before its range. After a filter or a
 function that may change the number of rows, a run of the plan counts them first.
 """
 

@@ -1,4 +1,4 @@
-"""Who waits for whom: the text of a line, from what an engine knows of the ranks of a split."""
+"""Texts that say which rank waits for whom, from what an engine knows of the ranks of a split."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STATES = {
 
 
 def process_state(pid: int) -> str:
-    """What a process of this machine does, in words; "" if it is not to be seen from here."""
+    """What a process of this machine does, in words; "" if this process cannot see it."""
     if not pid:
         return ""
     try:
@@ -28,7 +28,7 @@ def process_state(pid: int) -> str:
 
 
 def is_waiting(info: dict[str, Any], rank: int) -> bool:
-    """Whether a rank has taken all that there is for it, or waits for an epoch."""
+    """Whether a rank has taken all its batches that are ready, or waits for an epoch."""
     one = info["ranks"][rank]
     return one["state"] == "asked" or (one["state"] == "in" and one["ready"] == 0)
 

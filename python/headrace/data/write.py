@@ -274,7 +274,7 @@ _PARQUET_NAMES = {
     "write_page_index": "page_index",
     "write_page_checksum": "page_checksum",
 }
-# Arguments of pyarrow's writer without effect: the engine always does them, or does not need them.
+# Arguments of pyarrow's writer without effect: the engine always does this, or does not need it.
 _PARQUET_IGNORED = {"version", "use_deprecated_int96_timestamps", "store_schema", "write_batch_size"}
 _PARQUET_IGNORED |= {"use_compliant_nested_type", "memory_pool", "use_threads", "dictionary_pagesize_limit"}
 

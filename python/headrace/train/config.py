@@ -73,9 +73,8 @@ class ScalingConfig(OnlyKnown):
 
 @dataclass
 class FailureConfig(OnlyKnown):
-    """max_failures: how often fit() restarts the workers (in local mode the train loop) from the last "
-    "checkpoint
-    after a failure; -1: without limit. Each driver of a run counts anew.
+    """max_failures: how often fit() restarts the workers (in local mode the train loop) from the last
+    checkpoint after a failure; -1: without limit. Each driver of a run counts from 0.
     """
 
     _names = {"max_failures": "int", "max_preemption_failures": "int", "controller_failure_limit": "int"}
@@ -93,11 +92,10 @@ class CheckpointConfig(OnlyKnown):
     It always keeps the newest, because a restart begins there. None keeps all.
 
     positions_every_n_batches, positions_every_s: for train loops that report no checkpoints. The driver
-    stores
-    the positions of the datasets whenever every worker has done that many more batches of one, or after that
-    time, without a part of the train loop and without a wait (within some 50 ms). A restart goes on behind
-    the batches that every worker has done; those that only some have done are given to all again. From the
-    first checkpoint on, its positions count and these are no longer stored.
+    stores the positions of the datasets each time every worker has done n more batches of one dataset, or
+    each time s seconds have passed (both within some 50 ms). The train loop takes no part in it, and no
+    worker waits. A restart goes on after the batches that every worker has done; all workers get those again
+    that only some have done. From the first checkpoint on, the driver stores positions only in checkpoints.
     """
 
     _names = {
@@ -123,8 +121,7 @@ class CheckpointConfig(OnlyKnown):
         if self.positions_every_s is not None and not self.positions_every_s > 0:
             raise ValueError(
                 f"CheckpointConfig(positions_every_s={self.positions_every_s}): expected more than 0, or "
-                f"None "
-                "for none"
+                "None for none"
             )
         if self.num_to_keep is not None and self.num_to_keep < 1:
             raise ValueError(
@@ -180,8 +177,7 @@ class DataConfig(OnlyKnown):
     subclass.
 
     datasets_to_split: "all", or names: every worker gets an equal share of the rows of these datasets, and
-    all
-        rows of the others.
+        all rows of the others.
     execution_options: one ExecutionOptions for all datasets, or a dict of name -> ExecutionOptions.
     enable_shard_locality: no effect on one machine.
     """
@@ -243,9 +239,7 @@ class DataConfig(OnlyKnown):
 
     @contextmanager
     def _options(self, name: str):
-        """Sets the process's options to those of this dataset meanwhile: a split copies them when it is
-        made.
-        """
+        """In this block the process's options are those of this dataset: a new split copies them."""
         from headrace.data import DataContext
 
         options = self._execution_options

@@ -2,7 +2,7 @@
 
 Containers of one host, and hosts, share folders but not process ids. So a driver holds a lock on a file in
 the folder; the kernel releases the lock when the driver ends, however it ends. Where locks prove nothing
-(network file systems), only the end of a process in this process's own namespace can be proved.
+(network file systems), a driver can prove only the end of processes in its own namespace.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Lock:
             self.close()
 
     def is_ours(self) -> bool:
-        """Whether no other driver has the lock, as far as can be known: where locks prove nothing, the file
-        tells of a driver of this process's namespace.
+        """Whether no other driver has the lock, as far as this process can know. Where locks prove nothing,
+        it knows only living drivers of its own namespace, by the name in the file.
         """
         if self.state is None and (there := self._text().partition(" ")[0]) != _core.process_name():
             mine = _core.process_name().partition("-")[0]
@@ -54,7 +54,7 @@ class Lock:
         return self.state is not False
 
     def sign(self, text: str) -> None:
-        """Writes who has the lock into the file."""
+        """Writes into the file who has the lock."""
         try:
             with open(self.path, "w", encoding="utf-8") as f:
                 f.write(f"{_core.process_name()} {text}\n")

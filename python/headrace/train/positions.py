@@ -1,7 +1,7 @@
 """Positions between checkpoints: CheckpointConfig(positions_every_n_batches=..., positions_every_s=...).
 
 A thread of the driver looks at the splits. No rank waits, so the ranks may be at different steps: the stored
-position lies behind the batches that every rank has done (it has asked for a later one).
+position lies after the batches that every rank has done (every rank has requested a later one).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PositionKeeper:
         self._batches = config.positions_every_n_batches
         self._seconds = config.positions_every_s
         self._stored: list[tuple[int, int]] = []
-        self._told = False
+        self._reported = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-train-positions", daemon=True)
 
@@ -77,6 +77,6 @@ class PositionKeeper:
             if any("positions" in at for at in state["datasets"].values()):
                 self._storage.keep_positions(state)
         except OSError as e:
-            if not self._told:
+            if not self._reported:
                 print(f"positions are not stored for now: {e}", file=sys.stderr)
-            self._told = True
+            self._reported = True

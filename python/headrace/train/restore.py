@@ -1,7 +1,7 @@
-"""trainer.pkl of a run's folder: the arguments of its trainer, without the datasets, for "
-"TorchTrainer.restore().
+"""trainer.pkl of a run's folder: the arguments of its trainer, without the datasets, for
+TorchTrainer.restore().
 
-Each argument is pickled on its own: one that is given again need not be readable.
+Each argument has a pickle of its own: restore() reads only those that the caller does not give again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ TRAINER_FILE = "trainer.pkl"
 
 
 def save(folder: Path, cls: type, arguments: dict[str, Any], datasets: list[str]) -> None:
-    """Stores them. What cannot be pickled (a train loop of local mode may be such) has to be given again."""
+    """Stores the arguments. The caller of restore() must give those that do not pickle (a train loop of local
+    mode may not)."""
     packed: dict[str, bytes | None] = {}
     for name, value in arguments.items():
         try:

@@ -40,7 +40,7 @@ class ShardServer:
         self._server = None
         sources = [s for mine in shards for shard in mine.values() if (s := _local(shard))]
         self._owners = list({id(s.owner): s.owner for s in sources}.values())
-        self._told: set[tuple[str, str]] = set()  # datasets without a position, and reasons
+        self._reported: set[tuple[str, str]] = set()  # datasets without a position, and reasons
 
     @property
     def splits(self) -> list[_core.Split]:
@@ -77,12 +77,12 @@ class ShardServer:
         return RemoteShard(self._server.address, at, source.rank, shard.world_size, texts)
 
     def state(self, done: bool = False) -> dict[str, Any]:
-        """The state of a checkpoint: "workers" and "datasets", name -> "shares", the number of ranks that "
-        "share
-        the rows, and "positions", one text for each group of ranks that does; or "missing", why there is no
-        position. A reason is also printed, once: the checkpoint is valid without the position.
+        """The state of a checkpoint: "workers", their number, and "datasets", name -> dict. The dict has
+        "shares", the number of ranks that share the rows, and "positions", one text for each group of such
+        ranks; or "missing", why there is no position. The driver prints each reason once: the checkpoint is
+        valid without the position.
 
-        done: at a time when the ranks may be at different steps, positions behind the steps that all have
+        done: the ranks may be at different steps, and the positions are those after the steps that all have
         done.
         """
         names = {name: None for mine in self.shards for name in mine}
@@ -99,8 +99,8 @@ class ShardServer:
         return {"shares": groups[0][0].owner.n, "positions": texts}
 
     def _missing(self, name: str, reason: str) -> dict[str, Any]:
-        if (name, reason) not in self._told:
-            self._told.add((name, reason))
+        if (name, reason) not in self._reported:
+            self._reported.add((name, reason))
             print(
                 f"dataset {name!r}: checkpoints have no position of it, and a restart begins with its first "
                 f"epoch: {reason}",
@@ -215,7 +215,7 @@ class RingSource:
         return self._ring
 
     def begin(self, batch_rows, **request):
-        return self.ring.begin(batch_rows, **request)  # the driver looks after those who wait: watch.py
+        return self.ring.begin(batch_rows, **request)  # the driver watches ranks that wait: watch.py
 
     def next(self, number=0):
         return self.ring.next(number)

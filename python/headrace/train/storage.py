@@ -10,7 +10,7 @@
 
 Workers copy their files into the hidden folder side by side. When all of them have reported, the driver lists
 the checkpoint in progress.json and then renames the folder: a listed checkpoint without a folder does not
-count. The next driver of the run goes on from the newest one, forgets the reports behind it, and removes what
+count. The next driver of the run goes on from the newest one, drops the reports after it, and removes what
 has the name of a driver that died.
 """
 
@@ -85,7 +85,7 @@ class RunStorage:
         self.next_index = 0
         self._attempt = 0
         self._next_write = 0.0
-        self._told = False
+        self._reported = False
         with files.explained("the driver", self.path, 0):
             self.path.mkdir(parents=True, exist_ok=True)
         self.lock = self._lock()
@@ -142,9 +142,9 @@ class RunStorage:
             self.lock.close()
 
     def begin(self) -> dict[str, Any] | None:
-        """Before workers start: removes incomplete checkpoints of earlier workers, and the reports behind the
-        point from which they go on. Returns that point's state: "workers", "datasets", "where"; None: the
-        beginning.
+        """Before workers start: removes incomplete checkpoints of earlier workers, and the reports after the
+        point from which the next workers go on. Returns that point's state: "workers", "datasets", "where";
+        None: the beginning.
         """
         self._attempt += 1
         self._remove_leftovers()
@@ -271,9 +271,9 @@ class RunStorage:
         try:
             self._write_progress(self.kept)
         except OSError as e:
-            if not self._told:
+            if not self._reported:
                 print(f"reports are not stored for now: {e}", file=sys.stderr)
-            self._told = True
+            self._reported = True
 
     def _write_progress(self, kept: list[Kept]) -> None:
         began = time.monotonic()

@@ -65,8 +65,7 @@ class TorchTrainer(DataParallelTrainer):
     metadata: a value that JSON can hold; every checkpoint has it (Checkpoint.get_metadata()), and so has
     get_context().get_metadata().
     resume_from_checkpoint: what get_checkpoint() gives until the run has a checkpoint of its own. The
-    datasets
-    begin at their start.
+    datasets begin at their start.
 
     A run whose driver was interrupted goes on when a trainer with the same RunConfig(name, storage_path) is
     made again: see fit() and docs/training.md.

@@ -1,6 +1,5 @@
-"""DataParallelTrainer: splits datasets, starts workers, restarts them after failures, returns the result. "
-"Goes on
-with the run of an earlier driver.
+"""DataParallelTrainer: splits datasets, starts workers, restarts them after failures, returns the
+result. It also continues the run of an earlier driver.
 """
 
 from __future__ import annotations
@@ -117,13 +116,12 @@ class DataParallelTrainer:
         scaling_config: ScalingConfig | None = None,
         **kwargs: Any,
     ) -> Self:
-        """The trainer of the run in the folder `path`, whose fit() goes on from the newest checkpoint. "
-        "fit() of a
-        run that has ended without an error returns its result and starts nothing.
+        """The trainer of the run in the folder `path`, whose fit() goes on from the newest checkpoint. For a
+        run that has ended without an error fit() returns its result and starts nothing.
 
-        The datasets have to be given again. All other arguments are those of the run unless they are given;
-        `path` may be another one than the run began with. The folder must come from a trusted place: its
-        trainer.pkl is unpickled, which can run any code.
+        `datasets` must be those of the run. The other arguments come from the run unless the caller gives
+        them; `path` may differ from the folder in which the run began. The folder must come from a trusted
+        place: restore() unpickles its trainer.pkl, which can run any code.
 
         Raises ValueError if `path` is no folder of a run, or datasets or an argument are missing.
         """
@@ -158,7 +156,7 @@ class DataParallelTrainer:
 
         If a driver with the same RunConfig(name, storage_path) was interrupted, or a run of that name has
         ended, the run goes on: get_checkpoint() is the newest checkpoint, the datasets are at its positions,
-        and the reports behind it are forgotten.
+        and fit() drops the reports after it.
 
         Raises TrainingFailedError with the traceback of the worker that failed, once FailureConfig allows no
         more restarts (in local mode the exception itself); MismatchError if the positions do not fit the

@@ -1,7 +1,7 @@
 """Finds the worker that holds up the others: it is stopped, asleep, or deadlocked, or ended in silence.
 
-Each worker has a thread with a connection of its own to the driver. The driver asks only after
-stall_warning_s without progress (no batch taken, no report): the thread answers with the place where the
+Each worker has a thread with a connection of its own to the driver. The driver sends a question only after
+stall_warning_s without progress (no batch taken, no report), and the thread answers with the place where the
 train loop is. A worker that waits in a collective, for rows or for a report is not to blame; one that is
 elsewhere, or does not answer, is. After stall_timeout_s the driver ends that worker, which counts as its
 failure.
@@ -75,7 +75,7 @@ class Watch:
         self.address = f"headrace-watch-{os.getpid()}-{secrets.token_hex(8)}"
         self._workers: dict[int, _Worker] = {}
         self._lock = threading.Lock()
-        self._told: dict[int, float] = {}
+        self._reported: dict[int, float] = {}
         self._next_line: dict[tuple, float] = {}  # guilty ranks -> seconds
         self._stop = threading.Event()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -174,23 +174,22 @@ class Watch:
                 worker.seen, worker.since = seen, now
         alive = {r: w for r, w in workers.items() if not self._finished(r) and w.gone is None}
         late = {r: now - w.since for r, w in alive.items() if now - w.since >= self.warn_s}
-        if not late or all(now < self._told.get(r, 0) for r in late):
+        if not late or all(now < self._reported.get(r, 0) for r in late):
             return
         for rank in late:
-            self._told[rank] = now + max(self.warn_s / 4, 0.2)
+            self._reported[rank] = now + max(self.warn_s / 4, 0.2)
         places = {rank: _place(worker) for rank, worker in alive.items()}
         guilty = self._guilty(places, late, splits)
         if not guilty:
             return
-        self._tell(guilty, places, late, splits, alive)
+        self._report(guilty, places, late, splits, alive)
         worst = max(guilty, key=lambda r: (late[r], -r))
         if self.limit_s is not None and late[worst] >= self.limit_s:
             self.ended[worst] = self._text([worst], places, late, splits, alive)
             _kill(alive[worst].pid, signal.SIGKILL)
 
     def _guilty(self, places, late, splits) -> list[int]:
-        """The workers that others wait for. A long step of all of them is no stall; a stopped worker is
-        one."""
+        """The workers that others wait for. A long step of all workers is no stall, a stopped worker is."""
         suspects = [r for r in late if places[r]["kind"] in ("user", "stopped", "silent")]
         waiting = [r for r in places if places[r]["kind"] not in ("user", "stopped", "silent")]
         if suspects and (waiting or any(places[r]["kind"] == "stopped" for r in suspects)):
@@ -206,7 +205,7 @@ class Watch:
                 return behind
         return []
 
-    def _tell(self, guilty, places, late, splits, alive) -> None:
+    def _report(self, guilty, places, late, splits, alive) -> None:
         key = tuple(guilty)
         longest = max(late[r] for r in guilty)
         if longest < self._next_line.get(key, 0):
@@ -236,9 +235,8 @@ class Watch:
             asked = any(r["state"] == "asked" for r in split.info["ranks"])
             if asked and all(split.has(g) and split.of(g)["state"] in ("away", "out") for g in guilty):
                 return (
-                    f"; dataset {split.name!r} is split, so all workers have to iterate over it: a dataset "
-                    "that some of them read alone is one that "
-                    "DataConfig(datasets_to_split=[...]) does not name"
+                    f"; dataset {split.name!r} is split, so all workers must iterate over it; if only "
+                    "some of them read it, leave it out of DataConfig(datasets_to_split=[...])"
                 )
         return ""
 
@@ -302,12 +300,11 @@ def _kill(pid: int, number: int) -> None:
         pass
 
 
-# ------------------------------------------------------------------------------------------- the
-# worker's side
+# --------------------------------------------------------------------------------- the worker's side
 
 
 def answer(address: str, token: str, rank: int) -> None:
-    """Starts the thread that tells the driver where the train loop is."""
+    """Starts the thread that reports to the driver where the train loop is."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.connect("\0" + address)
     sock.sendall(f"{token} {rank}".encode())

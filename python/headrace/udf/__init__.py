@@ -1,1 +1,1 @@
-"""Functions of the user's: where they run, and how their errors come back."""
+"""The user's functions: where they run, and how their errors come back."""

@@ -1,10 +1,10 @@
 """Calls of a user function: a Table in, Tables out. Worker processes, threads and inline calls share this
 code.
 
-A call has one batch or several (its *parts*); the function is called once per part, in order. advance() runs
-a call; if the function raises, its earlier tables remain valid. Tables of a generator go on as they come.
-When a generator has given more than the engine collects, the call is paused, and advance() continues it
-later.
+A call has one batch or several; the Runner calls the function once per batch, in order. advance() runs a
+call; if the function raises, its earlier tables remain valid. The engine passes on the tables of a generator
+as they come. When a generator has given more than the engine collects, the engine pauses the call, and
+advance() continues it later.
 """
 
 import inspect
@@ -25,7 +25,7 @@ GO, PAUSE, AWAY = range(3)
 BATCHES_AT_A_TIME = 4  # of an async function, in one worker
 FLAT_ROWS = 1024  # most rows in a table that functions of rows give,
 FLAT_BYTES = 4 << 20  # and about the most bytes
-HELD_BYTES = 4 << 20  # a call collects its results up to this size, then streams the further ones
+HELD_BYTES = 4 << 20  # a call collects its results up to this size, then streams later ones
 
 
 def is_async(fn):
@@ -53,7 +53,7 @@ def is_generator(result):
 
 
 class Runner:
-    """A function that is ready for calls. A class is instantiated here, once per run in each server.
+    """A function that is ready for calls. For a class it makes the instance, once per run in each server.
 
     spec: dict(kind, name, fn, fn_args, fn_kwargs, constructor_args, constructor_kwargs, batch_format,
     zero_copy_batch, column, retried_errors, max_retries).
@@ -72,7 +72,7 @@ class Runner:
         self.state_warned = False  # whether it has logged that its state is too large
 
     def __call__(self, call):
-        """Yields (table, part, counts, whether more follows): the function's results for the call."""
+        """Yields (table, batch, counts, whether more follows): the function's results for the call."""
         retries = self.spec.get("max_retries", 0) if self.spec.get("retried_errors") else 0
         given = 0
         instances.load_state(self.instance, call)
@@ -127,7 +127,7 @@ class Runner:
             yield table, 0, None, True
 
     def _each_batch(self, call):
-        """(number, batch) of all parts; seeds the random generators before each."""
+        """(number, batch in the user's format) of all batches; seeds the random generators before each."""
         spec = self.spec
         if len(call.parts) == PART.itemsize:
             seed(call.place[3], call.place[4])
@@ -141,7 +141,7 @@ class Runner:
             yield number, batch
 
     def _each_part(self, call):
-        """(number, table) of all parts; seeds the random generators before each."""
+        """(number, table) of all batches; seeds the random generators before each."""
         table = call.table
         if len(call.parts) == PART.itemsize:
             seed(call.place[3], call.place[4])

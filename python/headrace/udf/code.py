@@ -1,10 +1,10 @@
 """A hash of a user's function: its code, defaults and arguments, the values in its closure and the globals
-that it names. Positions store the hash, so that a resume with another function does not pass in silence.
+that it names. Positions store the hash, so that a resume reports another function.
 
-The same program gives the same hash in each process: sets and dicts enter by their values, in any order;
-names of files, line numbers and addresses do not enter. Installed code (the standard library, packages)
-enters by name and version, the user's own by its content, through all modules that it uses. An object that
-cannot be inspected (a lock, a connection) enters by its type only.
+The same program gives the same hash in each process: the hash has the values of sets and dicts, in any order,
+and no names of files, line numbers and addresses. It has the name and version of installed code (the standard
+library, packages), and the content of the user's own code, through all modules that it uses. Of an object
+that it cannot inspect (a lock, a connection) it has only the type.
 """
 
 import dis
@@ -23,7 +23,7 @@ _NOT_OURS = frozenset(
     "__static_attributes__ __annotate_func__ __annotations_cache__ __abstractmethods__ _abc_impl "
     "__parameters__ __orig_bases__ __dataclass_params__ __match_args__ __hash__".split()
 )
-_MOST_OBJECTS = 50_000  # further ones enter by type only: the hash must not take longer than the function
+_MOST_OBJECTS = 50_000  # of further ones the hash has only the type: hashing must not outlast the function
 
 
 def code_of(*values):

@@ -1,4 +1,4 @@
-"""Exceptions of user functions, on their way from the process that raised them to the consumer."""
+"""Takes exceptions of user functions from the process that raised them to the consumer."""
 
 import functools
 import importlib
@@ -38,7 +38,7 @@ def pack(exception):
 
     try:
         payload = cloudpickle.dumps(exception)
-        pickle.loads(payload)  # an exception that cannot be rebuilt is better known here
+        pickle.loads(payload)  # fails here, not in the consumer, if the exception cannot be rebuilt
     except Exception:
         payload = _pack_parts(exception)
     line = " ".join(traceback.format_exception_only(exception)[-1].split()) or type(exception).__name__

@@ -3,7 +3,7 @@
 The driver (starter.py) starts `python -m headrace.udf.worker`, which calls serve(). For each worker the
 driver sends the worker's descriptors, and the server answers with the process id. The server never runs
 users' code and has no threads, so a fork of it is as good as a fresh interpreter. It imports the libraries
-that earlier workers imported (preload.py). It ends when nobody has needed it for a while. When the driver
+that earlier workers imported (preload.py). It ends when it has had no workers for a while. When the driver
 ends or is killed, the server kills its workers and ends; if the server dies, the kernel kills its workers.
 
     driver -> "import pandas"                                    imports a library, for the next workers

@@ -2,8 +2,8 @@
 
 A class whose function runs with concurrency=1 sees its batches in the order of the rows, and may have
 
-    finish()               returns its last rows after the last batch, in any form in which __call__ returns
-    rows state_dict()           returns its state, for a position; any value that pickles
+    finish()               returns its last rows after the last batch, in any form that __call__ may return
+    state_dict()           returns its state, for a position; any value that pickles
     load_state_dict(state) restores the state in a new instance, before its first batch
 
 The engine's side: src/op/call/turns.c.
@@ -26,8 +26,7 @@ RUN, FLAGS = 6, 7  # indices in a call's place
 WITH_FINISH = ("batches", "groups", "rows", "flat")  # kinds that may return any number of rows
 
 
-# ------------------------------------------------------------------------------------------ kinds of
-# functions
+# ---------------------------------------------------------------------------------------- kinds of functions
 
 
 def remembers(fn):
@@ -77,9 +76,8 @@ def _finishes(method, kind, fn, single, one_to_one):
         )
     if kind not in WITH_FINISH:
         raise InvalidArgument(
-            f"{what} returns rows of its own, but {method} returns one row per row of the input; give a "
-            "method "
-            "with another purpose another name"
+            f"{what} returns rows of its own, but {method} returns one row per row of the input; "
+            "give a method with another purpose another name"
         )
     if not single:
         raise InvalidArgument(
@@ -186,7 +184,7 @@ class Instances:
         return spec or self.again()
 
     def end(self, run):
-        """Drops the instance of a run that has ended. Returns whether there was one."""
+        """Drops the instance of a run that has ended. Returns whether the run had one."""
         return self.known.pop(run, None) is not None
 
     def prune(self, calls):
@@ -267,8 +265,7 @@ def save_state(state, call, runner):
 
         logging.getLogger("headrace.data").warning(
             "%s: state_dict() takes %d bytes, and a position holds at most %d: positions stay at the last "
-            "state "
-            "that fitted, and a resume calls the function again from there",
+            "state that fitted, and a resume calls the function again from there",
             runner.name,
             len(data),
             MAX_STATE_BYTES,

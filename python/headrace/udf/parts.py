@@ -1,8 +1,8 @@
 """The batches of one call, and their results merged into few tables.
 
-Short batches and groups travel many at a time. Each batch looks as it would alone: columns whose form does
-not depend on the rows (plain numbers, text) are converted once and sliced, the others batch by batch. Results
-with equal names and types are merged.
+One call takes many short batches or groups. Each batch looks as it would alone: columns whose form does not
+depend on the rows (plain numbers, text) are converted once and sliced, the others are converted batch by
+batch. Results with equal names and types become one table.
 """
 
 import sys
@@ -51,7 +51,7 @@ def batches_of(table, rows, batch_format, writable):
 
 
 class Merged:
-    """Collects results of batches; flush() yields (table, part, counts, False) of the collected ones."""
+    """Collects results of batches; flush() yields (table, batch, counts, False) of the collected ones."""
 
     def __init__(self, build, name, whole=False):
         self.build = build

@@ -1,8 +1,8 @@
 """Pools that run user functions: in worker processes, threads, or the consumer itself ("inline").
 
 A Pool belongs to one operator of a plan and lives as long: its workers start when the first run begins, and
-serve all epochs. They end when the operator is no longer referenced, when nobody has needed them for a
-minute, and at exit. Instances of classes belong to one run (instances.py).
+serve all epochs. They end when nothing refers to the operator, after a minute without a run, and at exit.
+Instances of classes belong to one run (instances.py).
 """
 
 import os
@@ -166,7 +166,7 @@ class _Server:
             call.pause()
 
     def prune(self):
-        """Drops paused generators whose results nobody wants, and instances of runs that have ended."""
+        """Drops paused generators whose results the engine dropped, and instances of runs that have ended."""
         for tag in [t for t in list(self.paused) if not self.state.calls.paused(t)]:
             if kept := self.paused.pop(tag, None):
                 kept.steps.close()
@@ -329,7 +329,7 @@ class _Held:
 
 
 class _Gone:
-    """Replaces a paused call whose results nobody wants."""
+    """Replaces a paused call whose results the engine dropped."""
 
     def done(self):
         pass
@@ -395,7 +395,8 @@ class _Loop:
                 pass  # the loop has ended
 
     def _prune_paused(self):
-        """Ends generators whose results nobody wants. The thread that takes calls runs it between calls."""
+        """Ends generators whose results the engine dropped. The thread that takes calls runs it between
+        calls."""
         from headrace.udf.call import AWAY
         from headrace.udf.coroutines import go_on
 

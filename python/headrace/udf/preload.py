@@ -1,10 +1,10 @@
 """Libraries that the fork server imports, so that new workers have them.
 
-The driver knows some of them (BATCHES); the server imports these when it is told. Others are known when a
-worker has run: it reports the libraries that its function imported. The server first imports these in a fork
-of its own, the trial: a library that starts threads, fails or does not return there is left alone, because a
-process with threads cannot be forked safely. Only installed libraries and the standard library count: modules
-of the user may have state, and their files may change.
+The driver knows some of them (BATCHES) and sends an import request to the server. Others come from workers: a
+worker reports the libraries that its function imported. The server first imports these in a fork of its own,
+the trial. It does not import a library that starts threads, fails or does not return there, because a process
+with threads cannot fork safely. Only installed libraries and the standard library count: modules of the user
+may have state, and their files may change.
 
     worker  -> server   lines "module TAB file", at most PIPE_BUF bytes a write, so that each arrives whole
     trial   -> server   a byte when the imports have succeeded without a new thread
@@ -75,7 +75,8 @@ class Reporter:
 
 
 def _library_file(module, name):
-    """The file of an installed module of that name; None for modules of the user and for made-up ones."""
+    """The file of an installed module of that name; None for modules of the user and for names without a
+    module."""
     spec = getattr(module, "__spec__", None)
     origin = getattr(spec, "origin", None)
     if getattr(spec, "name", None) != name or not isinstance(origin, str):
@@ -108,7 +109,7 @@ class Learner:
         return [self.reports] if self.trial is None else [self.reports, self.trial[1]]
 
     def ready(self, files, fork):
-        """Handles what can be read. True after imports. fork: makes the trial."""
+        """Handles the descriptors that are ready. True after imports. fork: makes the trial."""
         if self.reports in files:
             self._read()
         imported = False

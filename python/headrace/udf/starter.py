@@ -1,8 +1,8 @@
 """Starts worker processes in milliseconds: the driver's side of the fork server (forkserver.py).
 
-A process inherits environment, limits and CPUs, which the driver may change later. A server is used only
-while the driver's are the same as at the server's start; otherwise a new one starts. The first server starts
-in the background when a function is added to a plan.
+A process inherits environment, limits and CPUs, which the driver may change later. The driver uses a server
+only while its own are the same as at the server's start; otherwise it starts a new server. The first server
+starts in the background when a function is added to a plan.
 """
 
 import os

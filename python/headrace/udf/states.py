@@ -1,6 +1,6 @@
-"""State: what a Pool is behind its face. Processes, threads and the consumer's thread are kinds of it.
+"""State: the implementation of a Pool. Processes, threads and the consumer's thread are kinds of it.
 
-The workers of all states end with this process: they are told, and have GRACE seconds.
+The workers of all states end with this process: each gets a request, and has GRACE seconds.
 """
 
 import atexit
@@ -18,7 +18,7 @@ _live = weakref.WeakSet()
 
 
 def add(state):
-    """Registers the state of a pool: its workers end with this process."""
+    """Registers the state of a pool, so that its workers end with this process."""
     _live.add(state)
 
 
@@ -40,7 +40,7 @@ def _at_exit():
 
 
 class State:
-    """What a Pool is behind its face."""
+    """The implementation of a Pool."""
 
     def __init__(self, spec, calls, least, most):
         self.spec = spec

@@ -128,8 +128,8 @@ def read_datasource(
     """The rows of a Datasource.
 
     Worker processes run its tasks; compute="threads" or "inline" keeps them in this process, as does a source
-    without supports_distributed_reads. override_num_blocks: the `parallelism` for the source. Other arguments
-    than those of Ray's clusters are an error: a source gets its own through its constructor.
+    without supports_distributed_reads. override_num_blocks: the `parallelism` for the source. Arguments for
+    Ray's clusters have no effect, others are an error: the constructor of a source takes its own.
     """
     accept_cluster_arguments("read_datasource", {"parallelism": parallelism, **read_args})
     if not isinstance(datasource, Datasource):

@@ -1,6 +1,6 @@
 """Single batches in the formats of `transform_batch`: DataFrames, dicts of arrays, pyarrow tables.
 
-A conversion never changes what it got: DataFrames are copied without their values, dicts as dicts.
+A conversion never changes its argument: it copies the DataFrame or dict, not the values.
 """
 
 import sys
@@ -34,7 +34,7 @@ def check(data: Any) -> None:
 
 
 def to_pandas(data: Any) -> "pd.DataFrame":
-    """A DataFrame that may be assigned to."""
+    """A DataFrame that the caller may change."""
     import pandas as pd
 
     if is_frame(data):
@@ -75,7 +75,7 @@ def to_numpy(data: Any) -> Any:
 
 
 def stacked(values: np.ndarray) -> np.ndarray:
-    """Arrays of one shape in an array of objects as one array."""
+    """One array for an array of objects that are arrays of one shape."""
     if values.dtype != object or not len(values) or not isinstance(values[0], np.ndarray):
         return values
     shape = values[0].shape

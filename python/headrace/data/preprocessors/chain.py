@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Chain(SerializablePreprocessorBase):
     """The preprocessors in their order; each learns from what those before it make.
 
-    Those that read none of the columns that the ones before them change learn in one pass together.
+    Preprocessors that read no column which an earlier one changes learn together, in one pass.
 
     Args:
         *preprocessors: the steps.
@@ -32,7 +32,7 @@ class Chain(SerializablePreprocessorBase):
         return self._preprocessors
 
     def fit_status(self) -> Preprocessor.FitStatus:
-        """FITTED if all that can be are, PARTIALLY_FITTED if some are."""
+        """FITTED if all fittable steps are fitted, PARTIALLY_FITTED if some are."""
         status = Preprocessor.FitStatus
         found = [p.fit_status() for p in self._preprocessors]
         found = [s for s in found if s != status.NOT_FITTABLE]
@@ -114,7 +114,7 @@ class Chain(SerializablePreprocessorBase):
 
 
 def _flat(preprocessors):
-    """The steps, those of chains in chains too."""
+    """The steps, with those of chains in the chain."""
     for p in preprocessors:
         if type(p) is Chain:
             yield from _flat(p._preprocessors)
@@ -142,7 +142,7 @@ def _learns_beside(step: Preprocessor, waiting: list[Preprocessor]) -> bool:
 
 
 def _learn(steps: list[Preprocessor], ds: "Dataset", transform: bool) -> "Dataset":
-    """Fits the steps in one pass, and returns the dataset behind them."""
+    """Fits the steps in one pass, and returns the dataset after them."""
     learning = [p for p in steps if p.fit_status() != Preprocessor.FitStatus.NOT_FITTABLE]
     if len(learning) > 1 or learning and _is_plain(learning[0]):
         for p in learning:

@@ -31,8 +31,8 @@ def _type_of(dtype: Any) -> str | None:
 
 
 def _fits(kind: str, dtype: str | None) -> bool:
-    """Whether `vector` makes of a column of this type what NumPy makes: not of booleans and decimals, and no
-    integers of floats.
+    """Whether `vector` and NumPy make the same of a column of this type: not for booleans, decimals, and
+    integers made of floats.
     """
     if is_list(kind):
         return kind.startswith("fixed_size_list<") or "tensor" in kind
@@ -43,7 +43,7 @@ def _fits(kind: str, dtype: str | None) -> bool:
 
 @SerializablePreprocessor(version=1, identifier="headrace.Concatenator")
 class Concatenator(BuiltInPreprocessor):
-    """One column of vectors of n numbers from n columns, which go away. There is nothing to fit.
+    """Makes one column of vectors of n numbers from n columns, and drops these. There is nothing to fit.
 
     The column is a `fixed_size_list`: an array (rows, n) in NumPy and torch batches. Missing values are NaN.
 
@@ -52,9 +52,8 @@ class Concatenator(BuiltInPreprocessor):
         output_column_name: the column of vectors.
         dtype: the type of the vectors' numbers; None: the one that holds those of all columns, by NumPy's
             rules.
-        raise_if_missing: whether the log has no warning of a column that is not there; it is an error in any
-            case.
-        flatten: columns of vectors or lists go in with all of their values.
+        raise_if_missing: True: logs no warning of a missing column. A missing column is an error in any case.
+        flatten: the vector gets all values of columns of vectors or lists.
         exclude: in place of `columns`: all columns but these, in their order (as in earlier versions of Ray).
     """
 
@@ -93,7 +92,7 @@ class Concatenator(BuiltInPreprocessor):
         self._flatten = flatten
 
     def _names(self, there: list[str]) -> list[str]:
-        """The columns that go into the vector, of those that are there."""
+        """The columns of the vector, among those of the dataset."""
         names = self._columns
         if names is None:
             names = [c for c in there if c not in self._exclude]
@@ -154,7 +153,7 @@ class Concatenator(BuiltInPreprocessor):
         return [self._output_column_name]
 
     def _dropped(self) -> list[str]:
-        """The columns that go away."""
+        """The columns that the result does not have."""
         return self._columns or []
 
     def _transform_dataset(self, ds: "Dataset") -> "Dataset | None":

@@ -1,4 +1,4 @@
-"""Discretizers: numbers to the number of the interval that holds them."""
+"""Discretizers: replace a number by the number of the interval that holds it."""
 
 import math
 from collections.abc import Iterable
@@ -63,7 +63,7 @@ class _Discretizer(BuiltInPreprocessor):
         raise NotImplementedError
 
     def _labels(self, column: str) -> "pd.CategoricalDtype | None":
-        """The categories that stand for the bins; None: numbers do."""
+        """The categories that stand for the bins; None: numbers stand for them."""
         import pandas as pd
 
         given = (self._dtypes or {}).get(column)

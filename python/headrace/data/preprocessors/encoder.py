@@ -2,7 +2,7 @@
 
 Categories are the different values of a column in the rows of the fit, in ascending order. Null and NaN are
 no category: they are an error in `fit` and in `transform`, except for Categorizer; SimpleImputer replaces
-them. Columns of lists are encoded item by item, or by whole lists; whole lists are tuples in `stats_`.
+them. In columns of lists the items are categories, or whole lists are; whole lists are tuples in `stats_`.
 """
 
 from collections import Counter
@@ -56,7 +56,7 @@ def learn_categories(
     key: str = "unique_values({})",
     finish: Callable[[dict[Any, int]], Any] = lambda found: found,
 ) -> None:
-    """Adds to the plan of `who` what finds {category: number} of each column.
+    """Adds to the plan of `who` the statistics that find {category: number} of each column.
 
     Args:
         items: of a column of lists the items are categories, not the lists.
@@ -108,14 +108,14 @@ def learn_categories(
 
 
 def _with_categories(found: Any, categories: list[Any]) -> Any:
-    """What was found, and behind it the categories of the column that were not."""
+    """What was found, then the categories of the column that were not found."""
     if isinstance(found, Counter):
         return Counter({**found, **{c: found[c] for c in categories}})
     return list(dict.fromkeys([*(found or ()), *categories]))
 
 
 def _counter(found: dict[str, list] | None) -> Counter:
-    """A Counter, in the order of first sights, of what ValueCounter gives."""
+    """A Counter of what ValueCounter gives, in the order of first occurrence."""
     return Counter(dict(zip(found["values"], found["counts"], strict=True)) if found else {})
 
 
@@ -129,7 +129,7 @@ def _numbered(found: Any, limit: int | None, column: str, drop_missing: bool) ->
 
 
 def _plain(value: Any) -> Any:
-    """A value as pandas has it in a Series, so that it is found there: nanoseconds as Timestamps."""
+    """The form that a value has in a Series, for look-ups: nanoseconds are Timestamps."""
     if type(value).__module__ == "numpy" and value.dtype.kind in "mM":
         import pandas as pd
 
@@ -138,7 +138,7 @@ def _plain(value: Any) -> Any:
 
 
 class _CountLists:
-    """The different items, or lists, of a batch and how often they stand there, as rows of two columns."""
+    """Rows of two columns: the different items, or lists, of a batch, and how often each occurs."""
 
     def __init__(self, column: str, items: bool):
         self.column, self.items = column, items
@@ -275,8 +275,8 @@ class OrdinalEncoder(_Encoder):
 
 @SerializablePreprocessor(version=1, identifier="headrace.OneHotEncoder")
 class OneHotEncoder(_Encoder):
-    """A vector for each value: 1 at the place of its category, 0 elsewhere (uint8). A value that has no
-    place, since it was not in the fit or is not frequent enough, is a vector of zeros. Lists are categories
+    """A vector for each value: 1 at the place of its category, 0 elsewhere (uint8). A value without a place,
+    because it was not in the fit or is not frequent enough, becomes a vector of zeros. Lists are categories
     as a whole.
 
     stats_: `unique_values(x)`, a dict of category -> place.
@@ -331,7 +331,7 @@ class OneHotEncoder(_Encoder):
 
 
 def _without_missing(stats: dict[str, Any]) -> dict[str, Any]:
-    """The statistics without the shares of missing values, which have to be 0."""
+    """The statistics without the shares of missing values, which must be 0."""
     for name, share in stats.items():
         if name.startswith("missing(") and share:
             raise ValueError(
@@ -352,8 +352,8 @@ def _cells(vectors: "np.ndarray") -> "np.ndarray":
 
 @SerializablePreprocessor(version=1, identifier="headrace.MultiHotEncoder")
 class MultiHotEncoder(_Encoder):
-    """A vector for each list: how often each category stands in it (int64), 0 or 1 where items do not
-    repeat. A value that is no list counts as a list of one.
+    """A vector for each list: how often it has each category (int64), 0 or 1 where items do not repeat. A
+    value that is no list counts as a list of one.
 
     stats_: `unique_values(x)`, a dict of category -> place.
 
@@ -395,7 +395,7 @@ class MultiHotEncoder(_Encoder):
 
 
 def _counted(values: "pd.Series", numbers: dict[Any, int]) -> "np.ndarray":
-    """How often each category stands in each list: (rows, categories), int64."""
+    """How often each list has each category: (rows, categories), int64."""
     import numpy as np
     import pandas as pd
 
@@ -458,8 +458,8 @@ class LabelEncoder(BuiltInPreprocessor):
         return df
 
     def inverse_transform(self, ds: "Dataset") -> "Dataset":
-        """The dataset with the labels, in the label column, of the numbers in the output column; null for
-        others.
+        """The dataset with a label column: the labels of the numbers in the output column, null for other
+        numbers.
 
         Raises:
             PreprocessorNotFittedException: `fit` was not called.
@@ -490,9 +490,9 @@ class Categorizer(_Encoder):
     """Makes columns of pandas' Categorical type, for libraries that read it (LightGBM). Values that are no
     category, and missing ones, become null.
 
-    stats_: column -> pandas.CategoricalDtype. Fit it before a dataset is split, so that all parts have the
-        same
-    categories; a column that has categories already (of a Categorical, or of an Arrow dictionary) keeps them.
+    stats_: column -> pandas.CategoricalDtype. Fit it before you split a dataset, so that all parts have
+    the same categories. A column that has categories already (of a Categorical, or of an Arrow dictionary)
+    keeps them.
 
     Args:
         columns: the columns to convert.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @SerializablePreprocessor(version=1, identifier="headrace.SimpleImputer")
 class SimpleImputer(BuiltInPreprocessor):
-    """Replaces nulls and NaN. A column that a dataset or batch lacks is made, full of the value.
+    """Replaces nulls and NaN. A dataset or batch without the column gets it, filled with the value.
 
     With "mean" integers become float64; otherwise a column keeps its type if the value fits into it. stats_:
     `mean(x)` or `most_frequent(x)`.

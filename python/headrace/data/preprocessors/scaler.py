@@ -1,7 +1,7 @@
 """Scalers of numbers: StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler.
 
-All learn in one pass over their columns, in which nulls and NaN count as missing, and compute in double
-precision. Null stays null, NaN stays NaN. A column without any value becomes one of nulls.
+All learn in one pass over their columns, where nulls and NaN count as missing, and compute in double
+precision. Null stays null, NaN stays NaN. A column without any value becomes a column of nulls.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ class _Scaler(BuiltInPreprocessor):
         self._output_columns = self._derive_and_validate_output_columns(columns, output_columns)
 
     def _shift_and_scale(self, column: str) -> tuple[float, float] | None:
-        """None: nothing was learned, for the column had no value."""
+        """None: the column of the fit had no value."""
         raise NotImplementedError
 
     def _pairs(self):
@@ -49,7 +49,7 @@ class _Scaler(BuiltInPreprocessor):
             return lit(None, type="float64")
         shift, scale = found
         x = col(column).cast("float64")
-        if scale == 0:  # RobustScaler: all values are zero then
+        if scale == 0:  # RobustScaler: the results are zero
             return lit(0.0, type="float64")
         return (x - lit(shift, type="float64")) / lit(scale, type="float64")
 
@@ -74,7 +74,7 @@ class _Scaler(BuiltInPreprocessor):
 
 @SerializablePreprocessor(version=1, identifier="headrace.StandardScaler")
 class StandardScaler(_Scaler):
-    """(x - mean) / standard deviation of each column; the deviation is that of the whole population (ddof=0).
+    """(x - mean) / standard deviation of each column, with the deviation of the whole population (ddof=0).
 
     A deviation below 1e-8 counts as 1, so that constant columns become 0. stats_: `mean(x)`, `std(x)`.
 

@@ -3,10 +3,10 @@
     {"format": "headrace.preprocessor", "format_version": 1, "type": "headrace.StandardScaler", "version": 1,
      "fields": {"columns": ["x"], ...}, "stats": {"mean(x)": 2.0, "std(x)": 0.5}}
 
-Values that JSON has are written as such. Others are an object with one key that begins with `$` and names
-the kind: {"$float": "nan"}, {"$date": "2024-02-29"}, {"$map": [[key, value], ...]} for dicts with keys other
-than text, and so on (`_READERS`). Only {"$pickle": "<base64>"} runs code when it is read, so both directions
-refuse it without allow_pickle.
+JSON's own values are plain. Others are an object with one key that begins with `$` and names the kind:
+{"$float": "nan"}, {"$date": "2024-02-29"}, {"$map": [[key, value], ...]} for dicts with keys other than text,
+and so on (`_READERS`). Only {"$pickle": "<base64>"} runs code at reading, so writing and reading refuse it
+without allow_pickle.
 """
 
 import base64

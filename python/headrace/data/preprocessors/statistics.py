@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class _Aggregate:
-    """One aggregate of a plan: what it gives becomes stats[key]."""
+    """One aggregate of a plan; its result becomes stats[key]."""
 
     def __init__(self, aggregate, post_process_fn, key, skip_nan):
         self.aggregate = aggregate
@@ -127,7 +127,7 @@ def _aggregated(ds: "Dataset", specs: list[_Aggregate]) -> list[Any]:
 
 
 def _without_nan(ds: "Dataset", specs: list[_Aggregate]) -> tuple["Dataset", dict[str, str]]:
-    """The dataset with a column for each float column that is asked for without NaN: null in its place."""
+    """The dataset with a copy of each float column that an aggregate reads without NaN: nulls replace NaN."""
     from headrace.data.expressions import col, if_else
 
     columns = {spec.aggregate.get_target_column() for spec in specs if spec.skip_nan}

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 class TokenizingPreprocessor(BuiltInPreprocessor):
-    """Shared by what takes a `tokenization_fn`. The text of a preprocessor has null for the default one."""
+    """Base of the classes with a `tokenization_fn`. The text of a preprocessor has null for the default
+    function."""
 
     tokenization_fn = read_only("tokenization_fn", "The function from a text to a list of tokens.")
     _tokenization_fn: Callable[[str], list[str]]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class PowerTransformer(BuiltInPreprocessor):
     """The Yeo-Johnson or Box-Cox transform with a given power, in double precision. There is nothing to fit.
 
-    Missing values stay missing. Box-Cox is for positive values.
+    Missing values stay missing. Box-Cox needs positive values.
 
     Args:
         columns: the columns to transform, each by itself.

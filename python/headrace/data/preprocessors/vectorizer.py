@@ -1,4 +1,4 @@
-"""CountVectorizer and HashingVectorizer: how often each token stands in a text."""
+"""CountVectorizer and HashingVectorizer: how often a text has each token."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -107,8 +107,8 @@ class CountVectorizer(_Vectorizer):
     first.
 
     Tokens that were not in the fit do not count; a missing text becomes null. stats_: `token_counts(x)`, a
-    Counter of token -> how often it stands in all texts; equally frequent ones in the order in which they
-    are first seen.
+    Counter of token -> how often it occurs in all texts; equally frequent tokens come in the order of their
+    first occurrence.
 
     Args:
         columns: the columns of texts.

@@ -1,4 +1,4 @@
-"""The classes whose preprocessors can be written as text and read again, by identifier."""
+"""The classes whose preprocessors have a form as text, by identifier."""
 
 import logging
 
