@@ -1,7 +1,9 @@
 """A run that a new driver goes on with; see train_torture.py for what kills it."""
 
 import os
+import resource
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -104,3 +106,100 @@ def test_resume_from_checkpoint(tmp_path):
         resume_from_checkpoint=given,
     ).fit()
     assert result.return_value == str(tmp_path)
+
+
+def test_positions_without_checkpoints(tmp_path):
+    """The loop reports nothing. A restart repeats batches behind the stored position and loses none."""
+
+    def slow(config):
+        rows = []
+        for step, batch in enumerate(train.get_dataset_shard("train").iter_batches(batch_size=10)):
+            rows += batch["id"].tolist()
+            time.sleep(0.02)
+            if step == 40 and config["stop"]:
+                raise KeyError("stop")
+        return rows
+
+    def run(stop):
+        return TorchTrainer(
+            slow,
+            train_loop_config={"stop": stop},
+            datasets={"train": hd.range(600)},
+            scaling_config=train.ScalingConfig(num_workers=0),
+            run_config=train.RunConfig(
+                name="run",
+                storage_path=tmp_path,
+                checkpoint_config=train.CheckpointConfig(positions_every_n_batches=5),
+            ),
+        ).fit()
+
+    with pytest.raises(KeyError):
+        run(True)
+    rows = run(False).return_value
+    assert 0 < rows[0] <= 410 and rows[0] % 10 == 0
+    assert rows == list(range(rows[0], 600))
+
+
+def test_another_number_of_workers(tmp_path):
+    def shares(config):
+        rows = []
+        for step, batch in enumerate(train.get_dataset_shard("train").iter_batches(batch_size=10)):
+            rows += batch["id"].tolist()
+            if step == 4 and config["stop"]:
+                with tempfile.TemporaryDirectory() as folder:
+                    train.report({}, checkpoint=train.Checkpoint(folder))
+                raise KeyError("stop")
+        return rows
+
+    def run(workers, stop):
+        return TorchTrainer(
+            shares,
+            train_loop_config={"stop": stop},
+            datasets={"train": hd.range(400)},
+            scaling_config=train.ScalingConfig(num_workers=workers),
+            run_config=train.RunConfig(name="run", storage_path=tmp_path),
+        ).fit()
+
+    with pytest.raises(train.TrainingFailedError):
+        run(2, True)
+    assert run(0, False).return_value == list(range(100, 400))
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["test"], r"the datasets were \['train'\], those of the trainer are \['test'\]"),
+        (["train", "test"], r"the datasets were \['train'\], those of the trainer are \['test', 'train'\]"),
+    ],
+)
+def test_other_names(tmp_path, names, text):
+    with pytest.raises(KeyError):
+        trainer(tmp_path, True).fit()
+    other = trainer(tmp_path, False)
+    other.datasets = {name: hd.range(100) for name in names}
+    with pytest.raises(exceptions.MismatchError, match=text):
+        other.fit()
+
+
+def test_a_full_disk(tmp_path):
+    """Files may not exceed 1 MB, as on a full disk: the error has path and bytes, and nothing half-written
+    stays.
+    """
+
+    def large(config):
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "model").write_bytes(bytes(3_000_000))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, limits[1]))
+            try:
+                train.report({}, checkpoint=train.Checkpoint(folder))
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    with pytest.raises(exceptions.StorageError, match=r"rank 0: .*model: .*: 3,000,000 bytes are needed"):
+        TorchTrainer(
+            large,
+            scaling_config=train.ScalingConfig(num_workers=0),
+            run_config=train.RunConfig(name="run", storage_path=tmp_path),
+        ).fit()
+    assert not list(Path(tmp_path, "run").glob("**/model*"))
