@@ -708,7 +708,7 @@ enum { HELLO = 1, WELCOME, REFUSED, BEGIN, BEGUN, TAKEN = 9 };
 /* The kind of the answer to a rank that sends these bytes; 0: the server has closed the connection. */
 static uint32_t answer_to(const house *h, uint32_t kind, const void *bytes, int64_t n)
 {
-    const raw_hello hello = { .pid = (int32_t)getpid(), .version = 3 };
+    const raw_hello hello = { .pid = (int32_t)getpid(), .version = 4 };
     hr_account *account = hr__account_new("test", NULL, 0);
     hr_link *link = NULL;
     hr_message m = { 0 };
@@ -743,7 +743,7 @@ static void damaged_requests(void **state)
     bad[0].bits[0] = 2;
     bad[1].bits[1] = 255;
     bad[2].bits[2] = 7;
-    bad[3].bits[3] = 1;
+    bad[3].bits[3] = 2;
     bad[4].prefetch = INT32_MAX;
     bad[5].batch_rows = -1;
     bad[6].shuffle_rows = INT64_MIN;

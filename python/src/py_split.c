@@ -53,17 +53,17 @@ static int waiting_goes_on(waiting *w)
 /* A rank's request for an epoch, from keyword or positional arguments. rank: NULL for a ring, which has one rank. */
 static int request_from(PyObject *args, PyObject *kwargs, int *rank, hr_split_request *out, waiting *watch)
 {
-    static char *names[] = { "rank",  "batch_rows",   "drop_last",    "prefetch", "own_memory",
-                             "extra", "shuffle_rows", "shuffle_seed", "watch",    NULL };
+    static char *names[] = { "rank",         "batch_rows",   "drop_last", "prefetch", "own_memory", "extra",
+                             "shuffle_rows", "shuffle_seed", "watch",     "by_row",   NULL };
     long long batch_rows, shuffle_rows = 0;
-    int drop_last = 0, prefetch = 0, own = 0;
+    int drop_last = 0, prefetch = 0, own = 0, by_row = 0;
     const char *extra = "";
     PyObject *seed = NULL, *watch_arg = NULL;
 
-    if (rank ? !PyArg_ParseTupleAndKeywords(args, kwargs, "iL|pipsLOO", names, rank, &batch_rows, &drop_last, &prefetch,
-                                            &own, &extra, &shuffle_rows, &seed, &watch_arg)
-             : !PyArg_ParseTupleAndKeywords(args, kwargs, "L|pipsLOO", names + 1, &batch_rows, &drop_last, &prefetch,
-                                            &own, &extra, &shuffle_rows, &seed, &watch_arg))
+    if (rank ? !PyArg_ParseTupleAndKeywords(args, kwargs, "iL|pipsLOOp", names, rank, &batch_rows, &drop_last,
+                                            &prefetch, &own, &extra, &shuffle_rows, &seed, &watch_arg, &by_row)
+             : !PyArg_ParseTupleAndKeywords(args, kwargs, "L|pipsLOOp", names + 1, &batch_rows, &drop_last, &prefetch,
+                                            &own, &extra, &shuffle_rows, &seed, &watch_arg, &by_row))
         return -1;
     if (waiting_from(watch_arg, watch) < 0)
         return -1;
@@ -72,7 +72,8 @@ static int request_from(PyObject *args, PyObject *kwargs, int *rank, hr_split_re
                                .prefetch = prefetch,
                                .own_memory = own,
                                .shuffle_rows = shuffle_rows,
-                               .has_shuffle_seed = seed && seed != Py_None };
+                               .has_shuffle_seed = seed && seed != Py_None,
+                               .by_row = by_row };
     if (strlen(extra) >= sizeof out->extra) {
         PyErr_SetString(PyExc_ValueError, "extra: expected a shorter text");
         return -1;
@@ -321,6 +322,23 @@ static PyObject *split_lost(PyObject *op, PyObject *args)
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
+static PyObject *split_told(PyObject *op, PyObject *args)
+{
+    long long n_rows;
+    hr_split *split;
+    int rank;
+
+    if (!PyArg_ParseTuple(args, "iL", &rank, &n_rows) || !(split = split_of(op)))
+        return NULL;
+    if (rank_check(op, split, rank) == 0) {
+        Py_BEGIN_ALLOW_THREADS
+        hr__split_told(split, rank, n_rows);
+        Py_END_ALLOW_THREADS
+    }
+    split_drop(split);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
 static PyObject *split_position(PyObject *op, PyObject *args)
 {
     hr_error err = HR_ERROR_INIT;
@@ -501,9 +519,12 @@ static PyObject *split_n_ranks(PyObject *op, void *none)
 static PyMethodDef split_methods[] = {
     { "begin", WITH_WORDS(split_begin), METH_VARARGS | METH_KEYWORDS,
       "begin(rank, batch_rows, drop_last=False, prefetch=0, own_memory=False, extra='', shuffle_rows=0,\n"
-      "shuffle_seed=None, watch=None): waits until all ranks have requested the same; MismatchError names the\n"
+      "shuffle_seed=None, watch=None, by_row=False): waits until all ranks have requested the same; MismatchError "
+      "names the\n"
       "difference. Returns the pass's number. watch: (seconds, function): after these seconds of waiting it calls the\n"
-      "function with the seconds waited; that returns how many later it is to be called again, or raises." },
+      "function with the seconds waited; that returns how many later it is to be called again, or raises.\n"
+      "by_row, with batch_rows=1: many steps at once, as one table; the consumer calls told() before a position." },
+    { "told", split_told, METH_VARARGS, "told(rank, n): the rank has taken n rows of the epoch (by_row)." },
     { "next", split_next, METH_VARARGS,
       "next(rank, pass=0, watch=None): the rank's next Table; None at the end of its epoch. pass: the result of\n"
       "begin(); next() is an error after the rank has begun another pass. watch: as of begin()." },
@@ -836,6 +857,21 @@ static PyObject *ring_leave(PyObject *op, PyObject *none)
     Py_RETURN_NONE;
 }
 
+static PyObject *ring_told(PyObject *op, PyObject *arg)
+{
+    long long n_rows = PyLong_AsLongLong(arg);
+    hr_ring *ring;
+
+    if (PyErr_Occurred() || !(ring = ring_of(op)))
+        return NULL;
+    ((ring_object *)op)->busy = true;
+    Py_BEGIN_ALLOW_THREADS
+    hr__ring_told(ring, n_rows);
+    Py_END_ALLOW_THREADS((ring_object *)op)
+    ->busy = false;
+    Py_RETURN_NONE;
+}
+
 static PyObject *ring_position(PyObject *op, PyObject *none)
 {
     hr_ring *ring = ring_of(op);
@@ -994,6 +1030,7 @@ static PyMethodDef ring_methods[] = {
     { "next", ring_next, METH_VARARGS,
       "next(pass=0, watch=None): the next Table; None at the end of the epoch. The Table stays valid while there is a "
       "reference." },
+    { "told", ring_told, METH_O, "told(n): this rank has taken n rows of the epoch (by_row)." },
     { "leave", ring_leave, METH_NOARGS, "Does not take the rest of the epoch." },
     { "position", ring_position, METH_NOARGS, "The position of all ranks, as text." },
     { "position_of", ring_position_of, METH_NOARGS, "As Split.position_of, of this rank." },

@@ -38,6 +38,7 @@ struct hr_feed {
     hr_inputs inputs;         /* what the plan reads; set by the first position */
     bool inputs_known;        /* `inputs` is set; guarded by the lock */
     bool of_split, drop_last; /* the positions are a split's, and whether it drops a short last step */
+    int64_t said_rows;        /* batch_rows of positions */
     char digest[33];
     uint64_t shuffle_seed; /* options.shuffle_seed points here */
     bool (*interrupt)(void *context);
@@ -125,7 +126,7 @@ static void print_extra(const hr_feed *f, int64_t row, char *text, size_t cap)
 {
     const hr_feed_options *o = &f->options;
     int n = snprintf(text, cap, "{\"batch_rows\":%" PRId64 ",\"rows\":%" PRId64 ",\"drop_last\":%d,\"split\":%d",
-                     o->batch_rows, f->begin_rows + row, f->drop_last, f->of_split);
+                     f->said_rows, f->begin_rows + row, f->drop_last, f->of_split);
 
     if (o->shuffle_rows)
         n += snprintf(text + n, cap - (size_t)n, ",\"shuffle_rows\":%" PRId64, o->shuffle_rows);
@@ -362,7 +363,7 @@ static hr_status feed_restore(hr_feed *f, char **differs, hr_marker **from, hr_e
     hr_position p = { 0 };
     hr_status st;
 
-    HR_TRY(hr__feed_position_fits(f->plan, f->options.position, f->options.batch_rows, &how, &p, err));
+    HR_TRY(hr__feed_position_fits(f->plan, f->options.position, f->said_rows, &how, &p, err));
     if ((st = batches_fit(f, &p, err))) {
         hr__position_clear(&p);
         return st;
@@ -452,6 +453,7 @@ hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_fee
     extra = extra ? extra : &none;
     f->keep_positions = extra->keep_positions;
     f->of_split = extra->of_split;
+    f->said_rows = extra->by_row ? 1 : f->options.batch_rows;
     f->drop_last = extra->of_split ? extra->split_drop_last : f->options.drop_last;
     HR_GO(options_check(&f->options, err));
     hr__plan_digest(p, f->digest);

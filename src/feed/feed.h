@@ -16,6 +16,7 @@ typedef struct hr_feed_extra {
     void (*ready)(void *context);
     void *ready_context;
     bool of_split, split_drop_last; /* the feed of a split, and the split's drop_last */
+    bool by_row;                    /* tables as they come; its positions are those of batches of one row */
     char **differs;                 /* see hr_position_how */
 } hr_feed_extra;
 hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_feed_extra *extra, hr_feed **out,
@@ -56,6 +57,7 @@ typedef struct hr_split_request {
     int64_t shuffle_rows; /* window of a local shuffle; 0: none */
     bool has_shuffle_seed;
     uint64_t shuffle_seed;
+    bool by_row;     /* with batch_rows 1: many steps at once, as one table */
     char extra[256]; /* further fields that must be equal, as text */
 } hr_split_request;
 
@@ -111,6 +113,8 @@ void hr__split_serve(hr_split *s, hr_arena *arena, void (*ready)(void *context),
 hr_status hr__split_next_ahead(hr_split *s, int rank, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
 void hr__split_taken(hr_split *s, int rank, int64_t n_steps, int64_t wait_ns);
 void hr__split_finish(hr_split *s, int rank);
+/* By rows: the consumer has taken n_rows of this epoch. Before each question for a position. */
+void hr__split_told(hr_split *s, int rank, int64_t n_rows);
 /* Only n_here ranks will join or begin, whichever they are; the others' shares go to nobody here. Before any comes. */
 void hr__split_expect(hr_split *s, int n_here);
 /* A rank begins to take part, or does so again after it was lost or closed. pid: of its process. */

@@ -340,6 +340,16 @@ done:
     return st;
 }
 
+void hr__ring_told(hr_ring *r, int64_t n_rows)
+{
+    hr_ring_taken t = { n_rows, 0 };
+
+    hr__lock(&r->lock);
+    if (r->in)
+        ring_send_locked(r, HR_RING_TOLD, r->pass, &t, sizeof t);
+    hr__unlock(&r->lock);
+}
+
 void hr__ring_leave(hr_ring *r)
 {
     hr__lock(&r->lock);

@@ -20,7 +20,8 @@ hr_status hr__ring_put_request(const hr_split_request *q, hr_ring_request *out, 
                               .prefetch = HR_MIN(HR_MAX(q->prefetch, 0), HR_RING_MOST_PREFETCH),
                               .drop_last = q->drop_last,
                               .own_memory = q->own_memory,
-                              .has_shuffle_seed = q->has_shuffle_seed };
+                              .has_shuffle_seed = q->has_shuffle_seed,
+                              .by_row = q->by_row };
     snprintf(out->extra, sizeof out->extra, "%s", q->extra);
     return HR_OK;
 }
@@ -43,7 +44,7 @@ bool hr__ring_get_request(const hr_message *m, hr_split_request *out)
     if (m->n_bytes != sizeof w)
         return false;
     memcpy(&w, m->bytes, sizeof w);
-    if (w.drop_last > 1 || w.own_memory > 1 || w.has_shuffle_seed > 1 || w.zero || w.batch_rows < 0 ||
+    if (w.drop_last > 1 || w.own_memory > 1 || w.has_shuffle_seed > 1 || w.by_row > 1 || w.batch_rows < 0 ||
         w.shuffle_rows < 0 || w.prefetch > HR_RING_MOST_PREFETCH || !is_padded(w.extra, sizeof w.extra))
         return false;
     *out = (hr_split_request){ .batch_rows = w.batch_rows,
@@ -52,7 +53,8 @@ bool hr__ring_get_request(const hr_message *m, hr_split_request *out)
                                .own_memory = w.own_memory,
                                .shuffle_rows = w.shuffle_rows,
                                .has_shuffle_seed = w.has_shuffle_seed,
-                               .shuffle_seed = w.shuffle_seed };
+                               .shuffle_seed = w.shuffle_seed,
+                               .by_row = w.by_row };
     memcpy(out->extra, w.extra, sizeof out->extra);
     return true;
 }

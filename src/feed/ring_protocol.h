@@ -8,6 +8,7 @@
  *                                   <-    BATCH table ... END | FAILED
  *   TAKEN steps, wait               ->                            gives a credit back
  *   FINISHED steps, wait            ->                            the same, behind END
+ *   TOLD rows                       ->                            before a question, if the pass is by rows
  *   LEAVE                           ->                            batches on their way are dropped by their tag
  *   ASK_POSITION | ASK_POSITION_OF | ASK_RESTORE text | ASK_SCHEMA | ASK_STATS | ASK_RANKS
  *                                   ->                            tag: number of the question
@@ -22,7 +23,7 @@
 #include "feed/feed.h"
 #include "share/process_link.h"
 
-#define HR_RING_PROTOCOL 3 /* version; both ends must have the same */
+#define HR_RING_PROTOCOL 4 /* version; both ends must have the same */
 
 #define HR_RING_KEY 128 /* bytes of a key, with its NUL */
 
@@ -37,6 +38,7 @@ enum {
     HR_RING_END,
     HR_RING_TAKEN,
     HR_RING_FINISHED,
+    HR_RING_TOLD,
     HR_RING_LEAVE,
     HR_RING_ASK_POSITION,
     HR_RING_ASK_RESTORE,
@@ -64,14 +66,13 @@ typedef struct hr_ring_request {
     int64_t batch_rows, shuffle_rows;
     uint64_t shuffle_seed;
     int32_t prefetch;
-    uint8_t drop_last, own_memory, has_shuffle_seed; /* 0 or 1 */
-    uint8_t zero;
-    char extra[sizeof((hr_split_request *)NULL)->extra]; /* zeros after its end */
+    uint8_t drop_last, own_memory, has_shuffle_seed, by_row; /* 0 or 1 */
+    char extra[sizeof((hr_split_request *)NULL)->extra];     /* zeros after its end */
 } hr_ring_request;
 #define HR_RING_MOST_PREFETCH (1 << 20)
 
 typedef struct hr_ring_taken {
-    int64_t n_steps, wait_ns;
+    int64_t n_steps, wait_ns; /* TOLD: rows, and 0 */
 } hr_ring_taken;
 _Static_assert(sizeof(hr_ring_hello) == 16 + HR_RING_KEY && sizeof(hr_ring_welcome) == 8 &&
                    sizeof(hr_ring_request) == 32 + 256 && sizeof(hr_ring_taken) == 16,

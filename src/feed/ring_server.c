@@ -262,6 +262,10 @@ static void on_taken(conn *c, const hr_message *m)
         conn_lost(c, "sent damaged messages");
         return;
     }
+    if (m->kind == HR_RING_TOLD) {
+        hr__split_told(c->split, c->rank, t.n_steps);
+        return;
+    }
     c->taken = HR_MIN(HR_MAX(c->taken, t.n_steps), c->sent);
     hr__split_taken(c->split, c->rank, c->taken, t.wait_ns);
     if (m->kind == HR_RING_FINISHED)
@@ -413,6 +417,7 @@ static void on_message(conn *c, const hr_message *m)
     case HR_RING_HELLO: on_hello(c, m); break;
     case HR_RING_BEGIN: on_begin(c, m); break;
     case HR_RING_TAKEN:
+    case HR_RING_TOLD:
     case HR_RING_FINISHED: on_taken(c, m); break;
     case HR_RING_LEAVE:
         c->asked = c->in = false;

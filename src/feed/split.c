@@ -32,7 +32,10 @@
  *    taken its batch.
  * 4. A rank that leaves or is closed gives up its batches and does not hold up the others; a rank lost with an error
  *    ends the split.
- * 5. The steps that a rank has *taken* may lag behind the steps handed to it (the ring sends ahead). Positions count
+ * 5. By rows (hr_split_request.by_row) row i of the epoch goes to rank i % N, as with batches of one row, but a step has
+ *    many rows for each rank, as one table. A position lies between rows, so the consumer says how many it has taken
+ *    (hr__split_told).
+ * 6. The steps that a rank has *taken* may lag behind the steps handed to it (the ring sends ahead). Positions count
  *    taken steps. A step is *done* when every rank has taken a later one; the feed keeps its markers back to there.
  *
  * Locks: `lock` guards all state, except the feed while PULLING and OPENING. `ready_lock`, taken after `lock`, is held
@@ -47,6 +50,8 @@
 #define PULL_MS 100                       /* a pulling rank checks for changes at this interval */
 #define MAX_PREFETCH 4096                 /* steps; limits the memory of a mistyped value */
 #define MAX_BATCH_ROWS (INT64_C(1) << 40) /* so that counts of rows of all ranks do not overflow */
+#define STEP_ROWS 4096                    /* by rows: the most rows of a rank in a step */
+#define STEP_ROWS_OF_ALL (1 << 19)        /* the same for all ranks, unless there are more ranks */
 
 typedef enum split_phase { BETWEEN, OPENING, RUNNING, PULLING, ENDED, FAILED } split_phase;
 
@@ -66,6 +71,7 @@ typedef struct split_rank {
     hr_table **queue; /* released batches; a ring of s->cap_queue */
     int head, n;
     int64_t handed, taken;   /* steps of this epoch */
+    int64_t told;            /* by rows: rows of this epoch that its consumer said it has taken */
     bool finished;           /* it took the end of this epoch */
     int64_t n_rows, wait_ns; /* of this epoch */
     int64_t asked_ns;        /* time of its request: waiting for other ranks counts */
@@ -102,7 +108,13 @@ struct hr_split {
     hr_table **parts; /* batches of the incomplete step */
     int n_parts;
     int cap_queue;
-    int64_t n_steps; /* released */
+    int64_t *step_rows; /* by rows: rows of each rank up to the end of step n, at [n % cap_steps] */
+    int cap_steps;
+    hr_table *rest, *big; /* by rows, of the pulling rank: fewer rows than ranks; then rows from big_at on */
+    int64_t big_at;
+    int64_t step_each; /* rows of each rank in the step that it has made */
+    bool *wanted;      /* whose rows it makes */
+    int64_t n_steps;   /* released */
     int64_t lost_rows;
     hr_status feed_st;
     hr_error feed_err;
@@ -184,8 +196,16 @@ static int64_t slowest_locked(const hr_split *s)
 /* Steps that every rank in the epoch has done: it has taken a later one. */
 static int64_t done_locked(const hr_split *s) { return HR_MAX(slowest_locked(s) - 1, 0); }
 
+/* Rows of each rank in its first n steps, of this feed. By rows: n is at most prefetch + 2 steps behind the newest. */
+static int64_t rows_of_steps(const hr_split *s, int64_t n_steps)
+{
+    if (s->agreed.by_row)
+        return n_steps > 0 ? s->step_rows[n_steps % s->cap_steps] : 0;
+    return n_steps * s->agreed.batch_rows;
+}
+
 /* The first row after n steps, of this feed's rows. */
-static int64_t row_of_step(const hr_split *s, int64_t n_steps) { return n_steps * s->n_ranks * s->agreed.batch_rows; }
+static int64_t row_of_step(const hr_split *s, int64_t n_steps) { return rows_of_steps(s, n_steps) * s->n_ranks; }
 
 static void queue_drop_locked(hr_split *s, split_rank *r)
 {
@@ -197,6 +217,14 @@ static void parts_drop_locked(hr_split *s)
 {
     while (s->n_parts)
         hr_table_unref(s->parts[--s->n_parts]);
+}
+
+/* By rows: what the pulling rank has left. */
+static void left_drop(hr_split *s)
+{
+    hr_table_unref(s->rest);
+    hr_table_unref(s->big);
+    s->rest = s->big = NULL;
 }
 
 /* If no rank is left in the epoch: ends its feed, BETWEEN. */
@@ -212,6 +240,7 @@ static void feed_drop_relocks(hr_split *s)
     s->feed = NULL;
     s->feed_arena = NULL;
     parts_drop_locked(s);
+    left_drop(s);
     hr__unlock(&s->lock);
     if (hr_feed_stats(f, &stats, NULL))
         stats = NULL;
@@ -236,8 +265,11 @@ static void split_free(hr_split *s)
     }
     if (s->parts)
         parts_drop_locked(s);
+    left_drop(s);
     hr__free(s->ranks);
     hr__free(s->parts);
+    hr__free(s->step_rows);
+    hr__free(s->wanted);
     hr__free(s->restored);
     hr_string_free(s->run_stats);
     hr_error_clear(&s->feed_err);
@@ -284,7 +316,8 @@ hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_fe
     s->account = hr__account_new("split", NULL, 0);
     s->ranks = hr__zalloc(s->account, (size_t)n_ranks * sizeof *s->ranks);
     s->parts = hr__zalloc(s->account, (size_t)n_ranks * sizeof *s->parts);
-    if (!s->account || !s->ranks || !s->parts)
+    s->wanted = hr__zalloc(s->account, (size_t)n_ranks * sizeof *s->wanted);
+    if (!s->account || !s->ranks || !s->parts || !s->wanted)
         HR_FAIL(HR_NO_MEMORY, "split: no memory for %d ranks", n_ranks);
     if (own.position)
         HR_GO(hr__split_restore(s, own.position, &(hr_position_how){ .moved = own.moved, .strict = own.strict }, err));
@@ -354,8 +387,16 @@ static void queue_locked(hr_split *s, int rank, hr_table *takes)
         r->queue[(r->head + r->n++) % s->cap_queue] = takes;
 }
 
+/* By rows: the next step has this many rows for each rank. */
+static void count_rows_locked(hr_split *s, int64_t each)
+{
+    s->step_rows[(s->n_steps + 1) % s->cap_steps] = rows_of_steps(s, s->n_steps) + each;
+}
+
 static void release_step_locked(hr_split *s)
 {
+    if (s->agreed.by_row)
+        count_rows_locked(s, s->step_each);
     for (int r = 0; r < s->n_parts; r++)
         queue_locked(s, r, s->parts[r]);
     s->n_parts = 0;
@@ -429,7 +470,114 @@ static void tail_uneven_locked(hr_split *s)
         }
     }
     s->n_parts = 0;
+    if (s->agreed.by_row)
+        count_rows_locked(s, 1);
     s->n_steps++;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- by rows */
+
+/* The rows [at, at + n) of `big`, behind those of `rest`, which are fewer than ranks. */
+static hr_status rest_append(hr_split *s, int64_t n, hr_error *err)
+{
+    const hr_mem mem = { s->account, NULL };
+    hr_table *pieces[2], *made = NULL, *more = NULL;
+    int n_pieces = 0;
+    hr_status st = HR_OK;
+
+    if (n == 0)
+        return HR_OK;
+    HR_TRY(hr_table_slice(s->big, s->big_at, n, &more, err));
+    if (s->rest)
+        pieces[n_pieces++] = s->rest;
+    pieces[n_pieces++] = more;
+    st = hr__table_concat(&mem, more->schema, pieces, n_pieces, &made, err);
+    hr_table_unref(more);
+    if (st)
+        return st;
+    hr_table_unref(s->rest);
+    s->rest = made;
+    s->big_at += n;
+    return HR_OK;
+}
+
+/* The rows of one rank of a step: r, r + N, ... of those in `rest` and `big`. */
+static hr_status rows_of_rank(hr_split *s, int rank, uint32_t *picks, hr_table *const *pieces, int n_pieces,
+                              hr_table **out, hr_error *err)
+{
+    const hr_mem mem = { s->account, s->feed_arena };
+    int64_t n_rest = s->rest ? hr_table_rows(s->rest) : 0;
+
+    for (int64_t i = 0; i < s->step_each; i++) {
+        int64_t row = i * s->n_ranks + rank;
+
+        picks[i] = row < n_rest ? (uint32_t)row : (uint32_t)(n_pieces - 1) << HR_PICK_BITS | (uint32_t)(row - n_rest);
+    }
+    return hr__table_pick(&mem, pieces[0]->schema, pieces, n_pieces, picks, s->step_each, NULL, out, err);
+}
+
+/* Makes a step of the first rows of `rest` and `big`, in s->parts. */
+static hr_status deal_step(hr_split *s, hr_error *err)
+{
+    int64_t n_rest = s->rest ? hr_table_rows(s->rest) : 0, from_big = s->step_each * s->n_ranks - n_rest;
+    uint32_t *picks = hr__alloc(s->account, (size_t)s->step_each * sizeof *picks);
+    hr_table *pieces[2], *more = NULL;
+    int n_pieces = 0;
+    hr_status st = HR_OK;
+
+    if (!picks)
+        return hr__error_memory(err, "split", s->step_each * (int64_t)sizeof *picks);
+    HR_GO(hr_table_slice(s->big, s->big_at, from_big, &more, err));
+    if (s->rest)
+        pieces[n_pieces++] = s->rest;
+    pieces[n_pieces++] = more;
+    for (; s->n_parts < s->n_ranks; s->n_parts++) {
+        s->parts[s->n_parts] = NULL;
+        if (s->wanted[s->n_parts])
+            HR_GO(rows_of_rank(s, s->n_parts, picks, pieces, n_pieces, &s->parts[s->n_parts], err));
+    }
+    hr_table_unref(s->rest);
+    s->rest = NULL;
+    s->big_at += from_big;
+done:
+    hr_table_unref(more);
+    hr__free(picks);
+    return st;
+}
+
+/* PULLING, without the lock: makes a step in s->parts, unless the feed's table has too few rows; *end: it has ended. */
+static hr_status pull_rows(hr_split *s, hr_feed *f, int timeout_ms, bool *end, hr_error *err)
+{
+    int64_t n;
+
+    if (!s->big) {
+        HR_TRY(hr__feed_next(f, timeout_ms, &s->big, err));
+        s->big_at = 0;
+        *end = !s->big;
+    }
+    if (!s->big)
+        return HR_OK;
+    n = (s->rest ? hr_table_rows(s->rest) : 0) + hr_table_rows(s->big) - s->big_at;
+    s->step_each = HR_MIN(HR_MIN(n / s->n_ranks, STEP_ROWS), HR_MAX(STEP_ROWS_OF_ALL / s->n_ranks, 1));
+    if (s->step_each > 0)
+        HR_TRY(deal_step(s, err));
+    else
+        HR_TRY(rest_append(s, hr_table_rows(s->big) - s->big_at, err));
+    if (s->big_at == hr_table_rows(s->big)) {
+        hr_table_unref(s->big);
+        s->big = NULL;
+    }
+    return HR_OK;
+}
+
+/* The feed has ended: the rows that are left are the batches of the incomplete step. */
+static hr_status rest_to_parts_locked(hr_split *s, hr_error *err)
+{
+    int64_t n = s->rest ? hr_table_rows(s->rest) : 0;
+
+    for (int64_t i = 0; i < n; i++, s->n_parts++)
+        HR_TRY(hr_table_slice(s->rest, i, 1, &s->parts[s->n_parts], err));
+    return HR_OK;
 }
 
 /* RUNNING: a batch goes to the next rank of the incomplete step. */
@@ -448,6 +596,8 @@ static hr_status batch_came_locked(hr_split *s, hr_table *takes, hr_error *err)
 /* ENDED: the remaining batches make the last step. */
 static hr_status feed_ended_locked(hr_split *s, hr_error *err)
 {
+    if (s->agreed.by_row)
+        HR_TRY(rest_to_parts_locked(s, err));
     if (s->tail == HR_TAIL_EQUAL)
         return tail_equal_locked(s, err);
     tail_uneven_locked(s);
@@ -469,14 +619,20 @@ static hr_status pull_relocks(hr_split *s, int timeout_ms)
     hr_table *t = NULL;
     hr_feed *f = s->feed;
     split_phase then = RUNNING;
+    bool by_row = s->agreed.by_row, end = false;
     hr_status st;
 
     enter_locked(s, PULLING);
+    for (int r = 0; r < s->n_ranks; r++)
+        s->wanted[r] = s->ranks[r].state == RANK_IN;
     hr__unlock(&s->lock);
-    st = hr__feed_next(f, timeout_ms, &t, &e);
+    st = by_row ? pull_rows(s, f, timeout_ms, &end, &e) : hr__feed_next(f, timeout_ms, &t, &e);
     hr__lock(&s->lock);
     if (!st && t) {
         st = batch_came_locked(s, t, &e);
+    } else if (!st && by_row && !end) {
+        if (s->n_parts == s->n_ranks)
+            release_step_locked(s);
     } else if (!st) {
         then = ENDED;
         st = feed_ended_locked(s, &e);
@@ -624,6 +780,15 @@ void hr__split_taken(hr_split *s, int rank, int64_t n_steps, int64_t wait_ns)
     hr__unlock(&s->lock);
 }
 
+void hr__split_told(hr_split *s, int rank, int64_t n_rows)
+{
+    if (rank < 0 || rank >= s->n_ranks)
+        return;
+    hr__lock(&s->lock);
+    s->ranks[rank].told = n_rows;
+    hr__unlock(&s->lock);
+}
+
 void hr__split_finish(hr_split *s, int rank)
 {
     split_rank *r;
@@ -668,15 +833,15 @@ hr_status hr__split_next(hr_split *s, int rank, int64_t pass, int timeout_ms, hr
 static bool requests_equal(const hr_split_request *a, const hr_split_request *b)
 {
     return a->batch_rows == b->batch_rows && a->drop_last == b->drop_last && a->prefetch == b->prefetch &&
-           a->own_memory == b->own_memory && a->shuffle_rows == b->shuffle_rows &&
+           a->own_memory == b->own_memory && a->shuffle_rows == b->shuffle_rows && a->by_row == b->by_row &&
            a->has_shuffle_seed == b->has_shuffle_seed && a->shuffle_seed == b->shuffle_seed &&
            !strcmp(a->extra, b->extra);
 }
 
 static void request_print(const hr_split_request *q, hr_text *t)
 {
-    hr__text_add(t, "batch_size %" PRId64 ", drop_last %s, prefetch %d%s", q->batch_rows, q->drop_last ? "yes" : "no",
-                 q->prefetch, q->own_memory ? ", own memory" : "");
+    hr__text_add(t, "%s %" PRId64 ", drop_last %s, prefetch %d%s", q->by_row ? "rows, batch_size" : "batch_size",
+                 q->batch_rows, q->drop_last ? "yes" : "no", q->prefetch, q->own_memory ? ", own memory" : "");
     if (q->shuffle_rows)
         hr__text_add(t, ", local_shuffle_buffer_size %" PRId64, q->shuffle_rows);
     if (q->has_shuffle_seed)
@@ -726,7 +891,12 @@ static bool all_asked_locked(const hr_split *s)
 static hr_status queues_locked(hr_split *s, hr_error *err)
 {
     int cap = s->agreed.prefetch + 2;
+    int64_t *rows = hr__realloc(s->account, s->step_rows, (size_t)(cap + 3) * sizeof *rows);
 
+    if (!rows)
+        return hr__error_memory(err, "split", (cap + 3) * (int64_t)sizeof *rows);
+    s->step_rows = rows;
+    s->cap_steps = cap + 3;
     for (int r = 0; r < s->n_ranks; r++) {
         hr_table **q;
 
@@ -754,11 +924,12 @@ static hr_status open_feed_relocks(hr_split *s, hr_error *err)
                             .ready = feed_ready,
                             .ready_context = s,
                             .of_split = true,
+                            .by_row = s->agreed.by_row,
                             .split_drop_last = s->agreed.drop_last };
     hr_feed *f = NULL;
     hr_status st;
 
-    o.batch_rows = s->agreed.batch_rows;
+    o.batch_rows = s->agreed.by_row ? 0 : s->agreed.batch_rows;
     o.shuffle_rows = s->agreed.shuffle_rows;
     o.shuffle_seed = s->agreed.has_shuffle_seed ? &shuffle_seed : NULL;
     o.drop_last = false; /* the tail's rule handles short steps, which depend on all ranks */
@@ -815,7 +986,7 @@ static void begin_epoch_relocks(hr_split *s)
         }
         r->state = RANK_IN;
         r->finished = false;
-        r->handed = r->taken = r->n_rows = 0;
+        r->handed = r->taken = r->told = r->n_rows = 0;
         r->wait_ns = hr__clock_ns() - r->asked_ns;
     }
     hr_error_clear(&e);
@@ -841,6 +1012,8 @@ static hr_status check_request(const hr_split_request *q, hr_error *err)
 {
     if (q->batch_rows < 1)
         return hr_error_set(err, HR_INVALID, "batch_size is %" PRId64 "; give 1 or more", q->batch_rows);
+    if (q->by_row && (q->batch_rows != 1 || q->drop_last || q->own_memory))
+        return hr_error_set(err, HR_INVALID, "by rows: expected batch_size 1, and neither drop_last nor own memory");
     if (q->batch_rows > MAX_BATCH_ROWS)
         return hr_error_set(err, HR_INVALID, "batch_size is %" PRId64 "; give at most %" PRId64, q->batch_rows,
                             MAX_BATCH_ROWS);
@@ -987,22 +1160,66 @@ static hr_status position_between_locked(hr_split *s, char **out, hr_error *err)
     return hr__position_print(&p, out, err);
 }
 
+/* Rows of this epoch that rank r has taken; -1: by rows, somewhere within its last step. */
+static int64_t taken_rows_locked(const hr_split *s, const split_rank *r)
+{
+    int64_t most = rows_of_steps(s, r->taken), least = rows_of_steps(s, HR_MAX(r->taken - 1, 0));
+
+    if (!s->agreed.by_row || r->taken == 0)
+        return most;
+    return r->told > least && r->told <= most ? r->told : -1;
+}
+
 /* Whether rank r has taken all its batches of the epoch. */
 static bool at_end_locked(const hr_split *s, const split_rank *r)
 {
-    return r->finished || (s->phase == ENDED && r->state == RANK_IN && r->n == 0 && r->taken == r->handed);
+    return r->finished || (s->phase == ENDED && r->state == RANK_IN && r->n == 0 && r->taken == r->handed &&
+                           taken_rows_locked(s, r) == rows_of_steps(s, r->taken));
 }
 
-/* The common step of all ranks in the epoch. *end: all are at the end; otherwise *step. */
-static hr_status common_step_locked(hr_split *s, bool *end, int64_t *step, hr_error *err)
+/* By rows: as common_step_locked(), in rows of each rank. What a rank in another process has taken is known when it
+ * says so; until then only the step is. */
+static hr_status common_row_locked(hr_split *s, int64_t *out, hr_error *err)
 {
     int one = -1;
 
-    *end = true;
-    for (int i = 0; i < s->n_ranks; i++)
-        if (s->ranks[i].state == RANK_IN || s->ranks[i].finished)
-            *end = *end && at_end_locked(s, &s->ranks[i]);
-    for (int i = 0; i < s->n_ranks && !*end; i++) {
+    for (int i = 0; i < s->n_ranks; i++) {
+        split_rank *r = &s->ranks[i];
+        int64_t n = taken_rows_locked(s, r);
+
+        if ((r->state != RANK_IN && !r->finished) || n < 0)
+            continue;
+        if (one >= 0 && (n != *out || r->finished))
+            return hr_error_set(err, HR_MISMATCH,
+                                "position: the ranks are at different rows: rank %d has taken %" PRId64
+                                ", rank %d %" PRId64 "%s",
+                                one, *out, i, n, r->finished ? " and the end" : "");
+        one = one >= 0 ? one : i;
+        *out = n;
+    }
+    for (int i = 0; i < s->n_ranks; i++) {
+        split_rank *r = &s->ranks[i];
+        int64_t most = rows_of_steps(s, r->taken), least = rows_of_steps(s, HR_MAX(r->taken - 1, 0));
+
+        if (r->state != RANK_IN || taken_rows_locked(s, r) >= 0)
+            continue;
+        if (one < 0)
+            return hr_error_set(err, HR_MISMATCH, "position: rank %d has not said how many rows it has taken", i);
+        if (*out <= least || *out > most)
+            return hr_error_set(err, HR_MISMATCH,
+                                "position: the ranks are at different rows: rank %d has taken %" PRId64
+                                ", rank %d %" PRId64 " to %" PRId64,
+                                one, *out, i, least + 1, most);
+    }
+    return HR_OK;
+}
+
+/* The common step of all ranks in the epoch, which are not all at the end. */
+static hr_status common_step_locked(hr_split *s, int64_t *step, hr_error *err)
+{
+    int one = -1;
+
+    for (int i = 0; i < s->n_ranks; i++) {
         split_rank *r = &s->ranks[i];
 
         if (r->state != RANK_IN && !r->finished)
@@ -1015,6 +1232,24 @@ static hr_status common_step_locked(hr_split *s, bool *end, int64_t *step, hr_er
         one = one >= 0 ? one : i;
         *step = r->taken;
     }
+    return HR_OK;
+}
+
+/* Where all ranks in the epoch are. *end: at its end; otherwise *row, the rows that each has taken. */
+static hr_status common_place_locked(hr_split *s, bool *end, int64_t *row, hr_error *err)
+{
+    int64_t step = 0;
+
+    *end = true;
+    for (int i = 0; i < s->n_ranks; i++)
+        if (s->ranks[i].state == RANK_IN || s->ranks[i].finished)
+            *end = *end && at_end_locked(s, &s->ranks[i]);
+    if (*end)
+        return HR_OK;
+    if (s->agreed.by_row)
+        return common_row_locked(s, row, err);
+    HR_TRY(common_step_locked(s, &step, err));
+    *row = rows_of_steps(s, step);
     return HR_OK;
 }
 
@@ -1042,7 +1277,7 @@ static hr_status position_of(hr_split *s, bool done, char **out, hr_error *err)
 {
     hr_position p = { 0 };
     hr_status st = HR_OK;
-    int64_t step = 0;
+    int64_t row = 0;
     bool end = false;
 
     *out = NULL;
@@ -1053,10 +1288,10 @@ static hr_status position_of(hr_split *s, bool done, char **out, hr_error *err)
         HR_GO(position_between_locked(s, out, err));
     else {
         if (done)
-            step = done_locked(s);
+            row = rows_of_steps(s, done_locked(s));
         else
-            HR_GO(common_step_locked(s, &end, &step, err));
-        HR_GO(hr__feed_position_bare(s->feed, end ? hr__feed_rows(s->feed) : row_of_step(s, step), &p, err));
+            HR_GO(common_place_locked(s, &end, &row, err));
+        HR_GO(hr__feed_position_bare(s->feed, end ? hr__feed_rows(s->feed) : row * s->n_ranks, &p, err));
         hr__position_make_whole(s->plan, &s->inputs, &p);
         HR_GO(hr__position_print(&p, out, err));
     }
@@ -1075,6 +1310,7 @@ hr_status hr__split_position_of(hr_split *s, int rank, char **out, hr_error *err
     hr_position p = { 0 };
     hr_status st = HR_OK;
     split_rank *r;
+    int64_t row;
 
     *out = NULL;
     HR_TRY(check_rank(s, rank, err));
@@ -1086,8 +1322,10 @@ hr_status hr__split_position_of(hr_split *s, int rank, char **out, hr_error *err
         HR_GO(position_between_locked(s, out, err));
         goto done;
     }
-    HR_GO(hr__feed_position_bare(s->feed, at_end_locked(s, r) ? hr__feed_rows(s->feed) : row_of_step(s, r->taken), &p,
-                                 err));
+    row = taken_rows_locked(s, r);
+    if (row < 0)
+        HR_FAIL(HR_INVALID, "position: rank %d has not said how many rows it has taken", rank);
+    HR_GO(hr__feed_position_bare(s->feed, at_end_locked(s, r) ? hr__feed_rows(s->feed) : row * s->n_ranks, &p, err));
     hr__position_make_whole(s->plan, &s->inputs, &p);
     HR_GO(hr__position_print(&p, out, err));
 done:

@@ -99,13 +99,21 @@ class _SharePass:
         self.superseded = False
         self.lock = threading.Lock()
         self.number = None
+        self.reader = None  # a weak reference to the _RowPass that reads this pass
 
     def begin(self, request):
+        by_row = "rows" in request
+        self.source.reading = weakref.ref(self) if by_row else None
         self.number = self.source.begin(
-            request["batch_rows"] or (1 if "rows" in request else SHARE_ROWS),
-            extra=json.dumps({"rows": True}) if "rows" in request else "",
+            request["batch_rows"] or (1 if by_row else SHARE_ROWS),
+            by_row=by_row,
             **{k: v for k, v in request.items() if k not in ("batch_rows", "rows")},
         )
+
+    def taken_rows(self):
+        """Rows that the consumer has taken of this pass by rows; None: nobody reads it any more."""
+        reader = self.reader and self.reader()
+        return None if reader is None or self.done else reader.taken
 
     def supersede(self):
         """Another pass over this share begins: this one gets no more rows and does not leave the share."""
@@ -151,6 +159,14 @@ class _SharePass:
             if not self.done and not self.superseded:
                 self.source.leave()
             self.done = True
+
+
+def taken_rows(source):
+    """What the rank of a source of shares has to tell the split before a question for its position: the rows
+    that it has taken of a pass by rows; None: nothing.
+    """
+    one = source.reading and source.reading()
+    return None if one is None else one.taken_rows()
 
 
 def _superseded():
@@ -464,6 +480,10 @@ class _RowPass(_Pass):
         self.rows = iter(())
         self.taken = 0
         self.table, self.at = None, 0
+
+    def _taker(self):
+        self.under.reader = weakref.ref(self)
+        return super()._taker()
 
     def __next__(self):
         for row in self.rows:
@@ -797,8 +817,8 @@ class DataIterator:
     def iter_rows(self, *, prefetch_blocks=0, local_shuffle_buffer_size=None, local_shuffle_seed=None):
         """Rows as dicts: Python scalars, str, bytes, None; arrays for tensors and lists of numbers.
 
-        Each row of a share is a step of its own (batch_size 1): iter_batches is faster. Local shuffle: as in
-        iter_batches.
+        The shares of a split take the rows in turn, as with batches of one row: rank r of n has the rows r,
+        r + n, ... of the epoch. Local shuffle: as in iter_batches.
         """
         shuffle = _shuffle(local_shuffle_buffer_size, local_shuffle_seed)
         request = _request(None, False, 1) | shuffle | {"rows": True}
@@ -912,9 +932,10 @@ class SplitIterator(DataIterator):
     """One rank's share of a split dataset, in steps of one batch each.
 
     source: where batches come from. Its methods are those of one rank of a _core.Split: begin(batch_rows,
-    drop_last, prefetch, own_memory, extra) -> number of the pass, next(number) -> Table or None, leave(),
+    drop_last, prefetch, own_memory, by_row) -> number of the pass, next(number) -> Table or None, leave(),
     position(), restore(text, moved, strict) -> names of functions that have changed, schema(), stats(),
-    close(); and warn_of_classes(text, stacklevel). All ranks must begin an epoch with the same arguments; the
+    close(); and warn_of_classes(text, stacklevel). Before position() it tells the split
+    taken_rows(). All ranks must begin an epoch with the same arguments; the
     first batch waits for all of them. The split has one position, and only while all ranks have taken equally
     many steps (otherwise MismatchError names rank and step).
     """
@@ -1024,6 +1045,7 @@ class SplitOwner:
             **DataContext.get_current().run_options(),
         )
         self._begun = self._warned = False
+        self.sources = weakref.WeakSet()  # its ranks in this process
         self._end = weakref.finalize(self, _end_split, self.split, self.pools)
 
     def report_wait(self, rank, seconds, over):
@@ -1074,11 +1096,14 @@ def _end_split(split, pools):
 class LocalSource:
     """One rank of a split in this process, the source of a SplitIterator."""
 
+    reading = None  # a weak reference to the _SharePass by rows
+
     def __init__(self, owner, rank):
         self.owner = owner
         self.rank = rank
         self.split = owner.split
         self._watch = None
+        owner.sources.add(self)
 
     def begin(self, batch_rows, **request):
         self.owner.begin()
@@ -1103,6 +1128,10 @@ class LocalSource:
 
     def position(self, done=False):
         self.owner.know_code()
+        for source in list(self.owner.sources):
+            rows = taken_rows(source)
+            if rows is not None:
+                self.split.told(source.rank, rows)
         return self.split.position(done)
 
     def restore(self, text, moved=False, strict=False):

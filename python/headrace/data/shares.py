@@ -25,7 +25,7 @@ from headrace import _core, lazy_module
 from headrace._core import InvalidArgument, MismatchError, PeerError, StorageError, UnsupportedError
 from headrace.data import launchers, stalls
 from headrace.data.context import DataContext
-from headrace.data.iterator import SplitIterator, SplitOwner, share_watch
+from headrace.data.iterator import SplitIterator, SplitOwner, share_watch, taken_rows
 
 resuming = lazy_module("headrace.data.resuming")
 
@@ -261,6 +261,8 @@ class LauncherSource:
     """The share of this process's rank, as the source of a SplitIterator. Meets the others on its first
     use."""
 
+    reading = None  # a weak reference to its pass by rows
+
     def __init__(self, meeting):
         self.meeting = meeting
         self.rank = meeting.place.rank
@@ -447,8 +449,16 @@ class LauncherSource:
         elif self._ring is not None:
             self._ring.leave()
 
+    def _tell_rows(self):
+        rows = taken_rows(self)
+        if rows is not None and self._host is not None:
+            self._host.split.told(self.rank, rows)
+        elif rows is not None:
+            self._ring.told(rows)
+
     def position(self, done=False):
         self._met()
+        self._tell_rows()
         if self._host is None:
             return self._asked(self._ring.position_of)
         return self._host.split.position_of(self.rank)
@@ -502,6 +512,7 @@ class LauncherSource:
     def settle(self):
         """Makes sure that the engine knows what this rank has taken, by a request and its answer."""
         if self._pid == os.getpid() and self._ring is not None:
+            self._tell_rows()
             self._ring.stats()
 
     # --- ends
@@ -564,6 +575,7 @@ class _ElsewhereSource:
     def _refuse(self, *args, **kwargs):
         raise InvalidArgument(self._text)
 
+    reading = None
     begin = next = position = restore = schema = stats = _refuse
 
     def leave(self):

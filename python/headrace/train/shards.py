@@ -11,7 +11,7 @@ import cloudpickle
 
 from headrace import _core
 from headrace.data import resuming
-from headrace.data.iterator import LocalSource, SplitIterator
+from headrace.data.iterator import LocalSource, SplitIterator, taken_rows
 
 Shards = list[dict[str, Any]]  # for each rank: name -> DataIterator
 
@@ -203,6 +203,8 @@ def _print_difference(name: str, differs: str | None) -> None:
 class RingSource:
     """One rank of a split in the driver, as the source of a SplitIterator. Connects on its first use."""
 
+    reading = None  # a weak reference to its pass by rows
+
     def __init__(self, remote: RemoteShard):
         self._remote = remote
         self._forgetful = remote.forgetful
@@ -224,7 +226,13 @@ class RingSource:
         self.ring.leave()
 
     def position(self):
+        self._tell()
         return self.ring.position()
+
+    def _tell(self):
+        rows = taken_rows(self)
+        if rows is not None:
+            self.ring.told(rows)
 
     def restore(self, text, moved=False, strict=False):
         return self.ring.restore(text, moved, strict)
@@ -244,6 +252,7 @@ class RingSource:
     def settle(self) -> None:
         """Makes sure that the driver knows what this rank has taken, by a request and its answer."""
         if self._ring is not None:
+            self._tell()
             self._ring.stats()
 
     def close(self):

@@ -1,0 +1,208 @@
+"""Shares of a streaming_split by rows: their order, their positions, and what happens at an epoch's end."""
+
+import json
+import random
+import tempfile
+import threading
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import headrace.data as hd
+from headrace import exceptions, train
+
+N = 2003
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Row groups of 7, 300 and 1 rows: ids 0 .. 2002, with a text and a list."""
+    path = tmp_path_factory.mktemp("shares")
+    ids = np.arange(N)
+    table = pa.table(
+        {"id": ids, "text": [f"row {i}" for i in ids], "list": [list(range(i % 4)) for i in ids]}
+    )
+    for f, (begin, end, group) in enumerate([(0, 50, 7), (50, 2000, 300), (2000, N, 1)]):
+        pq.write_table(table.slice(begin, end - begin), path / f"{f}.parquet", row_group_size=group)
+    return path
+
+
+def on_all(shards, read):
+    """read(rank, share) of all shares at the same time; what they return, by rank."""
+    out, errors = [None] * len(shards), []
+
+    def run(rank):
+        try:
+            out[rank] = read(rank, shards[rank])
+        except BaseException as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=run, args=(r,)) for r in range(len(shards))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    if errors:
+        raise errors[0]
+    return out
+
+
+def ids(rows):
+    return [row["id"] for row in rows]
+
+
+def first(rows, n):
+    """The first n rows; the pass stays open as long as its iterator."""
+    one = iter(rows)
+    return one, [next(one)["id"] for _ in range(n)]
+
+
+# ---------------------------------------------------------------------------------------------------- by rows
+
+
+@pytest.mark.parametrize("equal", [True, False])
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 500])
+def test_rows_go_to_the_ranks_in_turn(folder, n, equal):
+    shards = hd.read_parquet(folder).streaming_split(n, equal=equal)
+    got = on_all(shards, lambda r, s: ids(s.iter_rows()))
+    end = N // n * n if equal else N
+    assert got == [list(range(r, end, n)) for r in range(n)]
+    assert json.loads(shards[0].stats())["rows"] == [len(g) for g in got]
+
+
+def test_rows_have_the_values_of_a_dataset(folder):
+    ds = hd.read_parquet(folder)
+    got = on_all(ds.streaming_split(3), lambda r, s: list(s.iter_rows()))
+    want = list(ds.iter_rows())
+    for r in range(3):
+        assert [row["text"] for row in got[r]] == [row["text"] for row in want[r::3]]
+        assert all(np.array_equal(a["list"], b["list"]) for a, b in zip(got[r], want[r::3], strict=True))
+        got[r][0]["list"].sum()
+
+
+def test_fewer_rows_than_ranks():
+    with pytest.warns(RuntimeWarning, match="3 rows of the epoch are too few"):
+        got = on_all(hd.range(3).streaming_split(4, equal=True), lambda r, s: ids(s.iter_rows()))
+    assert got == [[], [], [], []]
+    assert on_all(hd.range(3).streaming_split(4), lambda r, s: ids(s.iter_rows())) == [[0], [1], [2], []]
+    assert on_all(hd.range(0).streaming_split(2), lambda r, s: ids(s.iter_rows())) == [[], []]
+
+
+def test_a_local_shuffle_by_rows(folder):
+    def read(n):
+        shards = hd.read_parquet(folder).streaming_split(n)
+        how = {"local_shuffle_buffer_size": 64, "local_shuffle_seed": 5}
+        got = on_all(shards, lambda r, s: ids(s.iter_rows(**how)))
+        return [i for turn in zip(*got, strict=False) for i in turn][:1900]
+
+    one = read(1)
+    assert one != sorted(one)
+    assert read(4) == one
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_resume_at_any_row_with_any_number_of_ranks(folder, seed):
+    """Taken by k ranks, resumed by others, twice; each row once, in the order of the turns."""
+    draw = random.Random(seed)
+    state, seen, epoch = None, 0, draw.randrange(2)
+    for _ in range(3):
+        n = draw.choice([1, 2, 3, 5])
+        shards = hd.read_parquet(folder).streaming_split(n)
+        rows = [s.iter_rows() for s in shards]
+        for one in rows:
+            if state:
+                one.load_state_dict(state)
+        if state is None and epoch:
+            on_all(rows, lambda r, s: list(s))
+        take = draw.choice([0, 1, draw.randrange(300)])
+        taken = on_all(rows, lambda r, s, k=take: first(s, k))
+        for r in range(n):
+            assert taken[r][1] == list(range(seen + r, seen + take * n, n))
+        state = json.loads(json.dumps(rows[draw.randrange(n)].state_dict()))
+        assert take == 0 or state["epoch"] == epoch
+        seen += take * n
+    shards = hd.read_parquet(folder).streaming_split(2)
+    rows = [s.iter_rows() for s in shards]
+    for one in rows:
+        one.load_state_dict(state)
+    got = on_all(rows, lambda r, s: ids(s))
+    assert got == [list(range(seen + r, N, 2)) for r in range(2)]
+
+
+def test_ranks_at_different_rows_have_no_position(folder):
+    shards = hd.read_parquet(folder).streaming_split(2)
+    rows = [s.iter_rows() for s in shards]
+    taken = on_all(rows, lambda r, s: first(s, 5 + r))
+    with pytest.raises(exceptions.MismatchError, match="rank 0 has taken 5, rank 1 6"):
+        rows[0].state_dict()
+    next(taken[0][0])
+    assert rows[0].state_dict() == rows[1].state_dict()
+
+
+def test_the_end_of_an_epoch_by_rows():
+    shards = hd.range(10).streaming_split(2)
+    rows = [s.iter_rows() for s in shards]
+    taken = on_all(rows, lambda r, s: first(s, 5))
+    state = rows[0].state_dict()
+    assert state["epoch"] == 0
+    on_all([t[0] for t in taken], lambda r, one: list(one))
+    assert rows[0].state_dict()["epoch"] == 1
+    again = [s.iter_rows() for s in hd.range(10).streaming_split(2)]
+    for one in again:
+        one.load_state_dict(state)
+    assert on_all(again, lambda r, s: list(s)) == [[], []]
+    assert on_all(again, lambda r, s: ids(s)) == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]
+
+
+def test_a_share_alone_has_all_rows(folder):
+    share = hd.read_parquet(folder).shard()
+    rows = share.iter_rows()
+    one, got = first(rows, 77)
+    state = rows.state_dict()
+    del one
+    assert got == list(range(77))
+    rest = hd.read_parquet(folder).shard().iter_rows()
+    rest.load_state_dict(state)
+    assert ids(rest) == list(range(77, N))
+
+
+def test_rows_and_batches_are_different_requests():
+    shards = hd.range(10).streaming_split(2)
+    reads = [lambda s: list(s.iter_rows()), lambda s: list(s.iter_batches(batch_size=1))]
+    with pytest.raises(exceptions.MismatchError, match="rank 0: rows, batch_size 1"):
+        on_all(shards, lambda r, s: reads[r](s))
+
+
+def _by_rows(config):
+    import torch
+
+    got = []
+    rows = train.get_dataset_shard("train").iter_rows()
+    for row in rows:
+        got.append(row["id"])
+        if config["stop"] and len(got) == 137:
+            torch.distributed.barrier()
+            state = rows.state_dict()
+            with tempfile.TemporaryDirectory() as path:
+                train.report({"state": json.dumps(state)}, checkpoint=train.Checkpoint(path))
+            raise KeyError("stop")
+    train.report({"got": got})
+
+
+def test_a_trainer_by_rows_resumes_at_the_row(folder, tmp_path):
+    torch_trainer = pytest.importorskip("headrace.train.torch").TorchTrainer
+
+    def fit(stop, workers):
+        return torch_trainer(
+            _by_rows,
+            train_loop_config={"stop": stop},
+            datasets={"train": hd.read_parquet(folder)},
+            scaling_config=train.ScalingConfig(num_workers=workers),
+            run_config=train.RunConfig(name="rows", storage_path=str(tmp_path)),
+        ).fit()
+
+    with pytest.raises(train.TrainingFailedError, match="stop"):
+        fit(True, 2)
+    assert fit(False, 1).metrics["got"] == list(range(274, N))
