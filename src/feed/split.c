@@ -32,9 +32,9 @@
  *    taken its batch.
  * 4. A rank that leaves or is closed gives up its batches and does not hold up the others; a rank lost with an error
  *    ends the split.
- * 5. By rows (hr_split_request.by_row) row i of the epoch goes to rank i % N, as with batches of one row, but a step has
- *    many rows for each rank, as one table. A position lies between rows, so the consumer says how many it has taken
- *    (hr__split_told).
+ * 5. By rows (hr_split_request.by_row) row i of the epoch goes to rank i % N, as with batches of one row, but a step
+ *    has many rows for each rank, as one table. A position lies between rows, so the consumer says how many it has
+ *    taken (hr__split_told).
  * 6. The steps that a rank has *taken* may lag behind the steps handed to it (the ring sends ahead). Positions count
  *    taken steps. A step is *done* when every rank has taken a later one; the feed keeps its markers back to there.
  *
