@@ -1,5 +1,6 @@
 """Fixtures that several test files use."""
 
+import gc
 import os
 
 import pytest
@@ -7,6 +8,14 @@ import pytest
 import headrace.data as hd
 
 os.environ.setdefault("HEADRACE_RULES", "strict")  # a rule that changes a plan's columns is an error
+
+
+def pytest_collection_finish():
+    """gc.collect() in tests looks at what tests made, not at the million objects of all imported libraries,
+    which take half a second each time.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(params=["processes", "threads", "inline"])
@@ -31,6 +40,15 @@ def _of_the_process():
     current = hd.DataContext.get_current()
     names = ("num_threads", "memory_limit_bytes", "spill_dir", "spill_quota_bytes")
     return {name: getattr(current, name) for name in names}
+
+
+@pytest.fixture(scope="module")
+def forked_ranks():
+    """Trainers of this file start their ranks in milliseconds."""
+    import forked_ranks
+
+    with forked_ranks.forked_ranks():
+        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

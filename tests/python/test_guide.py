@@ -19,7 +19,7 @@ from headrace.train import DataConfig, RunConfig, ScalingConfig
 torch = pytest.importorskip("torch")
 from headrace.train.torch import TorchTrainer  # noqa: E402
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forked_ranks")]
 TWO = ScalingConfig(num_workers=2)
 SPAM = [f"{'spam' if i % 5 == 0 else 'ham'}\tmessage number {i}" for i in range(747)]
 FASHION = Path(__file__).resolve().parents[2] / "examples" / "data" / "fashion_mnist_train.parquet"

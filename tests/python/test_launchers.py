@@ -22,6 +22,7 @@ from headrace import exceptions
 from headrace.data import launchers
 
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("forked_ranks")
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 HEAD = """
@@ -88,8 +89,8 @@ class Runs:
         return p
 
     def torchrun(self, n, code, *options, **more):
-        """Runs torchrun's main() in this process, which spares the import of torch: (exit code, text,
-        folder)."""
+        """Runs torchrun's main() in this process, with ranks that are forks, which spares the imports of
+        torch: (exit code, text, folder)."""
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
         from torch.distributed.run import main
 

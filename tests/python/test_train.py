@@ -10,6 +10,7 @@ import textwrap
 import time
 from pathlib import Path
 
+import forked_ranks
 import numpy as np
 import psutil
 import pytest
@@ -38,6 +39,8 @@ from headrace.train.torch import (  # noqa: E402
     prepare_model,
 )
 
+pytestmark = pytest.mark.usefixtures("forked_ranks")
+
 
 @pytest.fixture
 def storage(tmp_path):
@@ -45,13 +48,8 @@ def storage(tmp_path):
 
 
 def workers_alive():
-    """Workers of this process's trainers: a worker's last argument is its driver."""
-    found = []
-    for p in psutil.process_iter(["cmdline", "status"]):
-        line = p.info["cmdline"] or []
-        if "headrace.train._worker" in line and line[-1] == str(os.getpid()) and p.info["status"] != "zombie":
-            found.append(p.pid)
-    return found
+    """Workers of this process's trainers."""
+    return [rank.pid for rank in forked_ranks.Rank.started if rank.is_alive()]
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import forked_ranks
 import pytest
 
 import headrace.data as hd
@@ -12,8 +13,15 @@ torch = pytest.importorskip("torch")
 pl = pytest.importorskip("lightning.pytorch")
 from headrace.train.torch import TorchTrainer  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("ranks_with_lightning")
 ROWS = 64
 EPOCHS = 3
+
+
+@pytest.fixture(scope="module")
+def ranks_with_lightning():
+    with forked_ranks.forked_ranks("lightning.pytorch", "headrace.train.lightning"):
+        yield
 
 
 class Line(pl.LightningModule):

@@ -18,6 +18,8 @@ torch = pytest.importorskip("torch")
 from headrace.train.torch import TorchTrainer  # noqa: E402
 from headrace.train.watch import describe  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("forked_ranks")
+
 
 @pytest.fixture
 def storage(tmp_path):

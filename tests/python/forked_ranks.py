@@ -1,0 +1,175 @@
+"""Starts the ranks of PyTorch's elastic agent as forks of a process that has imported torch.
+
+The agent starts each rank as a fresh interpreter, which spends two seconds of a core on imports. Inside
+forked_ranks() it forks them instead: each is a child of this process and leads a session, with the command's
+arguments, environment, folder and output. Its command line in /proc is the server's, and libraries have been
+imported. Programs that start the agent themselves (test_train.py, test_launchers.py, docs/) get real ranks.
+"""
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import pickle
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+PR_SET_CHILD_SUBREAPER = 36
+MESSAGE_BYTES = 200_000
+MODULES = ("torch.distributed.elastic.multiprocessing.errors", "headrace.train.torch", "numpy.random")
+
+
+class Rank:
+    """Those parts of subprocess.Popen that the agent uses."""
+
+    started: list["Rank"] = []
+
+    def __init__(self, server, args, env, stdout, stderr):
+        self.args, self.returncode = args, None
+        self.pid = server.fork(
+            args, env, [stdout.fileno() if stdout else 1, stderr.fileno() if stderr else 2]
+        )
+        Rank.started.append(self)
+
+    def is_alive(self):
+        """Whether the process runs; says so of one that nobody waits for, too."""
+        if self.returncode is not None:
+            return False
+        try:
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except OSError:
+            return False
+
+    def poll(self):
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self, timeout=None):
+        until = None if timeout is None else time.monotonic() + timeout
+        while self.poll() is None:
+            if until is not None and time.monotonic() > until:
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            time.sleep(0.005)
+        return self.returncode
+
+
+class Server:
+    def __init__(self, modules):
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.lock = threading.Lock()
+        fd = theirs.fileno()
+        # Forks of forks become this process's children when their parent ends.
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+        with theirs:
+            command = [sys.executable, __file__, str(fd), *modules]
+            self.process = subprocess.Popen(
+                command, pass_fds=[fd], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            )
+
+    def fork(self, args, env, files):
+        """The id of a new process."""
+        message = pickle.dumps({"args": args, "env": env, "cwd": os.getcwd()})
+        with self.lock:
+            socket.send_fds(self.socket, [message], files)
+            return int(self.socket.recv(100))
+
+    def close(self):
+        self.socket.close()
+        self.process.wait(60)
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0)
+
+
+@contextlib.contextmanager
+def forked_ranks(*modules):
+    """In this block, ranks of this process's agents are forks. modules: imported beside MODULES."""
+    from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
+
+    server = Server([*MODULES, *modules])
+    real = subprocess_handler.Popen
+
+    def popen(args, env, stdout, stderr, start_new_session):
+        assert args[0] == sys.executable and start_new_session
+        return Rank(server, args[1:], env, stdout, stderr)
+
+    subprocess_handler.Popen = popen
+    try:
+        yield
+    finally:
+        subprocess_handler.Popen = real
+        server.close()
+
+
+# ------------------------------------------------------------ the server
+
+
+def serve(fd):
+    """Forks for each request. Returns the request in each fork, and None at the end of the tests."""
+    requests = socket.socket(fileno=fd)
+    while True:
+        message, files, _, _ = socket.recv_fds(requests, MESSAGE_BYTES, 2)
+        if not message:
+            return None
+        between = os.fork()
+        if between == 0:
+            between = os.getpid()
+            if os.fork():
+                os._exit(0)
+            while os.getppid() == between:  # the tests wait for their child
+                time.sleep(0.0005)
+            os.setsid()
+            for target, source in enumerate(files, 1):
+                os.dup2(source, target)
+            requests.send(b"%d" % os.getpid())
+            requests.close()
+            for fd in files:
+                os.close(fd)
+            return pickle.loads(message)
+        os.waitpid(between, 0)
+        for fd in files:
+            os.close(fd)
+
+
+def become(request):
+    """Makes this process what a fresh interpreter with the command's options is; returns its program."""
+    import numpy as np
+    import torch
+
+    args = list(request["args"])
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    np.random.seed()
+    if "OMP_NUM_THREADS" in os.environ:
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    if args[0] == "-u":
+        args.pop(0)
+        sys.stdout.reconfigure(write_through=True)
+    if args[0] == "-m":
+        sys.argv[:] = args[1:]
+        sys.path[0] = os.getcwd()
+        return lambda: runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    sys.argv[:] = args
+    sys.path[0] = os.path.dirname(os.path.abspath(args[0]))
+    return lambda: runpy.run_path(args[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for name in sys.argv[2:]:
+        importlib.import_module(name)
+    assert threading.active_count() == 1
+    gc.freeze()  # keeps collections in forks from writing to the pages they share
+    request = serve(int(sys.argv[1]))
+    if request is not None:
+        become(request)()
