@@ -49,7 +49,7 @@ the program that is named after it, or the ones that its head names ("Tests: ...
 
 
 def first_words(path):
-    """What stands behind "name.c - " at the top of a file, to the full stop or the end of the paragraph."""
+    """The text after "name.c - " at the top of a file, to the full stop or the end of the paragraph."""
     text = path.read_text(encoding="utf-8")
     found = re.match(r"/\* [\w.]+ - (.*?)(?:\.\s|\.?\s*\*/|\n \*\n)", text, re.DOTALL)
     if not found:

@@ -1,8 +1,8 @@
 """Writes the tables of docs/ from those that the engine has: `make docs`.
 
-Between `<!-- options NAME -->` (or `<!-- write options NAME -->`) and `<!-- end -->` stands what
-`headrace formats NAME` prints, behind `<!-- functions -->` what `headrace functions` does, and behind
-`<!-- formats -->` what `headrace formats` does, with a link to each format's page.
+Between `<!-- options NAME -->` (or `<!-- write options NAME -->`) and `<!-- end -->` it puts what
+`headrace formats NAME` prints, after `<!-- functions -->` what `headrace functions` prints, and after
+`<!-- formats -->` what `headrace formats` prints, with a link to each format's page.
 `--check` changes nothing and fails where a page differs, which the tests do.
 """
 
@@ -50,7 +50,7 @@ def functions(command):
     """What `headrace functions` prints, as a Markdown table."""
     done = subprocess.run([command, "functions"], capture_output=True, text=True, check=True)
     rows = ["| function | written | gives |", "|---|---|---|"]
-    for line in done.stdout.partition("\n\n")[0].splitlines():  # aggregates come behind
+    for line in done.stdout.partition("\n\n")[0].splitlines():  # aggregates come after
         name, written, doc = re.split(r"  +", line, maxsplit=2)
         cells = [f"`{name}`", f"`{written}`", doc]
         rows.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SECTION = re.compile(r"^/\* -{3,} (.*?) \*/$", re.MULTILINE)
-# A comment of its own lines, or a declaration with the comments in it and behind it.
+# A comment of its own lines, or a declaration with the comments in it and after it.
 ITEM = re.compile(
     r"(?P<comment>^/\*.*?\*/)$"
     r"|(?P<define>^#define (?:[^\n]*\\\n)*[^\n]*)$"
@@ -73,7 +73,7 @@ def pages(text):
 
 
 def page(title, body):
-    """One section; a comment belongs to the declarations behind it, up to the next one."""
+    """One section; a comment belongs to the declarations after it, up to the next one."""
     out, code, said = [f"## {title[0].upper()}{title[1:]}"], [], ""
 
     def end():

@@ -274,7 +274,7 @@ static PyMethodDef functions[] = {
       "set_spill_quota(bytes): the most bytes in spill files; < 0: the default." },
     { "spill_quota", spill_quota, METH_NOARGS, "The most bytes in spill files; < 0: no quota." },
     { "spill_used", spill_used, METH_NOARGS, "Bytes in spill files now." },
-    { "live_bytes", live_bytes, METH_NOARGS, "Bytes in live blocks; tests compare it before and after." },
+    { "live_bytes", live_bytes, METH_NOARGS, "Bytes in live blocks; tests compare the number before and after." },
     { "row_dicts", pyhr_row_dicts, METH_VARARGS,
       "row_dicts(n, names, columns): list of n row dicts; names and columns (lists of n values) are tuples." },
     { "take_rows", pyhr_take_rows, METH_VARARGS,

@@ -3,7 +3,7 @@
  * An array of n dimensions is a column with one row per item of its first dimension: fixed width (n = 1) or tensors
  * (n > 1). A list of arrays becomes tensors if all have one shape of two or more dimensions, otherwise lists. Rows of
  * one dimension become lists even if they have equal lengths, because those of the next table may not (and lists of
- * equal length are dense in batches anyway). Values are copied once, into memory of the caller's choice (a worker's
+ * equal length are dense in batches anyway). One copy puts the values into memory of the caller's choice (a worker's
  * arena), so that no other owner of the array can change them later. */
 #include "py_build.h"
 

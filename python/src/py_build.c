@@ -881,8 +881,8 @@ static hr_array *build_plain(pyhr_build *b, PyObject *values)
     return made;
 }
 
-/* Whether it is a pandas column of objects. Its Arrow protocol is not used: pyarrow does not convert all objects, and
- * turns sets into lists. */
+/* Whether it is a pandas column of objects. The caller then ignores its Arrow protocol: pyarrow does not convert all
+ * objects, and turns sets into lists. */
 static bool is_objects(PyObject *values)
 {
     PyObject *type = is_named(values, "Series") ? PyObject_GetAttrString(values, "dtype") : NULL;

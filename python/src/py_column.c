@@ -1,9 +1,9 @@
 /* py_column.c - Column: one column, with the buffer protocol.
  *
  * The protocol works for *dense* rows: fixed width without nulls, or lists and tensors whose rows all have one shape.
- * Booleans are unpacked into bytes that the column owns; dates and times are exported as integers, and `time` names
- * their numpy type ("M8[us]"). Buffers are read-only unless the consumer requests a writable one and the table is the
- * only owner of its memory (hr_table.sole). */
+ * The column unpacks booleans into bytes that it owns, and exports dates and times as integers; `time` names their
+ * numpy type ("M8[us]"). Buffers are read-only unless the consumer requests a writable one and the table is the only
+ * owner of its memory (hr_table.sole). */
 #include "pyhr.h"
 
 #include <stdio.h>

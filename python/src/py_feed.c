@@ -602,7 +602,7 @@ static PyMethodDef feed_methods[] = {
       "position(row=-1, whole=True): where the consumer is, as text; with keep_positions, before row `row` of those it "
       "got.\n"
       "whole=False does not read files: Plan.whole_position() does that later, while other threads go on." },
-    { "forget", feed_forget, METH_O, "forget(row): nobody will request a position before `row`." },
+    { "forget", feed_forget, METH_O, "forget(row): the consumer will request no position before `row`." },
     { "stats", feed_stats, METH_NOARGS, "Statistics of the run so far, as JSON." },
     { "counts", feed_counts, METH_NOARGS, "Counters of the run, as a dict." },
     { "stream", feed_stream_capsule, METH_VARARGS,

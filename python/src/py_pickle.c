@@ -1,7 +1,8 @@
 /* py_pickle.c - pickles of Table and Schema: plain tuples of numbers and bytes.
  *
  * A schema is (format, name, metadata, flags, (children)), an array (length, offset, nulls, (3 buffers), (children)).
- * A pickle has only the bytes of the rows: slices are made contiguous first. It does not have origins. */
+ * A pickle has only the bytes of the rows, since it copies slices to contiguous buffers first. It does not have
+ * origins. */
 #include "pyhr.h"
 
 /* A schema as (format, name, metadata, flags, (children)), an array as (length, null_count, (3 buffers),

@@ -1,7 +1,7 @@
 /* py_plan.c - Plan: an immutable tree of sources and operators.
  *
  * Every constructor checks its arguments against the input's schema, so that an error appears at the line that causes
- * it. The GIL is free while files are listed and footers are read. */
+ * it. Constructors list files and read footers without the GIL. */
 #include "pyhr.h"
 #include "op/call.h"
 

@@ -1,7 +1,7 @@
 /* py_split.c - Split, RingServer, Ring: one pass divided among N ranks, in this process or in others.
  *
- * A Split is used from one thread per rank; a Ring is one rank's end in another process. Waits as in py_feed.c.
- * A rank of this process that waits serves the functions that run "inline". */
+ * A Split has one thread per rank; a Ring is one rank's end in another process. Waits work as in py_feed.c. A rank of
+ * this process that waits serves the functions that run "inline". */
 #include "pyhr.h"
 #include "op/call.h"
 
@@ -12,8 +12,9 @@ typedef struct split_object {
     int pid;
 } split_object;
 
-/* Whom a call tells that it waits: `watch` is None or (seconds, function). The function gets the seconds that the call
- * has waited, and returns after how many more it wants to be called again; what it raises ends the call. */
+/* What a call does while it waits: `watch` is None or (seconds, function). After `seconds` the call runs
+ * function(seconds waited), which returns the seconds until its next call; an exception of the function ends the
+ * call. */
 typedef struct waiting {
     PyObject *function; /* borrowed; NULL: nobody */
     int64_t begin_ns, next_ns;
@@ -32,7 +33,7 @@ static int waiting_from(PyObject *watch, waiting *out)
     return 0;
 }
 
-/* -1: an exception is set, of the function or of a signal handler. */
+/* -1 with the exception of the function or of a signal handler. */
 static int waiting_goes_on(waiting *w)
 {
     int64_t now = hr__clock_ns();
@@ -82,7 +83,7 @@ static int request_from(PyObject *args, PyObject *kwargs, int *rank, hr_split_re
     return pyhr_seed(seed, &out->shuffle_seed);
 }
 
-/* The number of a rank, unchecked (rank_check() does that); -1 with an exception, or because it was given. */
+/* The number of a rank, unchecked (rank_check() does that); -1 with an exception, or if the caller passed -1. */
 static int rank_from(PyObject *arg)
 {
     long rank = PyLong_AsLong(arg);
@@ -519,10 +520,9 @@ static PyObject *split_n_ranks(PyObject *op, void *none)
 static PyMethodDef split_methods[] = {
     { "begin", WITH_WORDS(split_begin), METH_VARARGS | METH_KEYWORDS,
       "begin(rank, batch_rows, drop_last=False, prefetch=0, own_memory=False, extra='', shuffle_rows=0,\n"
-      "shuffle_seed=None, watch=None, by_row=False): waits until all ranks have requested the same; MismatchError "
-      "names the\n"
-      "difference. Returns the pass's number. watch: (seconds, function): after these seconds of waiting it calls the\n"
-      "function with the seconds waited; that returns how many later it is to be called again, or raises.\n"
+      "shuffle_seed=None, watch=None, by_row=False): waits until all ranks have requested the same; MismatchError\n"
+      "names the difference. Returns the pass's number. watch: (seconds, function): after these seconds of waiting\n"
+      "begin() calls function(seconds waited), which raises, or returns the seconds until its next call.\n"
       "by_row, with batch_rows=1: many steps at once, as one table; the consumer calls told() before a position." },
     { "told", split_told, METH_VARARGS, "told(rank, n): the rank has taken n rows of the epoch (by_row)." },
     { "next", split_next, METH_VARARGS,
@@ -532,13 +532,12 @@ static PyMethodDef split_methods[] = {
     { "lost", split_lost, METH_VARARGS,
       "lost(rank, text=None): the rank has ended; the others get PeerError with the text." },
     { "position", split_position, METH_VARARGS,
-      "position(done=False): the position of all ranks, as text; done: behind the steps that every rank has done, "
-      "also\n"
-      "while the ranks are at different ones." },
+      "position(done=False): the position of all ranks, as text. done: after the steps that every rank has done, even\n"
+      "while the ranks are at different steps." },
     { "position_of", split_position_of, METH_O,
-      "position_of(rank): the position of all ranks behind the steps that this rank has taken." },
+      "position_of(rank): the position of all ranks after the steps that this rank has taken." },
     { "expect", split_expect, METH_O,
-      "expect(n): only n ranks will come, whichever they are; the shares of the others are dropped." },
+      "expect(n): only n ranks will come, in any order; the split drops the shares of the others." },
     { "ranks", split_describe_ranks, METH_NOARGS,
       "ranks(): what each rank does, as JSON: epoch, running, steps, lead, ranks (state, pid, taken, ready, "
       "idle_ms)." },
@@ -705,7 +704,7 @@ static PyType_Slot server_slots[] = {
     { Py_tp_doc,
       "RingServer(splits, address=None, key=None, own_rank=-1): serves the ranks of splits to other\n"
       "processes of this user on this machine. address: 'name' or 'name:token'; None: a random one. A client\n"
-      "has to bring the key. own_rank: of the first split, which this process may take itself." },
+      "must send the key. own_rank: of the first split, which this process may take itself." },
     { Py_tp_new, server_make },
     { Py_tp_dealloc, server_dealloc },
     { Py_tp_methods, server_methods },
@@ -1037,7 +1036,7 @@ static PyMethodDef ring_methods[] = {
     { "ranks", ring_ranks, METH_O,
       "ranks(timeout): as Split.ranks; None: the server did not answer in these seconds." },
     { "restore", WITH_WORDS(ring_restore), METH_VARARGS | METH_KEYWORDS,
-      "restore(text, moved=False, strict=False): as Split.restore, and all ranks have to agree." },
+      "restore(text, moved=False, strict=False): as Split.restore; all ranks must agree." },
     { "schema", ring_schema, METH_NOARGS, "The Schema; None if only a run can know it." },
     { "stats", ring_stats, METH_NOARGS, "Statistics so far, as JSON." },
     { "fail", ring_fail, METH_O,
@@ -1047,7 +1046,8 @@ static PyMethodDef ring_methods[] = {
 };
 
 static PyGetSetDef ring_getset[] = {
-    { "server", ring_server_of, NULL, "(pid, rank) of the process that serves; rank -1: it takes none itself.", NULL },
+    { "server", ring_server_of, NULL,
+      "(pid, rank) of the process that serves; rank -1: that process reads no share itself.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 

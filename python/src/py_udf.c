@@ -2,7 +2,7 @@
  *
  * The engine's poller serves worker processes after add_worker(). Threads and the consumer's own thread ("inline") take
  * calls from the same queue: call = calls.take(server, ms); call.result(table) ...; call.done() or call.fail(). A Call
- * that is dropped without either fails. */
+ * without either fails when its last reference goes. */
 #include "pyhr.h"
 #include "op/call.h"
 
@@ -276,8 +276,7 @@ static PyMethodDef calls_methods[] = {
     { "expect", calls_expect, METH_VARARGS,
       "expect(n=1, why=None): n more workers will start; calls wait for them even if there is no worker yet." },
     { "configure", calls_configure, METH_VARARGS,
-      "configure(depth, max_retries): calls of a worker at a time (0: by their duration); how often to repeat a call "
-      "again "
+      "configure(depth, max_retries): calls of a worker at a time (0: by their duration); how often to repeat a call\n"
       "whose worker died (-1: always)." },
     { "set_code", calls_set_code, METH_O, "set_code(text): 16 hex digits, a hash of the function." },
     { "end_idle", calls_end_idle, METH_NOARGS,
@@ -395,7 +394,7 @@ static PyObject *batches_object(const hr_batch_place *batches, int64_t n)
     return PyBytes_FromStringAndSize((const char *)batches, (Py_ssize_t)(n * (int64_t)sizeof *batches));
 }
 
-static PyObject *call_parts(PyObject *op, void *none)
+static PyObject *call_batches(PyObject *op, void *none)
 {
     call_object *self = (call_object *)op;
     const hr_batch_place *batches;
@@ -416,7 +415,7 @@ static PyObject *call_tag(PyObject *op, void *none)
     return call_check(self) < 0 ? NULL : PyLong_FromUnsignedLongLong(hr__call_tag(self->call));
 }
 
-/* (table, part=0, counts=None): counts is an array of int64. */
+/* (table, batch=0, counts=None): counts is an array of int64. */
 typedef struct result_args {
     unsigned long long tag; /* only for a Worker */
     hr_table *table;
@@ -427,15 +426,15 @@ typedef struct result_args {
 static int result_parse(pyhr_state *s, PyObject *args, const char *format, result_args *out)
 {
     PyObject *table, *counts = Py_None;
-    long long part = 0;
+    long long batch = 0;
     int ok;
 
     *out = (result_args){ 0 };
-    ok = format[0] == 'K' ? PyArg_ParseTuple(args, format, &out->tag, &table, &part, &counts)
-                          : PyArg_ParseTuple(args, format, &table, &part, &counts);
+    ok = format[0] == 'K' ? PyArg_ParseTuple(args, format, &out->tag, &table, &batch, &counts)
+                          : PyArg_ParseTuple(args, format, &table, &batch, &counts);
     if (!ok || !(out->table = pyhr_table_of(s, table)))
         return -1;
-    out->of.batch = part;
+    out->of.batch = batch;
     if (counts == Py_None)
         return 0;
     if (PyObject_GetBuffer(counts, &out->counts, PyBUF_SIMPLE) < 0)
@@ -592,9 +591,8 @@ static PyObject *call_build(PyObject *op, PyObject *what) { return build(what, p
 static PyMethodDef call_methods[] = {
     { "build", call_build, METH_O, "build(dict of columns, or list of row dicts): a Table." },
     { "result", call_result, METH_VARARGS,
-      "result(table, part=0, counts=None): a table that the function gave for batch `part`, or for those from it on, "
-      "of so "
-      "many rows each." },
+      "result(table, batch=0, counts=None): a table that the function gave for batch number `batch`, or for several\n"
+      "batches from it on; counts: the rows of each." },
     { "stream", call_stream, METH_VARARGS,
       "As result(), with more to follow. Returns 0: go on; 1: call pause(); 2: call done(), no more is needed." },
     { "save", call_save, METH_VARARGS,
@@ -611,7 +609,7 @@ static PyGetSetDef call_getset[] = {
     { "table", call_table, NULL, "The input Table.", NULL },
     { "place", call_place, NULL, "(seed, epoch, operator, ordinal, random, memory limit, run, flags).", NULL },
     { "state", call_state, NULL, "A state that the run's instance must load first, or None.", NULL },
-    { "parts", call_parts, NULL, "Batches, as bytes: (rows, ordinal, random) of 8 bytes each.", NULL },
+    { "batches", call_batches, NULL, "Batches, as bytes: (rows, ordinal, random) of 8 bytes each.", NULL },
     { "tag", call_tag, NULL, "The call's number, unique while it lives.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
@@ -750,8 +748,8 @@ static PyObject *worker_init(PyObject *op, PyObject *none)
     return made;
 }
 
-/* next(timeout_ms=-1): (kind, tag, Table, place, parts, state); kind 1: a new call, 2: continue a paused call, 3: drop
- * it, 4: run `tag` begins, 5: it has ended. None: the end; False: nothing within timeout_ms. */
+/* next(timeout_ms=-1): (kind, tag, Table, place, batches, state); kind 1: a new call, 2: continue a paused call, 3:
+ * drop it, 4: run `tag` begins, 5: it has ended. None: the end; False: nothing within timeout_ms. */
 static PyObject *worker_next(PyObject *op, PyObject *args)
 {
     pyhr_state *s = pyhr_state_of(op);
@@ -923,12 +921,12 @@ static PyObject *worker_close(PyObject *op, PyObject *none)
 static PyMethodDef worker_methods[] = {
     { "init", worker_init, METH_NOARGS, "The init bytes from the driver." },
     { "next", worker_next, METH_VARARGS,
-      "next(timeout_ms=-1): (kind, tag, table, place, parts, state): 1 a new call, 2 continue the paused call "
+      "next(timeout_ms=-1): (kind, tag, table, place, batches, state): 1 a new call, 2 continue the paused call "
       "`tag`, 3 drop it, 4 run `tag` begins, 5 it has ended. None: the end; False: nothing within timeout_ms." },
     { "fileno", worker_fileno, METH_NOARGS, "A descriptor that is readable when next() may have something." },
     { "build", worker_build, METH_O,
       "build(dict of columns, or list of row dicts): a Table in the arena, written once." },
-    { "result", worker_result, METH_VARARGS, "result(tag, table, part=0, counts=None): see Call.result()." },
+    { "result", worker_result, METH_VARARGS, "result(tag, table, batch=0, counts=None): see Call.result()." },
     { "stream", worker_stream, METH_VARARGS,
       "As result(), with more to follow. Returns 0: go on; 1: pause; 2: end, no more is needed." },
     { "save", worker_save, METH_VARARGS, "save(tag, text): see Call.save()." },

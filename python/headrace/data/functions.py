@@ -19,7 +19,7 @@ ROW_BLOCK_ROWS = 512
 ROW_BATCH_BYTES = 8 << 20
 MAX_BATCHES = 64  # most short batches in one message to a worker
 BATCHED = ("batches", "column", "groups")  # kinds that get columns, in batch_format
-PARTED = ("batches", "rows", "flat", "filter")  # kinds that can get several batches at a time
+SEVERAL = ("batches", "rows", "flat", "filter")  # kinds that can get several batches at a time
 
 
 class TaskPoolStrategy(OnlyKnown):
@@ -311,7 +311,7 @@ def function_node(
     if batch_size is not None:
         node = Node("rebatch", {"n_rows": batch_size}, [node])
         options["batch_rows"] = -1
-    elif kind in PARTED and not awaits and not policy["max_retries"] and options.get("block_rows", 0) > 1:
+    elif kind in SEVERAL and not awaits and not policy["max_retries"] and options.get("block_rows", 0) > 1:
         options["max_batches"] = MAX_BATCHES
     if max_errored:
         options["max_errored"] = max_errored

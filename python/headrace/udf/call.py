@@ -19,7 +19,7 @@ import numpy as np
 from headrace._core import TypeMismatchError, take_rows
 from headrace.data import blocks
 from headrace.udf import instances
-from headrace.udf.parts import LARGE_BYTES, PART, Merged, batches_of, bytes_of, cut
+from headrace.udf.batches import BATCH_PLACE, LARGE_BYTES, Merged, batches_of, bytes_of, cut
 
 GO, PAUSE, AWAY = range(3)
 BATCHES_AT_A_TIME = 4  # of an async function, in one worker
@@ -102,8 +102,8 @@ class Runner:
                 del batch
                 if is_generator(result):
                     yield from merged.flush()
-                    for part in result:
-                        for table in tables_of(part):
+                    for item in result:
+                        for table in tables_of(item):
                             yield table, number, None, True
                 elif (n_bytes := bytes_of(result)) <= LARGE_BYTES or tables_of.whole:
                     if merged.add(number, result, n_bytes):
@@ -129,39 +129,39 @@ class Runner:
     def _each_batch(self, call):
         """(number, batch in the user's format) of all batches; seeds the random generators before each."""
         spec = self.spec
-        if len(call.parts) == PART.itemsize:
+        if len(call.batches) == BATCH_PLACE.itemsize:
             seed(call.place[3], call.place[4])
             yield 0, blocks.to_format(call.table, spec["batch_format"], not spec["zero_copy_batch"])
             return
-        parts = np.frombuffer(call.parts, PART)
-        batches = batches_of(call.table, parts["rows"], spec["batch_format"], not spec["zero_copy_batch"])
-        places = zip(parts["ordinal"].tolist(), parts["random"].tolist(), strict=True)
-        for number, (batch, place) in enumerate(zip(batches, places, strict=True)):
-            seed(*place)
+        places = np.frombuffer(call.batches, BATCH_PLACE)
+        batches = batches_of(call.table, places["rows"], spec["batch_format"], not spec["zero_copy_batch"])
+        seeds = zip(places["ordinal"].tolist(), places["random"].tolist(), strict=True)
+        for number, (batch, of) in enumerate(zip(batches, seeds, strict=True)):
+            seed(*of)
             yield number, batch
 
-    def _each_part(self, call):
+    def _each_table(self, call):
         """(number, table) of all batches; seeds the random generators before each."""
         table = call.table
-        if len(call.parts) == PART.itemsize:
+        if len(call.batches) == BATCH_PLACE.itemsize:
             seed(call.place[3], call.place[4])
             yield 0, table
             return
         begin = 0
-        for number, (n, ordinal, bits) in enumerate(np.frombuffer(call.parts, PART).tolist()):
+        for number, (n, ordinal, bits) in enumerate(np.frombuffer(call.batches, BATCH_PLACE).tolist()):
             seed(ordinal, bits)
             yield number, table.slice(begin, n)
             begin += n
 
     def _rows(self, call):
         fn = self.fn
-        for number, table in self._each_part(call):
+        for number, table in self._each_table(call):
             rows = (fn(row) for row in blocks.rows_of(table, writable=True))
             for made, ended in in_tables(rows, call.build, self.whole):
                 yield made, number, None, not ended
 
     def _flat(self, call):
-        for number, table in self._each_part(call):
+        for number, table in self._each_table(call):
             rows = (new for row in blocks.rows_of(table, writable=True) for new in self._flat_rows(row))
             for made, ended in in_tables(rows, call.build):
                 yield made, number, None, not ended
@@ -178,7 +178,7 @@ class Runner:
 
     def _filter(self, call):
         fn = self.fn
-        for number, table in self._each_part(call):
+        for number, table in self._each_table(call):
             found = (is_true(fn(row), self.name) for row in blocks.rows_of(table))
             keep = np.fromiter(found, bool, table.num_rows)
             yield call.build({"keep": keep}), number, None, False
@@ -218,8 +218,8 @@ def last_tables(result, call, spec):
     if spec["kind"] in ("rows", "flat"):
         yield from last_rows([result] if isinstance(result, dict) else result, call.build, tables_of.name)
         return
-    for part in result if is_generator(result) else [result]:
-        yield from tables_of(part)
+    for item in result if is_generator(result) else [result]:
+        yield from tables_of(item)
 
 
 def last_rows(rows, build, what):
@@ -272,7 +272,7 @@ class Input:
     """A copy of a call's input, for retries: a paused call ends, and another call continues it."""
 
     def __init__(self, call):
-        self.table, self.parts, self.place, self.build = call.table, call.parts, call.place, call.build
+        self.table, self.batches, self.place, self.build = call.table, call.batches, call.place, call.build
 
 
 class Tables:
@@ -324,13 +324,13 @@ def advance(steps, call):
 
     given = 0
     try:
-        for table, part, counts, more in steps:
+        for table, number, counts, more in steps:
             given += table.nbytes
             if not more and given <= HELD_BYTES:
                 if table.num_rows:
-                    call.result(table, part, counts)
+                    call.result(table, number, counts)
                 continue
-            go = call.stream(table, part, counts)
+            go = call.stream(table, number, counts)
             del table
             if go == PAUSE:
                 return False

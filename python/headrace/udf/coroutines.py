@@ -11,6 +11,7 @@ import numpy as np
 
 from headrace.data import blocks
 from headrace.udf import instances
+from headrace.udf.batches import BATCH_PLACE, batches_of
 from headrace.udf.call import (
     AWAY,
     HELD_BYTES,
@@ -25,7 +26,6 @@ from headrace.udf.call import (
     make_function,
     with_arrow_result,
 )
-from headrace.udf.parts import PART, batches_of
 
 ROWS_AT_A_TIME = 16  # calls of an async function of rows in one worker at a time
 
@@ -87,7 +87,7 @@ class AsyncRunner:
     async def _attempt(self, held):
         number = n_bytes = 0
         make = getattr(self, "_finish" if instances.is_last(held.call) else "_" + self.spec["kind"])
-        async for table, part, more in make(held.call):
+        async for table, batch, more in make(held.call):
             number += 1
             if number <= held.given:
                 continue
@@ -95,9 +95,9 @@ class AsyncRunner:
             n_bytes += table.nbytes
             if not more and n_bytes <= HELD_BYTES:
                 if table.num_rows:
-                    held.call.result(table, part)
+                    held.call.result(table, batch)
                 continue
-            go = held.call.stream(table, part)
+            go = held.call.stream(table, batch)
             if go == PAUSE:
                 go = await self._paused(held)
             if go == AWAY:
@@ -132,14 +132,14 @@ class AsyncRunner:
 
     async def _batches(self, call):
         spec = self.spec
-        parts = np.frombuffer(call.parts, PART)
-        batches = batches_of(call.table, parts["rows"], spec["batch_format"], not spec["zero_copy_batch"])
+        places = np.frombuffer(call.batches, BATCH_PLACE)
+        batches = batches_of(call.table, places["rows"], spec["batch_format"], not spec["zero_copy_batch"])
         tables_of = Tables(call, spec)
         for number, batch in enumerate(batches):
             result = self.fn(batch)
             if hasattr(result, "__aiter__"):
-                async for part in result:
-                    for table in tables_of(part):
+                async for item in result:
+                    for table in tables_of(item):
                         yield table, number, True
             else:
                 made = tables_of(await self._value(result))
@@ -158,8 +158,8 @@ class AsyncRunner:
             for table in last_tables([row async for row in result], call, self.spec):
                 yield table, 0, True
         else:
-            async for part in result:
-                for table in last_tables(part, call, self.spec):
+            async for item in result:
+                for table in last_tables(item, call, self.spec):
                     yield table, 0, True
 
     async def _rows(self, call):

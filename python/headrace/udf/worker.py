@@ -50,14 +50,14 @@ class Call:
 
     def __init__(self, worker, work):
         self.worker = worker
-        _, self.tag, self.table, self.place, self.parts, self.state = work
+        _, self.tag, self.table, self.place, self.batches, self.state = work
         self.build = worker.build
 
-    def result(self, table, part=0, counts=None):
-        self.worker.result(self.tag, table, part, counts)
+    def result(self, table, batch=0, counts=None):
+        self.worker.result(self.tag, table, batch, counts)
 
-    def stream(self, table, part=0, counts=None):
-        return self.worker.stream(self.tag, table, part, counts)
+    def stream(self, table, batch=0, counts=None):
+        return self.worker.stream(self.tag, table, batch, counts)
 
     def save(self, text):
         self.worker.save(self.tag, text)
@@ -164,9 +164,9 @@ async def _serve_async(worker, known, reporter):
     known.caught = Exception
 
     class Streaming(Call):
-        def stream(self, table, part=0, counts=None):
+        def stream(self, table, batch=0, counts=None):
             loop.call_soon(listen)  # for messages received meanwhile: the socket is not readable for them
-            return super().stream(table, part, counts)
+            return super().stream(table, batch, counts)
 
     def begin(kind, tag, *work):
         if kind == RUN:

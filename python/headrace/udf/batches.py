@@ -12,7 +12,7 @@ import numpy as np
 from headrace._core import MemoryLimitError
 from headrace.data import blocks
 
-PART = np.dtype([("rows", "i8"), ("ordinal", "i8"), ("random", "u8")])
+BATCH_PLACE = np.dtype([("rows", "i8"), ("ordinal", "i8"), ("random", "u8")])
 MERGED_BYTES = 4 << 20
 FEW_VALUES = 64  # shorter columns count as 100 bytes
 MANY_CELLS = 65536  # smaller DataFrames are not measured
@@ -45,9 +45,9 @@ def batches_of(table, rows, batch_format, writable):
 
         whole = blocks.to_format(table, batch_format)
         for begin, end in zip(begins, ends, strict=True):
-            part = whole.iloc[begin:end].copy()
-            part.index = pandas.RangeIndex(end - begin)
-            yield part
+            batch = whole.iloc[begin:end].copy()
+            batch.index = pandas.RangeIndex(end - begin)
+            yield batch
 
 
 class Merged:
@@ -81,8 +81,8 @@ class Merged:
                 return
         for i, result in enumerate(results):
             table = blocks.table_of(result, self.build, self.name)
-            for part in [table] if self.whole else slices(table):
-                yield part, self.first + i, None, False
+            for one in [table] if self.whole else slices(table):
+                yield one, self.first + i, None, False
 
 
 def _merged_dicts(results):
