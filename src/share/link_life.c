@@ -1,4 +1,4 @@
-/* link_life.c - what keeps a link, and what is said of one that is over.
+/* link_life.c - references of a link, and the error of a link that has ended.
  *
  * Tests: test_link.c. */
 #include "share/link.h"

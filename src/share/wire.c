@@ -1,16 +1,17 @@
-/* wire.c - what travels between two processes: packets, schemas, tables without their bytes.
+/* wire.c - encodes and decodes packets, schemas and tables (without their bytes) between two processes.
  *
  * A packet is a fixed struct that begins with a hr_packet_head, in the byte order of the machine, which both ends
- * share. A message's body follows it: [schema] [columns] [bytes], or lies in a block if it is too long for a packet.
+ * share. The body of a message follows it: [schema] [columns] [bytes]. A body that is too long for a packet lies in a
+ * block.
  *
- *   schema   see wire_schema.c; sent once, later messages name its number
- *   column   wire_array, wire_buffer for each of its buffers, then its children, whose number and types the schema says
+ *   schema   see wire_schema.c; sent once; later messages contain its number
+ *   column   wire_array, wire_buffer for each of its buffers, then its children; the schema has their number and types
  *
- * A buffer is a segment's number, an offset and a size. The receiver mapped the segment when its descriptor came. A
- * buffer may also be the receiver's own: what was received and goes back is not copied, but named.
+ * A buffer is a segment's number, an offset and a size. The receiver maps the segment when it receives its descriptor.
+ * A buffer may also be the receiver's own: the sender then names the received memory instead of copying it.
  *
- * hr_wire_reader reads everything that is received, and every size, number, range and alignment is checked here before
- * it is used; hr__table_check checks what the values mean. share.h has the threat model.
+ * hr_wire_reader reads all received bytes. This file checks each size, number, range and alignment before it uses it;
+ * hr__table_check checks the values. share.h has the threat model.
  *
  * Tests: test_link.c, test_process.c. */
 #include "share/share.h"
@@ -38,13 +39,13 @@ void hr__message_clear(hr_message *m)
 
 typedef struct wire_array {
     int64_t length, offset, null_count;
-    uint32_t buffers; /* bit i: buffers[i] is there; bit i + 4: it is the receiver's own */
+    uint32_t buffers; /* bit i: buffers[i] exists; bit i + 4: it is the receiver's own */
     uint32_t spare;
 } wire_array;
 
 typedef struct wire_buffer {
     int64_t n_bytes, offset;
-    uint64_t segment; /* 0: of no bytes, nowhere */
+    uint64_t segment; /* 0: the buffer has no bytes */
 } wire_buffer;
 
 static int n_buffers(const hr_type *t)
@@ -62,7 +63,7 @@ static int n_buffers(const hr_type *t)
     }
 }
 
-/* What the address of buffer i must be a multiple of: whoever reads values reads them as such. */
+/* The alignment of buffer i: readers load whole values. */
 static int64_t alignment(const hr_type *t, int i)
 {
     int64_t n = hr__type_offset_bytes(t);
@@ -144,7 +145,7 @@ static hr_status map_range(const hr_map *m, int64_t offset, int64_t n, hr_error 
                         (long long)offset, (unsigned long long)m->id, (long long)m->n_bytes);
 }
 
-/* Where the peer's memory begins if all of b lies in one segment of it. */
+/* The address in the peer's segment if all of b lies in one segment of the peer. */
 static bool map_of_address(hr_peer *p, const hr_buffer *b, wire_buffer *out)
 {
     bool found = false;
@@ -233,7 +234,7 @@ hr_status hr__wire_segment(hr_wire *w, hr_segment *s, hr_error *err)
     return HR_OK;
 }
 
-/* Where the peer finds b. *s: the segment of ours, NULL if it is the peer's own memory. False: nowhere. */
+/* The place of b for the peer. *s: our segment, NULL if the memory is the peer's own. False: b has no such place. */
 static bool place_of(hr_peer *p, const hr_buffer *b, wire_buffer *out, hr_segment **s)
 {
     *out = (wire_buffer){ .n_bytes = b->n_bytes };
@@ -314,7 +315,7 @@ hr_status hr__wire_column(hr_wire *w, hr_peer *p, const hr_mem *mem, hr_array *a
 
 /* ------------------------------------------------------------------------------------------------------ columns, in */
 
-/* A table that is being read. */
+/* The state while a table is read. */
 typedef struct reading {
     hr_peer *peer;
     hr_message_ref *ref;
@@ -396,7 +397,7 @@ static hr_status take_buffers(reading *r, const hr_type *t, uint32_t bits, hr_bu
     return HR_OK;
 }
 
-/* Nesting is that of the type, which was limited when the schema came. */
+/* The nesting is that of the type, which hr__wire_read_schema limits. */
 static hr_status take_array(reading *r, hr_type *t, hr_array **out, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -465,10 +466,10 @@ done:
 
 /* ----------------------------------------------------------------------------------------------------- messages, in */
 
-/* A message's body, wherever it is. */
+/* The body of a message, in its packet or in a block. */
 typedef struct body {
     const uint8_t *data; /* of the whole */
-    uint8_t *copy;       /* outside, schema and columns are copied: they must not change while they are read */
+    uint8_t *copy;       /* of schema and columns in a block: the peer could change them during the reading */
     hr_map *map;
 } body;
 
@@ -584,7 +585,7 @@ static hr_status packet_message(hr_peer *p, hr_wire_reader r, hr_incoming *out, 
 done:
     body_close(&b);
     if (ref) {
-        ref->voided = st != HR_OK; /* it will be read again, or never */
+        ref->voided = st != HR_OK; /* the caller receives it again, or never */
         if (st)
             hr__message_clear(&out->message);
         if (atomic_fetch_sub_explicit(&ref->refs, 1, memory_order_acq_rel) == 1)

@@ -1,7 +1,7 @@
-/* wire_reader.c - reads what another process sent: typed, bounded, with errors that name the place.
+/* wire_reader.c - reads bytes of another process: typed, bounded, with errors that name the place.
  *
- * Nothing is read beyond `end`, and nothing moves when a read fails. Numbers are in the byte order of the machine,
- * which both ends share; they may lie at any address.
+ * No read goes beyond `end`, and a read that fails leaves the reader where it was. Numbers are in the byte order of the
+ * machine, which both ends share; they may lie at any address.
  *
  * Tests: test_link.c. */
 #include "share/share.h"
@@ -33,7 +33,7 @@ hr_status hr__wire_get_struct(hr_wire_reader *r, const char *what, void *out, in
     return HR_OK;
 }
 
-/* The value stands before byte `behind`. */
+/* The value ends before byte `behind`. */
 static hr_status not_within(const hr_wire_reader *r, int64_t behind, const char *what, int64_t v, int64_t min,
                             int64_t max, hr_error *err)
 {

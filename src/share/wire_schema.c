@@ -5,8 +5,8 @@
  *   field    int32 n, name; int32 n, Arrow format; int32 flags (nullable, keys sorted, pickles); int64 n, metadata;
  *            fields
  *
- * Tensors travel as their storage with its metadata, as in Arrow. What is read is not trusted: counts are limited by
- * the bytes that are there, nesting by HR_MAX_DEPTH, and metadata has to be whole, since it is handed out as it is.
+ * Tensors travel as their storage with its metadata, as in Arrow. The reader trusts nothing: the number of bytes
+ * limits counts, HR_MAX_DEPTH limits nesting, and metadata must be whole, since users get it unchanged.
  *
  * Tests: test_remembered_columns.c, test_link.c. */
 #include "share/share.h"
@@ -14,7 +14,8 @@
 #define MAX_FIELDS (1 << 20)
 #define MIN_FIELD_BYTES 24
 
-/* The pairs are as many as the count says, and end where the bytes end: others will trust it. */
+/* Checks that there are as many pairs as the count says, and that they end where the bytes end: later readers trust
+ * the metadata. */
 static bool metadata_valid(const uint8_t *m, int64_t n_bytes)
 {
     const char *key, *value;
@@ -47,7 +48,7 @@ static void put_text(hr_text *out, const char *s)
     hr__text_add_bytes(out, s, (int64_t)strlen(s));
 }
 
-/* Metadata that is damaged has no keys, and the peer would not take it. */
+/* Damaged metadata has no keys, and the peer would refuse it. */
 static void put_metadata(hr_text *out, const uint8_t *m, int64_t n)
 {
     n = m && metadata_valid(m, n) ? n : 0;
@@ -130,7 +131,7 @@ static void fields_free(hr_field *f, int n)
     hr__free(f);
 }
 
-/* The rest of a field, whose name and format were read. */
+/* Reads the rest of a field, after its name and format. */
 static hr_status take_type(hr_wire_reader *r, const char *format, int depth, hr_field *f, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -151,7 +152,7 @@ static hr_status take_type(hr_wire_reader *r, const char *format, int depth, hr_
         f->type->keys_sorted = flags & FIELD_SORTED;
     HR_GO(hr__field_from_storage(f, err));
     if ((flags & FIELD_PICKLED) &&
-        hr__field_is_marked_pickle(f)) /* a link's ends belong to one run: they trust each other */
+        hr__field_is_marked_pickle(f)) /* both ends of a link belong to one run and trust each other */
         HR_GO(hr__field_become_pickle(f, err));
 done:
     fields_free(children, n);
