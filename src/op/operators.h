@@ -1,4 +1,4 @@
-/* operators.h - the operators that there are, and what they share. */
+/* operators.h - the constructors of all operators, and declarations that operators share. */
 #ifndef HR_OPERATORS_H
 #define HR_OPERATORS_H
 
@@ -10,12 +10,12 @@ hr_status hr__op_project(const char *const *names, const char *const *new_names,
                          hr_error *err) HR_MUST_USE;
 hr_status hr__op_limit(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
 hr_status hr__op_number_rows(const char *name, hr_op **out, hr_error *err) HR_MUST_USE;
-/* Tables of exactly n_rows; the state is {rows to skip of the open batch, ordinal of the next batch}. HR_BUDGET where
- * one alone is larger than the memory limit, unless it is a slice of one table. */
+/* Tables of exactly n_rows; the state is {rows to skip of the open batch, ordinal of the next batch}. HR_BUDGET: one
+ * batch is larger than the memory limit and is no slice of one table. */
 hr_status hr__op_rebatch(int64_t n_rows, bool drop_last, hr_op **out, hr_error *err) HR_MUST_USE;
-/* The same as blocks, of which somebody behind makes smaller batches: of any size. */
+/* The same for blocks, from which a later stage makes smaller batches: blocks of any size. */
 hr_status hr__op_rebatch_blocks(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
-/* HR_BUDGET: rows that are to be one batch take more than the limit. `more`: and are not all of it. */
+/* HR_BUDGET: the rows of one batch take more than the limit. `more`: the batch has even more rows. */
 hr_status hr__batch_too_large(int64_t n_rows, int64_t n_bytes, int64_t limit, bool more, hr_error *err);
 hr_status hr__op_map(const hr_map_function *fn, const hr_map_options *options, hr_op **out,
                      hr_error *err) HR_MUST_USE;                                               /* takes fn's context */
@@ -23,65 +23,66 @@ hr_status hr__op_filter(const hr_filter_function *fn, hr_op **out, hr_error *err
 /* The rows for which e is true; all columns and computed ones (see headrace.h). Shared. HR_TYPE and HR_INVALID come
  * from `schema`. */
 hr_status hr__op_filter_expr(hr_expr *e, hr_op **out, hr_error *err) HR_MUST_USE;
-/* The same, but only these columns go on, as far as there are such, in the input's order. Copies the names. */
+/* The same; its output has only those of these columns that exist, in the input's order. Copies the names. */
 hr_status hr__op_filter_giving(hr_expr *e, const char *const *names, int n, hr_op **out, hr_error *err) HR_MUST_USE;
 hr_status hr__op_with_columns(const char *const *names, hr_expr *const *exprs, int n, hr_op **out,
                               hr_error *err) HR_MUST_USE;
-/* One row for all rows with the same keys. `schema` of the input, NULL: not known yet. Groups come out in no order that
- * is promised. */
+/* One row for all rows with the same keys. `schema` of the input, NULL: not known yet. The order of the groups is not
+ * defined. */
 hr_status hr__op_group(const hr_schema *schema, const char *const *keys, int n_keys, const hr_aggregate *aggs,
                        int n_aggs, hr_op **out, hr_error *err) HR_MUST_USE;
-/* Frees the contexts of aggregates [begin, n) of a user's own, which nobody has taken over. */
+/* Frees the contexts of the user's aggregates [begin, n), which no operator has taken. */
 void hr__aggregates_drop(const hr_aggregate *aggs, int begin, int n);
-/* Inputs: the right side, then the left one. Schemas NULL: not known yet. What comes out may need hr__op_arrange behind
+/* Inputs: the right side, then the left one. Schemas NULL: not known yet. The output may need hr__op_arrange after
  * it. */
 hr_status hr__op_join(hr_schema *left, hr_schema *right, const hr_join_options *options, hr_op **out,
                       hr_error *err) HR_MUST_USE;
-/* Tables whose last column HR_PLACE_COLUMN says the place of each row among all (their schema's metadata: how many
- * places there are) lose it and come in its order; those without pass as they are. */
+/* Puts tables in the order of their last column HR_PLACE_COLUMN, which holds the place of each row among all rows (the
+ * schema's metadata has the number of places), and drops that column. Tables without it pass unchanged. */
 #define HR_PLACE_COLUMN "\001place"
 hr_status hr__op_arrange(hr_op **out, hr_error *err) HR_MUST_USE;
-/* The aggregate functions there are, from 0: name and what it gives; NULL: no more. */
+/* Aggregate function i, from 0: its name and result; NULL: there is none. */
 const char *hr__aggregate_at(int i, const char **doc);
-/* All rows in order by n columns, stable; the last n_hidden columns only order and do not come out. Keys are copied. */
+/* All rows in order by n columns, stable; the last n_hidden columns order the rows and are not in the output. Copies
+ * the keys. */
 typedef struct hr_sort_column {
     const char *name;
-    const char *text; /* what describe shows; NULL: the name */
+    const char *text; /* for describe; NULL: the name */
     bool descending, nulls_first;
 } hr_sort_column;
 hr_status hr__op_sort(const hr_sort_column *keys, int n, int n_hidden, hr_op **out, hr_error *err) HR_MUST_USE;
-/* Rows with equal keys into the same of n_parts tables, by their hash; `sorted`: each in the order of the keys. */
+/* n_parts tables; rows with equal keys are in the same one, by their hash. `sorted`: each in the order of the keys. */
 hr_status hr__op_hash_partition(const hr_sort_column *keys, int n, int64_t n_parts, bool sorted, hr_op **out,
                                 hr_error *err) HR_MUST_USE;
-/* The same rows in so many tables of about equal size. */
+/* The same rows in n tables of about equal size. */
 hr_status hr__op_repartition(int64_t n_blocks, hr_op **out, hr_error *err) HR_MUST_USE;
 /* All rows in random order. */
-/* Of a run: the seed itself, and the epoch (0 for all where they are alike). op.c */
+/* Of a run: the seed, and the epoch (0 if all epochs have the same order). op.c */
 uint64_t hr__shuffle_seed_of(const hr_shuffle_seed *seed, const hr_op_run *run, uint64_t *epoch);
 void hr__shuffle_fingerprint(const hr_shuffle_seed *seed, hr_hash *h);
 hr_status hr__op_random_shuffle(const hr_shuffle_seed *seed, hr_op **out, hr_error *err) HR_MUST_USE;
-/* Rows r with the same r / block_rows in a fragment of the source stay together and in order; such blocks come in
- * random order. */
+/* Rows r with the same r / block_rows in a fragment of the source are a block. Puts the blocks in random order; rows
+ * in a block keep theirs. */
 hr_status hr__op_shuffle_blocks(const hr_shuffle_seed *seed, int64_t block_rows, hr_op **out,
                                 hr_error *err) HR_MUST_USE;
 /* --- block_order.c */
 hr_status hr__op_block_order(const hr_shuffle_seed *seed, hr_op **out, hr_error *err) HR_MUST_USE;
-/* Contiguous own memory (hr_table.sole), in the run's arena if its output goes to another process; lists of equal
- * length stay lists. */
+/* Copies each table to contiguous memory of its own (hr_table.sole), in the run's arena if its output goes to another
+ * process; lists of equal length stay lists. */
 hr_status hr__op_gather(hr_op **out, hr_error *err) HR_MUST_USE;
-/* The same rows, cut as functions' batches of n_rows are (blocks.c says where that is needed: above a limit or union
- * that feeds a function by batches). */
+/* The same rows, cut like function batches of n_rows (blocks.c inserts it above a limit or union that feeds a function
+ * by batches). */
 hr_status hr__op_blocks(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
 /* A function in worker processes or Python threads: rows to `calls`. */
 typedef struct hr_calls hr_calls;
-/* A function that may remember what it saw: a server makes an *instance* of it for each run. */
+/* A function with state: a server makes an *instance* of it for each run. */
 typedef struct hr_calls_class {
-    bool instances; /* servers are told of the beginning and the end of runs */
-    int ahead;      /* so many workers make their instance when the run begins, others at their first call */
-    int at_a_time; /* > 0: there is one instance. Its calls begin in the order of the rows, so many beside each other */
-    bool keeps;    /* what the instance holds are rows: a run whose instance is lost with its worker fails */
-    bool finishes; /* its last call has the flag HR_CALL_LAST, when all rows were seen. keeps */
-    bool saves;    /* its state is part of markers. keeps */
+    bool instances; /* servers get messages when runs begin and end */
+    int ahead;      /* this many workers make their instance when the run begins, others at their first call */
+    int at_a_time;  /* > 0: there is one instance. Its calls begin in row order, at most this many at the same time */
+    bool keeps;     /* the instance holds rows: a run that loses it with its worker fails */
+    bool finishes;  /* its last call, after all rows, has the flag HR_CALL_LAST. keeps */
+    bool saves;     /* its state is part of markers. keeps */
 } hr_calls_class;
 typedef struct hr_calls_options {
     const char *name;      /* "map_batches(augment)", for explain() and errors; copied */
@@ -91,63 +92,64 @@ typedef struct hr_calls_options {
          * rebatch) */
         batch_rows;
     int64_t block_rows;  /* default 4,096 */
-    int64_t batch_bytes; /* > 0: batches are also cut where they pass so many bytes (per-row functions: 8 MiB) */
+    int64_t batch_bytes; /* > 0: batches also end at this many bytes (per-row functions: 8 MiB) */
     bool one_to_one; /* as in hr_map_options; the result must have as many rows as the input (HR_CALLBACK otherwise) */
     bool
-        /* the result is one boolean column "keep" of the input's rows; what is kept are the input's own columns */
+        /* the result is one boolean column "keep"; the output is those rows of the input */
         filter;
-    int64_t max_batches; /* > 1: so many batches may travel as one call, where calls are short */
-    int64_t max_errored; /* batches that may fail in a run and are left out; < 0: any number */
+    int64_t max_batches; /* > 1: while calls are short, one call takes up to this many batches */
+    int64_t max_errored; /* batches that may fail in a run, which leaves them out; < 0: any number */
     const char *const
-        *group_keys; /* n_group_keys > 0: a batch is a group, rows that follow each other and agree in these columns
-                                    * (copied); batch_rows and block_rows do not count */
+        *group_keys; /* n_group_keys > 0: a batch is a group: consecutive rows that agree in these columns (copied);
+                                    * batch_rows and block_rows have no effect */
     int n_group_keys;
-    /* The function makes this column (copied), one_to_one, of `columns` alone: only those go to it, and all columns of
-     * the input go on, with this one behind them. NULL: it gets all, and its results go on as they are. */
+    /* The function makes this column (copied), one_to_one, from `columns`: its batches have only those, and the output
+     * is the input's columns with this one after them. NULL: its batches have all columns, its results are the
+     * output. */
     const char *made;
     const char *const *columns; /* n_columns (copied) */
     int n_columns;
-    bool shows_doubles; /* integers with nulls are shown to the function as doubles, as NumPy and pandas have them */
-    bool inline_calls;  /* served by the consumer's thread: notify it when a call is queued */
-    hr_calls_class of_class;    /* zero: a function that remembers nothing */
-    struct ArrowSchema *schema; /* declared output, of `made` that column's; taken; NULL: from the first table */
+    bool shows_doubles;         /* the function gets integers with nulls as doubles, as in NumPy and pandas */
+    bool inline_calls;          /* the consumer's thread runs the calls: notify it when a call is queued */
+    hr_calls_class of_class;    /* zero: a function without state */
+    struct ArrowSchema *schema; /* declared output, with `made` of that column; taken; NULL: from the first table */
 } hr_calls_options;
 hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *options, hr_op **out,
                        hr_error *err) HR_MUST_USE; /* shares calls */
 
-/* --- union_columns.c: rows under the columns of `known`. `in`: of the input's, before the union; NULL: behind it.
+/* --- union_columns.c: gives rows the columns of `known`. `in`: an input's columns, before the union; NULL: after it.
  * !settled: the columns of the first table come first. Shares the schemas. */
 hr_status hr__op_union_columns(hr_schema *in, hr_schema *known, bool settled, hr_op **out, hr_error *err) HR_MUST_USE;
-/* All columns of a, then those that only b has, of types that hold the values of both. HR_TYPE names a column for which
- * there is none. */
+/* All columns of a, then those that only b has, with types that hold the values of both. HR_TYPE names a column without
+ * such a type. */
 hr_status hr__schema_unify(const hr_schema *a, const hr_schema *b, hr_schema **out, hr_error *err) HR_MUST_USE;
 /* --- pack.c: lists of tokens as rows of seq_len tokens. `schema` of the input, NULL: not known yet. Borrows. HR_TYPE
  * and HR_INVALID name a column that does not fit. */
 hr_status hr__op_pack(const hr_schema *schema, int64_t seq_len, const hr_pack_options *options, hr_op **out,
                       hr_error *err) HR_MUST_USE;
-/* --- sample.c. depth: how many samples stand below */
+/* --- sample.c. depth: the number of samples upstream */
 hr_status hr__op_sample(const hr_sample_options *options, int depth, hr_op **out, hr_error *err) HR_MUST_USE;
 /* --- slice.c: rows [begin, end); end INT64_MAX: to the last */
 hr_status hr__op_slice(int64_t begin, int64_t end, hr_op **out, hr_error *err) HR_MUST_USE;
 /* --- side_by_side.c (zip): the columns of all inputs side by side, row by row. `schemas`: of the inputs, where known
- * (borrowed, NULLs else). HR_INVALID at the end of the run if they have not all as many rows. */
+ * (borrowed, NULLs else). HR_INVALID at the end of the run if their numbers of rows differ. */
 hr_status hr__op_zip(hr_schema *const *schemas, int n, hr_op **out, hr_error *err) HR_MUST_USE;
-/* --- mix.c: rows of the inputs, in the proportion of the weights (n; > 0). drop: an input that has ended is left out,
- * until all have; else the first end ends it. */
+/* --- mix.c: rows of the inputs, in the proportion of the weights (n; > 0). drop: goes on without inputs that have
+ * ended, until all have; else the first end of an input ends the output. */
 hr_status hr__op_mix(const double *weights, int n, bool drop, hr_op **out, hr_error *err) HR_MUST_USE;
 /* --- local_shuffle.c, local_gather.c: a local shuffle is both, one after the other. `seed` (borrowed) NULL: the run's.
  * HR_INVALID: windows of less than one row, or too large ones. */
 hr_status hr__op_local_shuffle(int64_t window_rows, const uint64_t *seed, hr_op **out, hr_error *err) HR_MUST_USE;
 hr_status hr__op_local_gather(hr_op **out, hr_error *err) HR_MUST_USE;
 /* --- write_job.c, write_cut.c, write_encode.c, write_add.c: rows into files, in three steps (write.h). *out: the
- * operators, in the order in which rows pass them. `schema`: of the rows; NULL: that of the first table. */
+ * operators, in their order. `schema`: of the rows; NULL: that of the first table. */
 hr_status hr__op_write(hr_schema *schema, const hr_format *format, const char *path, const hr_write_options *options,
                        hr_op *out[3], hr_error *err) HR_MUST_USE;
-/* There are files where `path` says (a folder that holds any but hidden ones, or the file itself). */
+/* Whether files exist at `path`: the file itself, or any but hidden files in the folder. */
 hr_status hr__write_exists(const char *path, bool *out, hr_error *err) HR_MUST_USE;
-hr_status hr__write_schema(hr_schema **out, hr_error *err) HR_MUST_USE; /* of the rows that a write gives */
+hr_status hr__write_schema(hr_schema **out, hr_error *err) HR_MUST_USE; /* of a write's output rows */
 
-/* States of stream operators are words "key=number": false if it is not there. ("ordinal" is a rebatch's next
+/* States of stream operators are words "key=number": false if the state has no such key. ("ordinal" is a rebatch's next
  * batch.) */
 bool hr__state_int(const char *state, const char *key, int64_t *out);
 /* For `marker`: passes the marker with the state "key=value". */
@@ -156,22 +158,22 @@ void hr__task_pass_int(hr_task *task, hr_marker *takes, const char *key, int64_t
 hr_status hr__op_plain(const hr_op_class *cls, hr_op **out, hr_error *err) HR_MUST_USE;
 void hr__op_plain_free(hr_op *op);
 
-/* --- remembered_columns.c: what the first rows of a run said of its columns, for positions */
+/* --- remembered_columns.c: the columns of a run's first rows, for positions */
 
 typedef struct hr_remembered {
-    char *text; /* what positions say; NULL: nothing is known yet */
+    char *text; /* the text in positions; NULL: not known yet */
     char expected
-        [18]; /* what the position said of too many columns: those that come first are to be these; "": nothing */
+        [18]; /* the position's hash where there were too many columns: the first rows must have that hash; "": none */
 } hr_remembered;
 void hr__remembered_clear(hr_remembered *m);
-/* marks: of each column, NULL: none. HR_TYPE: others are expected. */
+/* marks: of each column, NULL: none. HR_TYPE: the columns differ from the remembered ones. */
 hr_status hr__remembered_set(hr_remembered *m, const hr_schema *s, const bool *marks, hr_error *err) HR_MUST_USE;
-/* n bytes of what `text` was. *out and *marks (hr__free) are new; NULL: the columns are not known yet. HR_INVALID: it
- * is damaged. */
+/* Reads n bytes of such a text. *out and *marks (hr__free) are new; NULL: the columns are not known yet. HR_INVALID:
+ * the text is damaged. */
 hr_status hr__remembered_recall(hr_remembered *m, const char *text, int64_t n, hr_schema **out, bool **marks,
                                 hr_error *err) HR_MUST_USE;
 
-/* --- what operators share with each other */
+/* --- helpers of several operators */
 
 /* HR_TYPE, "a table<where> differs from the first one: ...", unless the schemas are equal. */
 hr_status hr__same_schema(const hr_schema *found, const hr_schema *first, const char *where, hr_error *err) HR_MUST_USE;
@@ -182,9 +184,9 @@ typedef struct hr_function {
     hr_schema *schema;
     bool one_to_one;
 } hr_function;
-/* The function failed with st: says so in `err` with its name; -> the status to pass on, never HR_PENDING. */
+/* The function failed with st: sets `err` with its name. Returns the status to pass on, never HR_PENDING. */
 hr_status hr__function_failed(const char *name, hr_status st, hr_error *err);
-/* A result as it goes on: checked, with its coordinates. n_before: rows of results of the same input before it. */
+/* Checks a result and gives it its coordinates. n_before: rows of earlier results of the same input. */
 hr_status hr__function_result(const hr_function *f, const hr_table *in, int64_t n_before, hr_table *found,
                               hr_table **out, hr_error *err) HR_MUST_USE;
 

@@ -34,8 +34,8 @@ int hr__link_fd(const hr_link *l); /* to poll for reading */
 hr_status hr__link_send(hr_link *l, uint32_t kind, uint64_t tag, const void *bytes, int64_t n_bytes,
                         const hr_table *table, hr_error *err) HR_MUST_USE;
 /* The next message. HR_PENDING: none within timeout_ms (0: do not wait; < 0: no limit). HR_PEER: the peer closed or
- * died. Checks descriptors against the segments' sizes, and tables by hr__table_check: a damaged peer cannot crash us. It
- * causes HR_BAD_DATA, and the link closes. After HR_NO_MEMORY the message can be received again. */
+ * died. Checks descriptors against the segments' sizes, and tables by hr__table_check: a damaged peer cannot crash us.
+ * It causes HR_BAD_DATA, and the link closes. After HR_NO_MEMORY the message can be received again. */
 hr_status hr__link_recv(hr_link *l, int timeout_ms, hr_message *out, hr_error *err) HR_MUST_USE;
 /* The same, but retries for up to two seconds while the system has no memory: a short lack of memory must not look
  * like the loss of a process. HR_NO_MEMORY after that: no message is lost, a later call can receive it. */

@@ -1,4 +1,4 @@
-/* pack.h - documents of tokens as rows of one length: what pack.c, pack_bins.c and pack_rows.c share. */
+/* pack.h - packs documents of tokens into rows of one length: declarations of pack.c, pack_bins.c and pack_rows.c. */
 #ifndef HR_PACK_H
 #define HR_PACK_H
 
@@ -12,7 +12,7 @@ typedef struct hr_pack_column {
     uint8_t pad[8], bos[8], eos[8];
 } hr_pack_column;
 
-/* What a table with this schema becomes. */
+/* The columns of input and output. */
 typedef struct hr_pack_layout {
     hr_schema *in, *out;
     hr_pack_column *columns;
@@ -20,11 +20,11 @@ typedef struct hr_pack_layout {
     int64_t row_bytes; /* of the tokens of a row, all columns */
 } hr_pack_layout;
 
-/* A row that is being filled. */
+/* A row that is not full yet. */
 typedef struct hr_bin {
     int64_t used;      /* tokens */
-    int64_t number;    /* bins are numbered as they are opened */
-    int64_t opened_at; /* the number of rows that were closed before */
+    int64_t number;    /* by the order of opening */
+    int64_t opened_at; /* the number of rows closed before */
     bool has_tokens;   /* false: restored; its tokens were emitted by the run that saved the position */
     int64_t n_segments, cap_segments;
     int32_t *segments; /* their lengths, in the order of the tokens */
@@ -40,7 +40,7 @@ typedef struct hr_bins {
     int most;
     hr_bin **open;
     int n;
-    hr_bin **spare; /* closed ones, to be used again */
+    hr_bin **spare; /* closed ones, for reuse */
     int n_spare;
     int64_t next_number, n_closed;
 } hr_bins;
@@ -55,18 +55,18 @@ void hr__bins_clear(hr_bins *b);
 /* The open bin for n tokens; -1: they need a new one. */
 int hr__bins_find(const hr_bins *b, int64_t n);
 int hr__bins_fullest(const hr_bins *b); /* of equally full ones the oldest */
-/* The bin that has to be closed for its age; -1: none. */
+/* The bin that must be closed for its age; -1: none. */
 int hr__bins_aged(const hr_bins *b);
-/* A bin that is in no list. Give it back by hr__bins_recycle. */
+/* A bin that is in no list. hr__bins_recycle frees it. */
 hr_status hr__bins_new(hr_bins *b, hr_bin **out, hr_error *err) HR_MUST_USE;
 void hr__bins_recycle(hr_bins *b, hr_bin *takes); /* NULL is fine */
-/* *out, borrowed, is the youngest open bin. There are less than `most`. */
+/* *out, borrowed, is the youngest open bin. There are fewer than `most`. */
 hr_status hr__bins_open(hr_bins *b, hr_bin **out, hr_error *err) HR_MUST_USE;
-hr_bin *hr__bins_take(hr_bins *b, int i); /* out of the open ones */
+hr_bin *hr__bins_take(hr_bins *b, int i); /* removes bin i from the open ones */
 hr_status hr__bin_add_segment(hr_bins *b, hr_bin *bin, int64_t n, hr_error *err) HR_MUST_USE;
 /* "12:0,700:3": tokens and age of the open bins; "-": there are none. */
 void hr__bins_print(const hr_bins *b, hr_text *out);
-/* The same back, up to the next blank; false: it is no such text. n_closed is set before. */
+/* Reads such a text, up to the next blank; false: it is none. The caller sets n_closed before. */
 bool hr__bins_parse(hr_bins *b, const char *text, hr_status *st, hr_error *err);
 
 /* --- pack_rows.c: closed bins as rows of a table */
