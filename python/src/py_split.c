@@ -323,7 +323,7 @@ static PyObject *split_lost(PyObject *op, PyObject *args)
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
-static PyObject *split_told(PyObject *op, PyObject *args)
+static PyObject *split_report_taken(PyObject *op, PyObject *args)
 {
     long long n_rows;
     hr_split *split;
@@ -523,8 +523,10 @@ static PyMethodDef split_methods[] = {
       "shuffle_seed=None, watch=None, by_row=False): waits until all ranks have requested the same; MismatchError\n"
       "names the difference. Returns the pass's number. watch: (seconds, function): after these seconds of waiting\n"
       "begin() calls function(seconds waited), which raises, or returns the seconds until its next call.\n"
-      "by_row, with batch_rows=1: many steps at once, as one table; the consumer calls told() before a position." },
-    { "told", split_told, METH_VARARGS, "told(rank, n): the rank has taken n rows of the epoch (by_row)." },
+      "by_row, with batch_rows=1: many steps at once, as one table; the consumer calls report_taken() before a "
+      "position." },
+    { "report_taken", split_report_taken, METH_VARARGS,
+      "report_taken(rank, n): the rank has taken n rows of the epoch (by_row)." },
     { "next", split_next, METH_VARARGS,
       "next(rank, pass=0, watch=None): the rank's next Table; None at the end of its epoch. pass: the result of\n"
       "begin(); next() is an error after the rank has begun another pass. watch: as of begin()." },
@@ -856,7 +858,7 @@ static PyObject *ring_leave(PyObject *op, PyObject *none)
     Py_RETURN_NONE;
 }
 
-static PyObject *ring_told(PyObject *op, PyObject *arg)
+static PyObject *ring_report_taken(PyObject *op, PyObject *arg)
 {
     long long n_rows = PyLong_AsLongLong(arg);
     hr_ring *ring;
@@ -1029,7 +1031,7 @@ static PyMethodDef ring_methods[] = {
     { "next", ring_next, METH_VARARGS,
       "next(pass=0, watch=None): the next Table; None at the end of the epoch. The Table stays valid while there is a "
       "reference." },
-    { "told", ring_told, METH_O, "told(n): this rank has taken n rows of the epoch (by_row)." },
+    { "report_taken", ring_report_taken, METH_O, "report_taken(n): this rank has taken n rows of the epoch (by_row)." },
     { "leave", ring_leave, METH_NOARGS, "Does not take the rest of the epoch." },
     { "position", ring_position, METH_NOARGS, "The position of all ranks, as text." },
     { "position_of", ring_position_of, METH_NOARGS, "As Split.position_of, of this rank." },

@@ -111,7 +111,7 @@ class _SharePass:
         )
 
     def taken_rows(self):
-        """Rows that the consumer has taken of this pass by rows; None: nobody reads it any more."""
+        """Rows of this pass by rows that the consumer has taken; None: the pass has no reader any more."""
         reader = self.reader and self.reader()
         return None if reader is None or self.done else reader.taken
 
@@ -162,8 +162,8 @@ class _SharePass:
 
 
 def taken_rows(source):
-    """What the rank of a source of shares has to tell the split before a question for its position: the rows
-    that it has taken of a pass by rows; None: nothing.
+    """The rows of a pass by rows that the rank of `source` has taken; None without such a pass. The rank
+    reports them to the split before it requests a position.
     """
     one = source.reading and source.reading()
     return None if one is None else one.taken_rows()
@@ -770,7 +770,7 @@ class DataIterator:
         local_shuffle_buffer_size=None,
         local_shuffle_seed=None,
     ):
-        """Batches as dicts of column -> tf.Tensor (rows, *shape); lists of different lengths are a
+        """Batches as dicts of column -> tf.Tensor (rows, *shape); lists of different lengths become a
         tf.RaggedTensor.
 
         dtypes: one tf.DType, or a dict of column -> tf.DType. Each value is copied once.
@@ -934,10 +934,10 @@ class SplitIterator(DataIterator):
     source: where batches come from. Its methods are those of one rank of a _core.Split: begin(batch_rows,
     drop_last, prefetch, own_memory, by_row) -> number of the pass, next(number) -> Table or None, leave(),
     position(), restore(text, moved, strict) -> names of functions that have changed, schema(), stats(),
-    close(); and warn_of_classes(text, stacklevel). Before position() it tells the split
-    taken_rows(). All ranks must begin an epoch with the same arguments; the
-    first batch waits for all of them. The split has one position, and only while all ranks have taken equally
-    many steps (otherwise MismatchError names rank and step).
+    close(); and warn_of_classes(text, stacklevel). Before position() it reports taken_rows() to the split.
+    All ranks must begin an epoch with the same arguments; the first batch waits for all of them. The split
+    has one position, and only while all ranks have taken equally many steps (otherwise MismatchError names
+    rank and step).
     """
 
     def __init__(self, source, world_size=None, rank=None):
@@ -1131,7 +1131,7 @@ class LocalSource:
         for source in list(self.owner.sources):
             rows = taken_rows(source)
             if rows is not None:
-                self.split.told(source.rank, rows)
+                self.split.report_taken(source.rank, rows)
         return self.split.position(done)
 
     def restore(self, text, moved=False, strict=False):

@@ -449,21 +449,21 @@ class LauncherSource:
         elif self._ring is not None:
             self._ring.leave()
 
-    def _tell_rows(self):
+    def _report_taken(self):
         rows = taken_rows(self)
         if rows is not None and self._host is not None:
-            self._host.split.told(self.rank, rows)
+            self._host.split.report_taken(self.rank, rows)
         elif rows is not None:
-            self._ring.told(rows)
+            self._ring.report_taken(rows)
 
     def position(self, done=False):
         self._met()
-        self._tell_rows()
+        self._report_taken()
         if self._host is None:
-            return self._asked(self._ring.position_of)
+            return self._request(self._ring.position_of)
         return self._host.split.position_of(self.rank)
 
-    def _asked(self, question, *arguments):
+    def _request(self, question, *arguments):
         try:
             return question(*arguments)
         except PeerError as e:
@@ -477,7 +477,7 @@ class LauncherSource:
         while True:
             try:
                 if self._host is None:
-                    return self._asked(self._ring.restore, text, moved, strict)
+                    return self._request(self._ring.restore, text, moved, strict)
                 return self._host.split.restore(text, moved, strict, True)
             except InvalidArgument as e:  # others have still to leave the epoch that this rank has left
                 if "an epoch is running" not in str(e):
@@ -499,7 +499,7 @@ class LauncherSource:
             found = self.meeting.dataset.schema()
             return getattr(found, "_core", None)
         self._met()
-        return self._asked(self._ring.schema)
+        return self._request(self._ring.schema)
 
     def stats(self):
         self._met()
@@ -507,12 +507,12 @@ class LauncherSource:
             return self._host.split.stats()
         if self._silent:
             raise PeerError("the process that runs the engine does not answer")
-        return self._asked(self._ring.stats)
+        return self._request(self._ring.stats)
 
     def settle(self):
         """Makes sure that the engine knows what this rank has taken, by a request and its answer."""
         if self._pid == os.getpid() and self._ring is not None:
-            self._tell_rows()
+            self._report_taken()
             self._ring.stats()
 
     # --- ends

@@ -226,13 +226,13 @@ class RingSource:
         self.ring.leave()
 
     def position(self):
-        self._tell()
+        self._report_taken()
         return self.ring.position()
 
-    def _tell(self):
+    def _report_taken(self):
         rows = taken_rows(self)
         if rows is not None:
-            self.ring.told(rows)
+            self.ring.report_taken(rows)
 
     def restore(self, text, moved=False, strict=False):
         return self.ring.restore(text, moved, strict)
@@ -252,7 +252,7 @@ class RingSource:
     def settle(self) -> None:
         """Makes sure that the driver knows what this rank has taken, by a request and its answer."""
         if self._ring is not None:
-            self._tell()
+            self._report_taken()
             self._ring.stats()
 
     def close(self):
