@@ -1,8 +1,7 @@
 /* compute.c - columns and filters by expressions.
  *
- * An expression is bound once for each schema that a thread meets (in a run that is one), and once when the plan is
- * made, so that an unknown column or a wrong type is an error at the line that made it. with_columns hands its input's
- * columns through. */
+ * Each thread binds an expression once for each input schema (a run has one). The constructor binds it, too, so that an
+ * unknown column or a wrong type is an error at the user's line. with_columns passes its input's columns on. */
 #include "op/operators.h"
 
 typedef struct compute_op {
@@ -10,11 +9,11 @@ typedef struct compute_op {
     int n;
     char **names; /* NULL: a filter, of one expression */
     hr_expr **exprs;
-    char **gives; /* n_gives: a filter's columns that go on; the others are there for its expression only */
+    char **gives; /* n_gives: a filter's output columns; only its expression reads the others */
     int n_gives;  /* < 0: all */
 } compute_op;
 
-/* A thread's last input schema, and what was bound to it. */
+/* A thread's last input schema, and the expressions bound to it. */
 typedef struct compute_thread {
     hr_schema *in, *out;
     hr_bound *bound;
@@ -78,7 +77,7 @@ static bool goes_on(const compute_op *c, const char *name)
     return c->n_gives < 0;
 }
 
-/* What a filter gives of its input. *out is new. */
+/* The output schema of a filter. *out is new. */
 static hr_status filtered_schema(const compute_op *c, hr_schema *in, hr_schema **out, hr_error *err)
 {
     hr_field *fields;
@@ -163,7 +162,7 @@ static hr_eval how_in(hr_task *task, const hr_mem *mem)
     return (hr_eval){ .mem = mem, .seed = run->seed, .epoch = run->epoch, .op_index = run->index };
 }
 
-/* The columns that go on, of all rows. *out is new. */
+/* The output columns, with all rows. *out is new. */
 static hr_status narrowed(const compute_op *c, const compute_thread *t, const hr_table *in, hr_table **out,
                           hr_error *err)
 {
@@ -277,7 +276,7 @@ static bool compute_looks_at(const hr_op *op, const char *column)
     return false;
 }
 
-/* All that is wanted of a filter's output, and what its predicate reads. */
+/* The wanted columns of a filter's output, and those of its predicate. */
 static hr_status filter_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out,
                               hr_error *err)
 {
@@ -285,7 +284,7 @@ static hr_status filter_needs(const hr_op *op, int input, const char *const *wan
     return n < 0 ? HR_OK : need_columns_of(op->predicate, out, err);
 }
 
-/* What only the predicate reads does not go on: it need not be copied. */
+/* Drops columns that only the predicate reads: nobody copies them. */
 static hr_status filter_narrow(const hr_op *op, const char *const *wanted, int n, hr_op **out, hr_error *err)
 {
     const char **names = NULL;
@@ -305,7 +304,7 @@ static bool is_computed(const compute_op *c, const char *name)
     return has_name((const char *const *)c->names, c->n, name);
 }
 
-/* Of the input what is handed through, and what the wanted expressions read. */
+/* The columns that pass through, and those that the wanted expressions read. */
 static hr_status columns_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out,
                                hr_error *err)
 {
@@ -322,7 +321,7 @@ static hr_status columns_needs(const hr_op *op, int input, const char *const *wa
     return HR_OK;
 }
 
-/* Without the expressions that nobody wants. */
+/* The same without unwanted expressions. */
 static hr_status columns_narrow(const hr_op *op, const char *const *wanted, int n, hr_op **out, hr_error *err)
 {
     const compute_op *c = (const compute_op *)op;

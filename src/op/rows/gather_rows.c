@@ -1,8 +1,8 @@
-/* gather_rows.c - tables in contiguous memory of their own, for those who write into batches or share them with a
- * process.
+/* gather_rows.c - copies tables to contiguous memory of their own, for consumers that write into batches or read them
+ * in another process.
  *
- * What a rebatch or a gather copied together is such a table already (`sole`) and goes on as it is, if it lies where it
- * is wanted: in the run's arena, when another process reads it. */
+ * The output of a rebatch or a gather is often such a table already (`sole`). It passes unchanged if it lies in the
+ * right memory: in the run's arena, when another process reads it. */
 #include "op/operators.h"
 #include "share/exchange_arena.h"
 

@@ -1,4 +1,4 @@
-/* limit.c - the first n rows. A stream operator, since "first" is a matter of order. */
+/* limit.c - the first n rows. A stream operator, since "first" depends on the order. */
 #include "op/operators.h"
 
 #include <inttypes.h>

@@ -1,24 +1,24 @@
-/* mix.c - rows of several inputs in proportion of weights, exact by row.
+/* mix.c - mixes rows of several inputs in proportion to weights, exact by row.
  *
  * Each row comes from the input that is the furthest behind its share of the rows so far: the one with the largest
  *
  *     weight * rows of all - rows of this one
  *
- * of equals from the one of the larger weight, then from the first. So after any number of rows each input has its
- * share to within one row, and the order is a function of the weights and of the inputs' rows alone. Nothing is decided
- * before it is known which inputs have ended: an input of which no row waits is asked first.
+ * Of equal inputs the larger weight wins, then the first. So after any number of rows each input has its share to
+ * within one row, and the order depends only on the weights and the inputs' rows. A choice needs to know which inputs
+ * have ended: the operator first reads inputs without a waiting row.
  *
- * A choice needs the numbers of rows that each input gave: a marker says them, and has the markers of all inputs
+ * A choice depends on the number of rows from each input: a marker holds these numbers and the markers of all inputs
  * (waiting.c).
  *
- * Runs of choices are collected as picks (data/pick.c): each row is copied once.
+ * The operator collects choices as picks (data/pick.c), and copies each row once.
  *
  * Tests: test_combine.c. */
 #include "op/rows/waiting.h"
 
 #include <math.h>
 
-#define MAX_ROWS 16384 /* of a table that comes out */
+#define MAX_ROWS 16384 /* of an output table */
 
 typedef struct mix_op {
     hr_op base;
@@ -34,7 +34,7 @@ typedef struct mix_state {
     int64_t n_rows;
     bool over;
     bool begun; /* a marker lies before the first row */
-    /* the table that is being made: picks of parts; part_of: of each input's first table, -1: it is none yet */
+    /* the next output table: picks of parts; part_of: the part of each input's first table, -1: none yet */
     hr_table **parts;
     int64_t n_parts, cap_parts;
     int64_t *part_of;
@@ -95,14 +95,13 @@ static hr_status mix_schema_of(const hr_op *op, hr_schema *const *ins, int n, hr
     (void)op;
     (void)n;
     (void)err;
-    *out = hr__schema_ref(ins[0]); /* the plan saw to it that they are equal */
+    *out = hr__schema_ref(ins[0]); /* the plan has checked that they are equal */
     return HR_OK;
 }
 
 /* --------------------------------------------------------------------------------------------------------- choosing */
 
-/* Of which input the next row is. -1: that is known only when rows, or the end, of input *wait came; *over: there is
- * none. */
+/* The input of the next row. -1: known only after rows, or the end, of input *wait; *over: there is no next row. */
 static int choose(const mix_op *o, const mix_state *s, int *wait, bool *over)
 {
     int best = -1;
@@ -130,7 +129,7 @@ static int choose(const mix_op *o, const mix_state *s, int *wait, bool *over)
     return *over ? -1 : best;
 }
 
-/* What was chosen so far goes out as a table. */
+/* Emits the chosen rows as a table. */
 static hr_status emit(const mix_op *o, mix_state *s, hr_task *task, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -174,7 +173,7 @@ static hr_status pick(mix_state *s, hr_task *task, int i, hr_error *err)
     return HR_OK;
 }
 
-/* As many rows as can be decided. */
+/* Takes rows until a choice needs more input. */
 static hr_status go_on(const mix_op *o, mix_state *s, hr_task *task, hr_error *err)
 {
     int wait = 0, i;
@@ -197,8 +196,8 @@ static hr_status go_on(const mix_op *o, mix_state *s, hr_task *task, hr_error *e
 
 /* ---------------------------------------------------------------------------------------------------- what comes in */
 
-/* All inputs' tables have one schema, or nearly: later ones are made to fit, and those that wait if a later one knows
- * more. */
+/* The tables of all inputs have nearly one schema: converts later tables, and the waiting ones if a later table has
+ * wider types. */
 static hr_status settle_schema(const mix_op *o, mix_state *s, hr_task *task, const hr_table *in, hr_error *err)
 {
     hr_schema *both = NULL;

@@ -1,4 +1,4 @@
-/* number_rows.c - a column of int64 that counts the rows from 0. A stream operator, since a row's number is a matter of
+/* number_rows.c - a column of int64 that counts the rows from 0. A stream operator, since a row's number depends on the
  * order. */
 #include "op/operators.h"
 
@@ -32,7 +32,7 @@ static hr_status number_schema(const hr_op *op, const hr_schema *in, hr_schema *
     return hr__schema_append(in, name, hr__type_simple(HR_T_INT64), false, out, err);
 }
 
-/* All that is wanted but its own column; of nothing else, no column at all: rows are counted without. */
+/* The wanted columns except its own; perhaps none: it counts rows without columns. */
 static hr_status number_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out,
                               hr_error *err)
 {

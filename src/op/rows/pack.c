@@ -1,17 +1,17 @@
-/* pack.c - documents of tokens, each a list, as rows of seq_len tokens.
+/* pack.c - packs documents of tokens (lists) into rows of seq_len tokens.
  *
- * Documents come in canonical order; pack_bins.c says to which open row each one goes; a row that is full, or has to
- * make room for another one, is closed and goes out (pack_rows.c). Rows that come out are new ones, numbered through.
+ * Documents come in canonical order; pack_bins.c chooses an open row for each one. The operator closes and emits a row
+ * that is full, or that must make room for another one (pack_rows.c). The output rows are new rows with new numbers.
  *
- * Markers. A marker that comes while rows are open has to wait until they are closed, since they hold documents from
- * before it. To go on from there, a run needs no token of these rows, only how full they were: it fills them again with
- * the documents behind the marker, makes the same decisions, and throws away the first `skip` rows that it closes,
- * which were emitted before the marker was passed. So the state is small, whatever waits:
+ * Markers. A marker that arrives while rows are open waits until they are closed, since they hold earlier documents. To
+ * resume there, a run needs only the fill of these rows, not their tokens: it fills them again with the documents after
+ * the marker, makes the same decisions, and drops the first `skip` rows that it closes, which the first run emitted
+ * before it passed the marker. So the state is always small:
  *
  *   row=<rows closed before the marker> skip=<rows closed behind it, up to where it was passed> bins=<tokens>:<age>,...
  *
- * Two markers wait: the older one until its rows are closed, and the newest. A bin is closed at the latest when
- * HR_BIN_AGE * open_bins rows were closed after it was opened, so that a marker passes within so many rows. */
+ * Two markers wait: the older one until its rows are closed, and the newest. The operator closes a bin at the latest
+ * when it has closed HR_BIN_AGE * open_bins rows since it opened the bin, so a marker waits for no more rows. */
 #include "op/rows/pack.h"
 
 #include <inttypes.h>
@@ -40,7 +40,7 @@ typedef struct pack_counts {
     _Atomic int64_t rows, tokens, padding, truncated, dropped, left_out;
 } pack_counts;
 
-/* A marker that waits until the bins that were open when it came are closed. */
+/* A marker that waits until all bins are closed that were open at its arrival. */
 typedef struct waiting_marker {
     hr_marker *marker; /* NULL: none */
     char *bins;
@@ -49,12 +49,12 @@ typedef struct waiting_marker {
 } waiting_marker;
 
 typedef struct pack_state {
-    hr_pack_layout layout; /* in NULL: no table came yet */
+    hr_pack_layout layout; /* in NULL: there was no table yet */
     hr_bins bins;
     hr_pack_rows rows;
-    int64_t skip; /* rows to close and throw away */
+    int64_t skip; /* rows to close and drop */
     waiting_marker wait[2];
-    char *restored; /* bins, until the first table comes */
+    char *restored; /* bins, until the first table */
 } pack_state;
 
 /* One document: n tokens of row `row`, with bos and eos. */
@@ -72,7 +72,7 @@ static bool is_number(const hr_type *t)
     return hr__type_is_int(t) || t->id == HR_T_FLOAT16 || t->id == HR_T_FLOAT32 || t->id == HR_T_FLOAT64;
 }
 
-/* The type of the tokens in a column of this type; NULL: it holds none. */
+/* The type of the tokens in a column of this type; NULL: the column has no tokens. */
 static hr_type *token_type(const hr_type *t)
 {
     if (hr__type_is_ragged(t) && t->n_dims == 1)
@@ -457,7 +457,7 @@ static hr_status pass(hr_task *task, hr_marker *takes, int64_t row, int64_t skip
     return HR_OK;
 }
 
-/* All rows that were closed are out: markers behind which no row is open any more go on. */
+/* After the output of all closed rows: passes markers that no open row precedes. */
 static hr_status pass_waiting(pack_state *s, hr_task *task, hr_error *err)
 {
     waiting_marker *w = &s->wait[0];
@@ -474,7 +474,7 @@ static hr_status pass_waiting(pack_state *s, hr_task *task, hr_error *err)
     return HR_OK;
 }
 
-/* Lets the marker wait, in place of a newer one than the oldest. */
+/* Keeps the marker as the newest; the oldest stays. */
 static hr_status wait_for_bins(pack_state *s, hr_marker *takes, hr_error *err)
 {
     waiting_marker *w = &s->wait[s->wait[0].marker != NULL];
@@ -610,7 +610,7 @@ done:
     return st;
 }
 
-/* The first table says what the columns are. */
+/* Takes the columns from the first table. */
 static hr_status begin(const pack_op *o, pack_state *s, hr_task *task, const hr_table *in, hr_error *err)
 {
     int64_t n_closed = s->bins.n_closed;
@@ -676,7 +676,7 @@ static const char *bins_in(const char *state)
     return p ? p + strlen(" bins=") : NULL;
 }
 
-/* Whether the text is one of bins: by reading it into some. */
+/* Whether the text describes bins: reads it. */
 static hr_status check_bins(const pack_op *o, hr_account *account, const char *text, int64_t n_closed, bool *good,
                             hr_error *err)
 {
@@ -763,7 +763,7 @@ static void pack_fingerprint(const hr_op *op, hr_hash *h)
     const pack_op *o = (const pack_op *)op;
     int n_values = HR_MAX(o->n_names, 1);
 
-    hr__hash_int(h, 1); /* which way of packing: a position goes on with the one that it began with */
+    hr__hash_int(h, 1); /* the version of the packing: a position resumes with its own version */
     hr__hash_int(h, o->seq_len);
     hr__hash_int(h, o->strategy);
     hr__hash_int(h, o->overlong);
@@ -874,7 +874,7 @@ static hr_status copy_arguments(pack_op *o, const hr_pack_options *p, hr_error *
     return copy_name(p->loss_mask, NULL, &o->loss_mask, err);
 }
 
-/* What the schema says of the columns, where it is known: which are meant, and how large a row is. */
+/* Checks the columns against the schema, if known, and sets the bytes of a row. */
 static hr_status resolve(pack_op *o, const hr_schema *schema, hr_error *err)
 {
     hr_pack_layout l = { 0 };

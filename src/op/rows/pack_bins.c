@@ -1,14 +1,14 @@
-/* pack_bins.c - which open row a document of tokens goes to.
+/* pack_bins.c - chooses an open row for each document of tokens.
  *
  * Bin packing with a bounded number of open bins (Csirik and Johnson, "Bounded space on-line bin packing: best is
  * better than first"): a document goes to the first bin with room (first fit), or to the one that it leaves the least
  * room in (best fit). If no bin has room and all are open, the fullest is closed. A bin that no document fits would
- * stay open for ever, and positions could not pass it: it is closed when it is older than the others by far.
+ * stay open for ever, and positions could not pass it: so a bin that is much older than the others is closed.
  *
- * Concatenation is the same with one bin, to which documents go in parts.
+ * Concatenation is the same with one bin, which takes documents in parts.
  *
- * Nothing here looks at tokens: the lengths alone decide, so that a run that is resumed repeats the decisions from the
- * lengths of the documents.
+ * The lengths alone decide, never the tokens, so that a resumed run repeats the decisions from the lengths of the
+ * documents.
  *
  * Tests: test_pack.c. */
 #include "op/rows/pack.h"
@@ -46,7 +46,7 @@ void hr__bins_clear(hr_bins *b)
 
 int hr__bins_find(const hr_bins *b, int64_t n)
 {
-    int64_t most = b->seq_len - n, best_used = -1; /* tokens that a bin with room has at most */
+    int64_t most = b->seq_len - n, best_used = -1; /* most tokens of a bin with room */
     int best = -1;
 
     for (int i = 0; i < b->n; i++) {

@@ -1,4 +1,4 @@
-/* pack_rows.c - closed bins of tokens as rows of a table.
+/* pack_rows.c - makes table rows of closed bins of tokens.
  *
  *   tokens         a b c d  e f g  0 0     two documents and padding, seq_len = 9
  *   segment_ids    1 1 1 1  2 2 2  0 0

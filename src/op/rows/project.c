@@ -1,7 +1,7 @@
 /* project.c - some columns, in a new order, under new names. Nothing is copied.
  *
- * Where the columns lie is looked up once for each schema that a thread meets, not for each table: without that, strcmp
- * takes most of the time for wide tables of few rows. */
+ * Each thread looks up the columns once for each schema, not for each table: otherwise strcmp takes most of the time
+ * for wide tables of few rows. */
 #include "op/operators.h"
 
 typedef struct project_op {
@@ -11,7 +11,7 @@ typedef struct project_op {
     char **new_names; /* == names: no renames */
 } project_op;
 
-/* A thread's last input schema, and what becomes of it. */
+/* A thread's last input schema, and its output. */
 typedef struct project_thread {
     hr_schema *in, *out;
     int *index; /* of each output column in `in` */
@@ -76,7 +76,7 @@ static void project_thread_clear(const hr_op *op, hr_op_run *run, void *thread_s
     hr__free(thread_state);
 }
 
-/* The calling thread's memory, made to fit `in`. */
+/* The calling thread's lookup for the schema `in`. */
 static hr_status project_thread_for(const project_op *p, hr_task *task, hr_schema *in, project_thread **out,
                                     hr_error *err)
 {
@@ -213,7 +213,7 @@ static const char *project_column_upstream(const hr_op *op, const char *column)
     return NULL;
 }
 
-/* It gives the column twice. */
+/* Its output has the column twice. */
 static bool project_looks_at(const hr_op *op, const char *column)
 {
     const project_op *p = (const project_op *)op;

@@ -1,22 +1,21 @@
-/* rebatch.c - the same rows in tables of exactly n rows, whatever the cuts of the tables that come in.
+/* rebatch.c - cuts the same rows into tables of exactly n rows, independent of the input's cuts.
  *
- * Rows wait in `parts`, in order, until they make a batch. A batch that lies in one table is a slice of it; only one
- * that crosses a border is copied together.
+ * Rows wait in `parts`, in order, until they make a batch. A batch from one table is a slice of it; a batch from
+ * several tables is copied.
  *
- * Where a marker falls into an open batch (p of its n rows came before, p > 0) these p rows are held back, so that the
- * marker must wait until the batch is out. Whoever starts there gets the batch's other n - p rows first, which were
- * emitted already: the state says to skip them. While several markers wait in one batch the newest replaces the others,
- * since it says more. With nothing pending a marker passes at once.
+ * A marker inside an open batch (p of its n rows came before, p > 0) waits until the batch is emitted, since these p
+ * rows wait, too. A run that starts at the marker first gets the other n - p rows of that batch, which the first run
+ * has emitted: the state says to skip them. Of several markers in one batch only the newest waits. Without pending
+ * rows a marker passes at once.
  *
- *   rows      . . . . . . . . . . . .      n = 5; marker M falls behind row 7
- *   batches   [0 . . . .][1 . M . . .][2   passes behind batch 1, with skip=3 ordinal=2
+ *   rows      . . . . . . . . . . . .      n = 5; marker M comes after row 7
+ *   batches   [0 . . . .][1 . M . . .][2   passes after batch 1, with skip=3 ordinal=2
  *
- * Where a function gets the batches (run.marks), one lies before each: the last that came by, with as many rows to skip
- * as went out since. So a run that goes on there repeats no call, only what makes the skipped rows.
+ * If a function gets the batches (run.marks), a marker lies before each batch: the last marker, with the number of rows
+ * emitted since as its skip. So a run that resumes there repeats no call, only the work for the skipped rows.
  *
- * All tables must be of one schema, or nearly (data/conform.c). This is the place where a function that gives int64
- * first and double later is found out: in canonical order, so that the message is the same with any number of
- * threads. */
+ * All tables must have nearly one schema (data/conform.c). Here a function that returns int64 first and double later
+ * gets its error: in canonical order, so that the message is the same with any number of threads. */
 #include "op/operators.h"
 
 #include <inttypes.h>
@@ -30,16 +29,16 @@ typedef struct rebatch_op {
 } rebatch_op;
 
 typedef struct rebatch_state {
-    hr_schema *schema; /* of the first table; NULL: none came yet */
-    hr_table **parts;  /* counted; rows of the open batch, and behind it what the newest table has left */
+    hr_schema *schema; /* of the first table; NULL: there was none yet */
+    hr_table **parts;  /* counted; rows of the open batch, then the rest of the newest table */
     int64_t n_parts, cap_parts;
     int64_t n_pending;  /* rows of all parts */
-    int64_t most_bytes; /* that they take: less where the first was shortened */
-    int64_t skip;       /* rows that come in and were emitted by an earlier run */
+    int64_t most_bytes; /* their bytes at most: the first part may be shorter */
+    int64_t skip;       /* input rows that an earlier run has emitted */
     int64_t ordinal;    /* of the open batch */
     hr_marker *held;    /* waits for the open batch; NULL: none */
-    int64_t held_skip;  /* the rows that were missing in the open batch when it came */
-    hr_marker *base;    /* run.marks: the last that was passed, as it came; NULL: none */
+    int64_t held_skip;  /* the rows missing in the open batch at its arrival */
+    hr_marker *base;    /* run.marks: the last marker, unchanged; NULL: none */
     int64_t base_skip;  /* rows between it and the open batch */
 } rebatch_state;
 
@@ -81,7 +80,7 @@ static void pass(const rebatch_state *s, hr_task *task, hr_marker *takes, int64_
     hr__task_pass(task, takes, text);
 }
 
-/* A marker that came in. A copy is for the batches behind it; without memory for it, a marker before it serves. */
+/* A marker arrives. The batches after it use a copy; without memory for it, they use an earlier marker. */
 static void pass_new(rebatch_state *s, hr_task *task, hr_marker *takes, int64_t skip)
 {
     if (hr__task_run(task)->marks) {
@@ -93,7 +92,7 @@ static void pass_new(rebatch_state *s, hr_task *task, hr_marker *takes, int64_t 
     pass(s, task, takes, skip);
 }
 
-/* A batch of n rows is out: what waited for it goes on, or the last marker once more, with more rows to skip. */
+/* After the output of a batch of n rows: passes the waiting marker, or the last marker again with more rows to skip. */
 static void pass_behind(rebatch_state *s, hr_task *task, int64_t n)
 {
     hr_marker *m = s->held;
@@ -141,7 +140,7 @@ static hr_status rebatch_restore(const hr_op *op, hr_task *task, const char *sta
 
 /* -------------------------------------------------------------------------------------------------------- the rows */
 
-/* The schema that this table and those before it have in common: what waits is made to fit if `in` knows more of it. */
+/* The common schema of this table and the earlier ones: converts the waiting tables if `in` has wider types. */
 static hr_status check_schema(rebatch_state *s, hr_task *task, const hr_table *in, hr_error *err)
 {
     hr_schema *both = NULL;
@@ -170,7 +169,7 @@ done:
     return st;
 }
 
-/* Adds rows of `in`, but for those to be skipped. */
+/* Adds the rows of `in` except skipped ones. */
 static hr_status add(rebatch_state *s, hr_task *task, const hr_table *in, hr_error *err)
 {
     int64_t skip = HR_MIN(s->skip, in->n_rows);
@@ -206,7 +205,7 @@ static hr_status bytes_of(const rebatch_state *s, int64_t n, int64_t *out, hr_er
     return HR_OK;
 }
 
-/* The first n rows, which are to be one batch. A slice of one table takes nothing. */
+/* Whether the first n rows, the next batch, fit in the limit. A slice of one table takes no memory. */
 static hr_status check_bytes(const hr_op *op, rebatch_state *s, hr_task *task, int64_t n, hr_error *err)
 {
     int64_t limit = hr__account_limit(hr__task_run(task)->account), bytes;
@@ -235,7 +234,7 @@ static hr_status shorten(rebatch_state *s, int64_t n, hr_error *err)
     return HR_OK;
 }
 
-/* n rows from the front, which the first part holds: shared. */
+/* The first n rows, all in the first part: shared. */
 static hr_status take_slice(rebatch_state *s, int64_t n, hr_table **out, hr_error *err)
 {
     if (n == s->parts[0]->n_rows)
@@ -245,7 +244,7 @@ static hr_status take_slice(rebatch_state *s, int64_t n, hr_table **out, hr_erro
     return shorten(s, n, err);
 }
 
-/* All parts but what lies behind n rows in the last one: copied together. */
+/* The first n rows, copied from all parts. */
 static hr_status take_copy(rebatch_state *s, hr_task *task, int64_t n, hr_table **out, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -313,7 +312,7 @@ static hr_status rebatch_push(const hr_op *op, hr_task *task, const hr_table *in
     }
     if (!s->n_pending)
         s->most_bytes = 0;
-    return check_bytes(op, s, task, s->n_pending, err); /* before more is held for it */
+    return check_bytes(op, s, task, s->n_pending, err); /* before it holds more rows */
 }
 
 static hr_status rebatch_finish(const hr_op *op, hr_task *task, hr_error *err)
@@ -345,7 +344,7 @@ static void rebatch_fingerprint(const hr_op *op, hr_hash *h)
 
 static void rebatch_free(hr_op *op) { hr__free(op); }
 
-/* Not one_to_one, though no row changes: whether a limit stands above or below decides where batches begin. */
+/* Not one_to_one, though no row changes: a limit upstream or downstream changes where batches begin. */
 
 static const hr_op_class rebatch_class = {
     .name = "rebatch",

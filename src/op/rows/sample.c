@@ -1,9 +1,8 @@
-/* sample.c - rows by chance: each is kept if a number that belongs to it, from 0 to 1, lies in a range.
+/* sample.c - a random sample: keeps each row whose number, from 0 to 1, lies in a range.
  *
- * The number is random bits of the row's coordinate (and of seed, epoch, and how many samples stand below in the plan,
- * so that a sample of a sample is one), or the hash of a column's value. So which rows are kept does not depend on
- * threads or cuts, and two samples of ranges that do not meet have no row in common: that is what a split into training
- * and test rows is.
+ * The number is random bits of the row's coordinate (and of seed, epoch and the number of samples upstream, so that a
+ * sample of a sample is independent of it), or the hash of a column's value. So the sample does not depend on threads
+ * or cuts, and samples of disjoint ranges have no row in common: a split into training and test rows is two of them.
  *
  * Tests: test_slice.c, test_combine.c. */
 #include "data/keys.h"

@@ -1,16 +1,15 @@
-/* side_by_side.c - the columns of several inputs side by side: row i of each makes row i.
+/* side_by_side.c - puts the columns of several inputs side by side: row i of each makes row i.
  *
- * Tables are cut where one of them ends; columns are shared, never copied. The input that has the fewest rows waiting
- * is asked next, so that little waits.
+ * An output table ends where an input table ends; columns are shared, never copied. The operator reads the input with
+ * the fewest waiting rows next, so that few rows wait.
  *
- * Names. The columns of the first input keep theirs; one of a later input whose name is taken gets "_1", or "_2", ...
- * as Ray does it. Where the schemas are known when the plan is made, names are settled there, and columns that nobody
- * wants are not read; else the first tables settle them.
+ * Names. The columns of the first input keep theirs; a column of a later input with the same name gets "_1", or "_2",
+ * ... as in Ray. If the constructor knows the schemas, it chooses the names, and unwanted columns are not read; else
+ * the first tables decide.
  *
- * A marker has the markers of all inputs, each with the rows that were taken behind it (waiting.c).
+ * A marker has the markers of all inputs, each with the number of rows taken after it (waiting.c).
  *
- * If an input ends before another, the others are read to their ends too, so that the error can say how many rows each
- * has.
+ * If an input ends before another, the operator reads the others to their ends, so that the error has the rows of each.
  *
  * Tests: test_combine.c. */
 #include "op/rows/waiting.h"
@@ -18,7 +17,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* A column of an input, and what it is called here. */
+/* A column of an input, and its output name. */
 typedef struct column_name {
     char *name, *out;
 } column_name;
@@ -30,15 +29,15 @@ typedef struct input_names {
 typedef struct zip_op {
     hr_op base;
     int n;
-    input_names *names; /* n; NULL: not known when the plan was made */
+    input_names *names; /* n; NULL: the constructor does not know them */
 } zip_op;
 
 typedef struct zip_state {
     hr_waiting *inputs;
     hr_schema **schemas; /* of the inputs' last tables that `schema` was made for */
     hr_schema *schema;
-    input_names *names; /* settled by the first tables */
-    int64_t n_rows;     /* given out */
+    input_names *names; /* from the first tables */
+    int64_t n_rows;     /* emitted */
     bool uneven;
     bool begun; /* a marker lies before the first row */
 } zip_state;
@@ -104,7 +103,7 @@ done:
     return st;
 }
 
-/* What column k of this schema of input i is called; NULL: the names know nothing of it. */
+/* The output name of column k of this schema of input i; NULL: the column is new. */
 static const char *out_name(const input_names *names, const hr_schema *s, int k)
 {
     if (k < names->n && !strcmp(names->columns[k].name, s->fields[k].name))
@@ -209,7 +208,7 @@ static void zip_task_clear(const hr_op *op, hr_task *task)
 
 /* --------------------------------------------------------------------------------------------------------- the rows */
 
-/* s->schema for the tables that wait first. */
+/* Sets s->schema for the first waiting tables. */
 static hr_status settle_schema(const zip_op *o, zip_state *s, hr_error *err)
 {
     bool same = s->schema != NULL;
@@ -232,7 +231,7 @@ static hr_status settle_schema(const zip_op *o, zip_state *s, hr_error *err)
     return joined_schema(o->names ? o->names : s->names, s->schemas, o->n, &s->schema, err);
 }
 
-/* The next n rows, which the first table of each input has. */
+/* Emits the next n rows, which the first table of each input has. */
 static hr_status emit(const zip_op *o, zip_state *s, hr_task *task, int64_t n, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -267,7 +266,7 @@ done:
     return st;
 }
 
-/* Rows that all inputs have waiting in their first tables. */
+/* The number of rows that all first tables have. */
 static int64_t rows_at_hand(const zip_op *o, const zip_state *s)
 {
     int64_t n = INT64_MAX;
@@ -277,7 +276,7 @@ static int64_t rows_at_hand(const zip_op *o, const zip_state *s)
     return n;
 }
 
-/* The input of which the least is there. One that ended early makes the others be counted only. */
+/* The input with the fewest waiting rows. After the early end of one the others are only counted. */
 static void ask(const zip_op *o, zip_state *s, hr_task *task)
 {
     int least = 0;

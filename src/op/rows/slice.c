@@ -1,7 +1,7 @@
-/* slice.c - rows [begin, end) of the input. A stream operator, since numbers of rows are a matter of order.
+/* slice.c - rows [begin, end) of the input. A stream operator, since the numbers of rows depend on the order.
  *
- * Where a reader knows how many rows its fragments have, it leaves out those before `begin` itself (rules.c, take.c)
- * and says how many they were (hr_op_run.skipped_rows), before the first row or marker comes. */
+ * A reader that knows the rows of its fragments leaves out those before `begin` itself (rules.c, take.c), and sets
+ * their number (hr_op_run.skipped_rows) before the first row or marker. */
 #include "op/operators.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@ typedef struct slice_op {
 } slice_op;
 
 typedef struct slice_state {
-    int64_t at; /* number of the next row that comes in */
+    int64_t at; /* number of the next input row */
 } slice_state;
 
 static hr_status slice_state_of(hr_task *task, slice_state **out, hr_error *err)

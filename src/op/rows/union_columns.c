@@ -1,13 +1,13 @@
-/* union_columns.c - tables of several inputs, one after another, under one schema: unions.
+/* union_columns.c - gives the tables of a union's inputs one schema.
  *
  * The columns are those of the first input, then the new ones of the second, and so on; a column has the type that
- * holds the values of all (data/unify.c). What an input lacks is null. Two places:
+ * holds the values of all (data/unify.c). A column that an input lacks is null. Two places:
  *
- * 1. Before the union, behind an input whose schema is known and differs. Then all is settled when the plan is made.
- * 2. Behind the union, where the schema of an input is known only when rows come (a function's). If that is the first
- *    input, the first table of all, in canonical order, says what its columns are, to which those of the known inputs
- *    are added; other tables wait for that; positions say it again. Inputs behind it whose schemas are not known may
- *    lack columns, but cannot add any: rows have gone on without.
+ * 1. Before the union, after an input whose schema is known and differs. The constructor decides everything.
+ * 2. After the union, if only its rows tell the schema of an input (a function's). If that is the first input, the very
+ *    first table in canonical order has its columns, and the operator adds those of the known inputs; other tables wait
+ *    for that, and positions store it. Later inputs with unknown schemas may lack columns, but cannot add any, since
+ *    earlier rows have gone on without them.
  *
  * Tests: test_plan.c, test_union.py. */
 #include "op/operators.h"
@@ -16,15 +16,15 @@
 
 typedef struct union_op {
     hr_op base;
-    hr_schema *in; /* of the input, where the operator stands before the union; NULL: behind it */
+    hr_schema *in; /* of the input, if the operator is before the union; NULL: after it */
     hr_schema *
-        /* what all tables are to be like; behind a union whose first input is not known, what is added to that */
+        /* the schema of all output tables; after a union with an unknown first input: the columns to add */
         known;
-    bool settled; /* `known` is all there is */
+    bool settled; /* `known` has all columns */
 } union_op;
 
 typedef struct union_run {
-    hr_schema *schema; /* written before the run is settled, then only read */
+    hr_schema *schema; /* read-only once the run is settled */
     hr_remembered remembered;
 } union_run;
 
@@ -115,7 +115,7 @@ static hr_status unified(const hr_mem *mem, hr_array *a, const hr_field *to, hr_
     return st ? hr__error_at(err, st, "union: column '%s'", to->name) : HR_OK;
 }
 
-/* `in`: a column that this has and t lacks is one that nobody wants; NULL: it is null. */
+/* `in`: a column that this has and t lacks is unwanted; NULL: it is null. */
 static hr_status fit(const hr_mem *mem, const hr_table *t, hr_schema *to, const hr_schema *in, hr_table **out,
                      hr_error *err)
 {
@@ -302,7 +302,7 @@ static void union_free(hr_op *op)
     hr__free(u);
 }
 
-/* What is wanted, as far as the input has it. Behind a union all columns: which there are, the first rows say. */
+/* The wanted columns that the input has. After a union all columns, since only the first rows tell them. */
 static hr_status union_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out, hr_error *err)
 {
     const union_op *u = (const union_op *)op;

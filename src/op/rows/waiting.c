@@ -1,8 +1,8 @@
-/* waiting.c - rows of one of several inputs, which wait until rows of the others are there (side_by_side.c, mix.c).
+/* waiting.c - a queue of one input's rows that wait for rows of the other inputs (side_by_side.c, mix.c).
  *
- * Markers of an input wait with its rows: the newest that lies before all that wait says where the input is to go on,
- * and how many of the rows behind it were taken. The markers of all inputs make one. An input that never gave any, as
- * one behind a join, begins at its start then, and all that was taken is skipped.
+ * Markers of an input wait with its rows: an input resumes at the newest marker before all waiting rows, and skips the
+ * rows taken after it. The markers of all inputs make one. An input without markers, for example after a join, begins
+ * at its start and skips all taken rows.
  *
  * Tests: test_combine.c, test_constant_resume.py. */
 #include "op/rows/waiting.h"
@@ -70,7 +70,7 @@ void hr__waiting_clear(hr_waiting *w)
 
 int64_t hr__waiting_taken(const hr_waiting *w) { return w->n_seen - w->n_rows + w->skip; }
 
-/* Marks before the newest one that lies before all rows that wait say nothing any more. */
+/* Drops marks that are older than the newest one before all waiting rows. */
 static void forget_old(hr_waiting *w)
 {
     int64_t taken = hr__waiting_taken(w), n = 0;
