@@ -3,7 +3,7 @@
  * hr__task_share: an operator's call on which all other work of the run depends (the table of a join's right side). It
  * waits in the run's list; pool threads that look at the run do its shares before any other work. Guarded by run->lock.
  *
- * each(), which scans call by hr__scan_lend: work on many files outside a run (the footers of all files, for a schema).
+ * each(), which scans call by hr__scan_set_each: work on many files outside a run (the footers of all files, for a schema).
  * The call is its own client of the pool. A call whose shares wait for disks more than they compute starts its own
  * threads instead: the pool has one thread per CPU.
  *
@@ -228,4 +228,4 @@ static hr_status each(int64_t n, int n_threads, bool waits, hr_share_fn *fn, voi
 }
 
 /* Before main: a program may request a schema before any run. */
-__attribute__((constructor)) static void lend_threads(void) { hr__scan_lend(each); }
+__attribute__((constructor)) static void set_each(void) { hr__scan_set_each(each); }

@@ -272,7 +272,7 @@ struct hr_run {
     hr_ticket *dropped; /* freed by the next drain() or take(), or by hr__run_close */
     bool out_ended;
     bool inline_waiting;
-    bool tell; /* the working thread calls options.ready next */
+    bool ready_due; /* the working thread calls options.ready next */
     bool cancelled;
     bool closed;
     atomic_bool stop; /* cancelled, closed or failed: tasks look at it without the lock */

@@ -68,7 +68,7 @@ void hr__assert_locked(const hr_run *r)
 void hr__run_tell_locked(hr_run *r)
 {
     hr__assert_locked(r);
-    r->tell = true;
+    r->ready_due = true;
     hr__cond_broadcast(&r->consumer);
 }
 

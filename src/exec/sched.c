@@ -762,7 +762,7 @@ bool hr__run_work(void *run, int thread)
 {
     hr_run *r = run;
     work w = { NOTHING, NULL, NULL, 0 };
-    bool tell;
+    bool ready_due;
 
     hr__run_lock(r);
     if (!r->closed && !r->cancelled && !r->st && thread < r->n_slots &&
@@ -786,12 +786,12 @@ bool hr__run_work(void *run, int thread)
     else
         next(w.stage);
     hr__run_lock(r);
-    tell = r->tell;
-    r->tell = false;
+    ready_due = r->ready_due;
+    r->ready_due = false;
     if (--r->n_active == 0)
         hr__cond_broadcast(&r->idle);
     hr__run_unlock(r);
-    if (tell && r->options.ready)
+    if (ready_due && r->options.ready)
         r->options.ready(r->options.ready_context);
     hr__pool_wake(); /* this may have made work possible */
     return true;

@@ -251,7 +251,7 @@ hr_status hr__scan_order(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t
  * lowest i that failed. `waits`: fn waits for disks more than it computes. Not set: scans do all work on the calling
  * thread. */
 typedef hr_status hr_each(int64_t n, int n_threads, bool waits, hr_share_fn *fn, void *context, hr_error *err);
-void hr__scan_lend(hr_each *each);
+void hr__scan_set_each(hr_each *each);
 /* Rows of the whole scan from metadata (opens every file's footer); *out -1 if a file does not know its own. */
 hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err) HR_MUST_USE;
 /* Estimates the number of rows without I/O, by the sizes of the files and the rows of the first one. -1: unknown. */

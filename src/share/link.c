@@ -47,7 +47,7 @@ static void link_ref_gone(hr_message_ref *h)
 {
     hr_link *l = h->owner;
     hr_pending_free t = { 0 };
-    bool tells;
+    bool calls_backlog;
 
     if (!hr__link_is_ours(l)) { /* in a forked child: the parent has the message, too */
         hr__free(h);
@@ -64,10 +64,10 @@ static void link_ref_gone(hr_message_ref *h)
     }
     if (atomic_fetch_sub(&l->n_message_refs, 1) == 1 && l->kept_open)
         hr__socket_shutdown(l->fd);
-    tells = hr__link_calls_backlog_locked(l);
+    calls_backlog = hr__link_calls_backlog_locked(l);
     hr__unlock(&l->lock);
     hr__free_pending(&t);
-    if (tells)
+    if (calls_backlog)
         hr__link_call_backlog(l);
     hr__link_part_unref(l);
 }

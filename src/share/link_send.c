@@ -447,7 +447,7 @@ static hr_status state_locked(const hr_link *l, hr_error *err)
     return l->broken || l->ended ? hr__link_gone(err) : HR_OK;
 }
 
-static hr_status enqueue(hr_link *l, draft *d, bool *tells, hr_error *err)
+static hr_status enqueue(hr_link *l, draft *d, bool *calls_backlog, hr_error *err)
 {
     hr_pending_free t = { 0 };
     hr_status st;
@@ -456,7 +456,7 @@ static hr_status enqueue(hr_link *l, draft *d, bool *tells, hr_error *err)
     if (!(st = state_locked(l, err)) && !(st = room_locked(l, d, err))) {
         queue_locked(l, d);
         hr__link_flush_locked(l, &t);
-        *tells = hr__link_calls_backlog_locked(l);
+        *calls_backlog = hr__link_calls_backlog_locked(l);
         st = state_locked(l, err);
     }
     hr__unlock(&l->lock);
@@ -469,7 +469,7 @@ hr_status hr__link_send(hr_link *l, uint32_t kind, uint64_t tag, const void *byt
 {
     hr_status st = HR_OK;
     draft d = { 0 };
-    bool tells = false;
+    bool calls_backlog = false;
     hr_packet_message m = { .head = hr__packet_head(HR_PACKET_MESSAGE), .kind = kind, .tag = tag };
 
     if (!hr__link_is_ours(l))
@@ -490,10 +490,10 @@ hr_status hr__link_send(hr_link *l, uint32_t kind, uint64_t tag, const void *byt
     m.n_bytes = n_bytes;
     m.n_rows = table ? table->n_rows : 0;
     if (!st && !(st = draft_packet(l, &d, &m, bytes, err)) && !(st = draft_segments(l, &d, err)) &&
-        !(st = enqueue(l, &d, &tells, err)))
+        !(st = enqueue(l, &d, &calls_backlog, err)))
         learn_schema(l, &d);
     hr__unlock(&l->send_lock);
-    if (tells)
+    if (calls_backlog)
         hr__link_call_backlog(l);
 done:
     draft_clear(&d);

@@ -77,12 +77,12 @@ static hr_status pull(custom_reader *r, int64_t *skip, hr_error *err)
 static hr_status find_columns(custom_reader *r, hr_error *err)
 {
     const hr_schema *want = r->file->base.schema;
-    struct ArrowSchema lent = r->schema;
+    struct ArrowSchema borrowed = r->schema;
     hr_schema *found = NULL;
     hr_status st = HR_OK;
 
-    lent.release = hr__arrow_schema_keep;
-    HR_GO(hr__schema_import(&lent, &found, err));
+    borrowed.release = hr__arrow_schema_keep;
+    HR_GO(hr__schema_import(&borrowed, &found, err));
     r->columns = hr__alloc(r->mem.account, ((size_t)want->n + 1) * sizeof *r->columns);
     if (!r->columns)
         HR_GO(hr__error_memory(err, r->file->scan->name, want->n * (int64_t)sizeof *r->columns));

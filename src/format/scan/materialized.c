@@ -1,6 +1,6 @@
 /* materialized.c - tables materialized for several passes; materialized.h has the contract.
  *
- * A table on disk is a list of encoded chunks of about PARCEL_BYTES, each read whole; a fragment on disk is one ticket
+ * A table on disk is a list of encoded chunks of about CHUNK_BYTES, each read whole; a fragment on disk is one ticket
  * of the scheduler, read chunk by chunk. Each table keeps its own schema: if the scan's schema is wider, the reader
  * conforms the table. */
 #include "format/scan/materialized.h"
@@ -8,13 +8,13 @@
 #include "format/scan/scan.h"
 #include "format/spill/spill_file.h"
 
-#define PARCEL_BYTES (1 << 20)
+#define CHUNK_BYTES (1 << 20)
 
 typedef struct kept {
     hr_table *table; /* NULL: on disk */
     hr_schema *schema;
-    hr_spilled_table *parcels;
-    int64_t n_parcels;
+    hr_spilled_table *chunks;
+    int64_t n_chunks;
     int64_t n_rows, n_bytes;
     int64_t charged; /* bytes of foreign memory, which no other account counts */
     uint64_t digest; /* of the table, if it is on disk */
@@ -45,8 +45,8 @@ typedef struct keep_reader {
     const kept *from;
     int fragment;
     int64_t row, end;
-    int64_t parcel, parcel_row; /* the next one, and the row that it begins with */
-    hr_table *loaded;           /* holds rows from loaded_row on; projected */
+    int64_t chunk, chunk_row; /* the next one, and the row that it begins with */
+    hr_table *loaded;         /* holds rows from loaded_row on; projected */
     int64_t loaded_row;
     hr_mem mem;
 } keep_reader;
@@ -55,9 +55,9 @@ typedef struct keep_reader {
 
 static void kept_clear(hr_materialized *k, kept *i)
 {
-    for (int64_t p = 0; p < i->n_parcels; p++)
-        hr__spill_file_forget(k->spill, &i->parcels[p]);
-    hr__free(i->parcels);
+    for (int64_t p = 0; p < i->n_chunks; p++)
+        hr__spill_file_forget(k->spill, &i->chunks[p]);
+    hr__free(i->chunks);
     hr_table_unref(i->table);
     hr__schema_unref(i->schema);
     if (i->charged)
@@ -117,23 +117,23 @@ static bool has_room(const hr_materialized *k, int64_t n)
     return k->held + n <= k->memory_bytes && used <= limit - limit / 4;
 }
 
-static hr_status write_parcels(hr_materialized *k, const hr_table *t, kept *i, hr_error *err)
+static hr_status write_chunks(hr_materialized *k, const hr_table *t, kept *i, hr_error *err)
 {
-    int64_t n = HR_MIN(t->n_rows, HR_MAX(1, i->n_bytes / PARCEL_BYTES)), step = (t->n_rows + n - 1) / n;
+    int64_t n = HR_MIN(t->n_rows, HR_MAX(1, i->n_bytes / CHUNK_BYTES)), step = (t->n_rows + n - 1) / n;
 
     if (!k->spill)
         HR_TRY(hr__spill_file_new(NULL, k->name, NULL, &k->spill, err));
-    if (!(i->parcels = hr__alloc(NULL, (size_t)n * sizeof *i->parcels)))
-        return hr__error_memory(err, k->name, n * (int64_t)sizeof *i->parcels);
+    if (!(i->chunks = hr__alloc(NULL, (size_t)n * sizeof *i->chunks)))
+        return hr__error_memory(err, k->name, n * (int64_t)sizeof *i->chunks);
     for (int64_t at = 0; at < t->n_rows; at += step) {
         hr_table *some = NULL;
         hr_status st;
 
         HR_TRY(hr_table_slice(t, at, HR_MIN(step, t->n_rows - at), &some, err));
-        st = hr__spill_file_write(k->spill, some, &i->parcels[i->n_parcels], err);
+        st = hr__spill_file_write(k->spill, some, &i->chunks[i->n_chunks], err);
         hr_table_unref(some);
         HR_TRY(st);
-        i->n_parcels++;
+        i->n_chunks++;
     }
     return HR_OK;
 }
@@ -160,7 +160,7 @@ hr_status hr__materialized_add(hr_materialized *k, hr_table *takes, hr_error *er
         if (k->foreign)
             hr__account_charge(NULL, i.charged = i.n_bytes);
     } else {
-        HR_GO(write_parcels(k, takes, &i, err));
+        HR_GO(write_chunks(k, takes, &i, err));
         i.digest = hr__table_digest(takes); /* now, so that it need not be read again */
         k->size.disk_bytes += i.n_bytes;
     }
@@ -215,10 +215,10 @@ static hr_status load(keep_reader *r, hr_error *err)
         r->loaded_row = 0;
         return project(r, r->from->table, &r->loaded, err);
     }
-    while (r->parcel < r->from->n_parcels && r->parcel_row + r->from->parcels[r->parcel].n_rows <= r->row)
-        r->parcel_row += r->from->parcels[r->parcel++].n_rows;
-    HR_GO(hr__spill_file_read(r->file->keep->spill, &r->from->parcels[r->parcel], &r->mem, r->from->schema, &t, err));
-    r->loaded_row = r->parcel_row;
+    while (r->chunk < r->from->n_chunks && r->chunk_row + r->from->chunks[r->chunk].n_rows <= r->row)
+        r->chunk_row += r->from->chunks[r->chunk++].n_rows;
+    HR_GO(hr__spill_file_read(r->file->keep->spill, &r->from->chunks[r->chunk], &r->mem, r->from->schema, &t, err));
+    r->loaded_row = r->chunk_row;
     HR_GO(project(r, t, &r->loaded, err));
 done:
     hr_table_unref(t);
@@ -273,8 +273,8 @@ static hr_status keep_fragment(hr_scan_file *base, int fragment, hr_fragment *ou
 
     (void)err;
     *out = (hr_fragment){ .n_rows = i->n_rows, .splittable = i->table != NULL };
-    for (int64_t p = 0; p < i->n_parcels; p++)
-        out->memory_bytes += i->parcels[p].memory_bytes;
+    for (int64_t p = 0; p < i->n_chunks; p++)
+        out->memory_bytes += i->chunks[p].memory_bytes;
     for (int c = 0; i->table && c < base->schema->n; c++) {
         int at = hr__schema_find(i->schema, base->schema->fields[c].name);
 
@@ -413,10 +413,10 @@ static uint64_t keep_digest(hr_scan *base)
     return found;
 }
 
-/* Tables on disk are read by encoded chunks. */
+/* The reader of a table on disk holds up to two encoded chunks. */
 static int64_t keep_floor(const hr_scan *base)
 {
-    return ((const hr_materialized *)base)->size.disk_bytes ? 2 * PARCEL_BYTES : 0;
+    return ((const hr_materialized *)base)->size.disk_bytes ? 2 * CHUNK_BYTES : 0;
 }
 
 static const hr_scan_class keep_scan_class = {

@@ -400,7 +400,7 @@ void hr__arrow_schema_keep(struct ArrowSchema *schema) { schema->release = NULL;
 hr_status hr__arrow_stream_next(struct ArrowArrayStream *stream, const struct ArrowSchema *schema, hr_table **out,
                                 hr_error *err)
 {
-    struct ArrowSchema lent = *schema;
+    struct ArrowSchema borrowed = *schema;
     struct ArrowArray array = { 0 };
     int rc = stream->get_next(stream, &array);
 
@@ -409,20 +409,20 @@ hr_status hr__arrow_stream_next(struct ArrowArrayStream *stream, const struct Ar
         return hr__arrow_stream_error(stream, rc, err);
     if (!array.release)
         return HR_OK;
-    lent.release = hr__arrow_schema_keep;
-    return hr_table_import(&lent, &array, out, err);
+    borrowed.release = hr__arrow_schema_keep;
+    return hr_table_import(&borrowed, &array, out, err);
 }
 
 /* Adds a table without rows, so that the columns are known without a batch. */
 static hr_status add_empty(hr_materialized *k, struct ArrowSchema *schema, hr_error *err)
 {
-    struct ArrowSchema lent = *schema;
+    struct ArrowSchema borrowed = *schema;
     hr_schema *imported = NULL;
     hr_table *t = NULL;
     hr_status st = HR_OK;
 
-    lent.release = hr__arrow_schema_keep;
-    HR_GO(hr__schema_import(&lent, &imported, err));
+    borrowed.release = hr__arrow_schema_keep;
+    HR_GO(hr__schema_import(&borrowed, &imported, err));
     HR_GO(hr__table_empty(imported, &t, err));
     st = hr__materialized_add(k, t, err);
 done:

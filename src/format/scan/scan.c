@@ -192,9 +192,9 @@ static hr_status first_file(file_scan *s, hr_scan_file **out, hr_error *err)
 
 /* --- all files at once */
 
-static _Atomic(hr_each *) lent; /* see hr__scan_lend */
+static _Atomic(hr_each *) run_each; /* see hr__scan_set_each */
 
-void hr__scan_lend(hr_each *each) { atomic_store(&lent, each); }
+void hr__scan_set_each(hr_each *each) { atomic_store(&run_each, each); }
 
 typedef hr_status look_fn(file_scan *s, int file, void *context, hr_error *err);
 
@@ -218,7 +218,7 @@ static hr_status each_file(file_scan *s, int first, int end, int n_threads, bool
                            hr_error *err)
 {
     files_call c = { s, first, look, context };
-    hr_each *each = atomic_load(&lent);
+    hr_each *each = atomic_load(&run_each);
     int n = HR_MIN(n_threads, (end - first) / FILES_A_THREAD);
 
     if (each && n > 1)

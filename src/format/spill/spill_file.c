@@ -1,8 +1,8 @@
 /* spill_file.c - temporary tables on disk; spill_file.h has the contract.
  *
- * A parcel is
+ * An encoded chunk is
  *
- *   head    magic, checksum of what follows up to the end of the parcel, the parcel's own offset and number of rows
+ *   head    magic, checksum of what follows up to the end of the chunk, the chunk's own offset and number of rows
  *   nodes   of each array, depth first: its length, nulls, and up to three parts: where its bytes are, and as how many
  *   packed  parts that were compressed, one after the other
  *   raw     parts as they are, each at a multiple of 64 bytes
@@ -12,10 +12,9 @@
  * 2. Lengths are stored instead of offsets: they compress well, and a table's rows need not begin at 0.
  * 3. A trial with a few kilobytes of its middle decides whether to compress a part. A random column costs only the
  *    trial.
- * 4. One counter gives out places, which are whole pages of the file, so that the file has a hole after a parcel is
- *    read.
- * 5. What was written is handed to the disk early if it is much beside the machine's (or control group's) memory: dirty
- * pages count there. */
+ * 4. One counter assigns places. A place is whole pages of the file, so that a forgotten chunk leaves a hole.
+ * 5. Write-back starts early if the written bytes are a large part of the memory of the machine (or of the control
+ *    group), because dirty pages count there. */
 #include "format/spill/spill_file.h"
 
 #include "codec/codec.h"
@@ -32,24 +31,24 @@
 #define MEMORY_NS INT64_C(10000000000) /* how long the known size of the memory is valid */
 #define MOST_PACKED (1 << 30)          /* larger parts are not compressed */
 
-typedef struct parcel_head {
+typedef struct chunk_head {
     uint32_t magic, crc;
     int64_t at, n_rows, n_nodes, packed_bytes, raw_bytes,
         plain_bytes; /* plain: unpacked bytes of the packed parts, each aligned to 64 bytes */
-} parcel_head;
+} chunk_head;
 
 enum { PART_NONE, PART_PACKED, PART_RAW };
-typedef struct parcel_part {
+typedef struct chunk_part {
     int64_t n_bytes; /* as it is */
     int64_t at;      /* in packed, or raw */
     int64_t stored;  /* bytes there */
     int64_t how;
-} parcel_part;
+} chunk_part;
 
-typedef struct parcel_node {
+typedef struct chunk_node {
     int64_t length, n_null;
-    parcel_part parts[3];
-} parcel_node;
+    chunk_part parts[3];
+} chunk_node;
 
 struct hr_spill_file {
     atomic_int refs;
@@ -238,10 +237,10 @@ hr_spill_counts hr__spill_file_counts(const hr_spill_file *s)
 
 /* ------------------------------------------------------------------------------------------------------------ parts */
 
-/* A parcel being made. */
+/* An encoded chunk that is being made. */
 typedef struct making {
     hr_mem mem;
-    parcel_node *nodes;
+    chunk_node *nodes;
     int64_t n_nodes, cap_nodes;
     hr_growbuf packed; /* room for head and nodes is left before it, at the end */
     struct raw_part {
@@ -290,8 +289,8 @@ static hr_status pack(making *m, const void *data, int64_t n, int64_t *stored, h
     return HR_OK;
 }
 
-/* Takes `made`, even on failure; NULL: data is borrowed until the parcel is written. */
-static hr_status part_add(making *m, const void *data, hr_buffer *made, int64_t n, parcel_part *out, hr_error *err)
+/* Takes `made`, even on failure; NULL: data is borrowed until the chunk is written. */
+static hr_status part_add(making *m, const void *data, hr_buffer *made, int64_t n, chunk_part *out, hr_error *err)
 {
     hr_status st = HR_OK;
     void *raw = m->raw;
@@ -301,7 +300,7 @@ static hr_status part_add(making *m, const void *data, hr_buffer *made, int64_t 
     if (codec && n >= LEAST_PACKED && n <= MOST_PACKED)
         HR_GO(pack(m, data, n, &stored, err));
     if (stored) {
-        *out = (parcel_part){ .n_bytes = n, .at = at, .stored = stored, .how = PART_PACKED };
+        *out = (chunk_part){ .n_bytes = n, .at = at, .stored = stored, .how = PART_PACKED };
         m->plain_bytes += HR_ROUND_UP(n, ALIGN);
         goto done;
     }
@@ -310,14 +309,14 @@ static hr_status part_add(making *m, const void *data, hr_buffer *made, int64_t 
     m->raw = raw;
     m->raw[m->n_raw++] = (struct raw_part){ data, made, n };
     made = NULL;
-    *out = (parcel_part){ .n_bytes = n, .at = m->raw_bytes, .stored = n, .how = PART_RAW };
+    *out = (chunk_part){ .n_bytes = n, .at = m->raw_bytes, .stored = n, .how = PART_RAW };
     m->raw_bytes += HR_ROUND_UP(n, ALIGN);
 done:
     hr__buffer_unref(made);
     return st;
 }
 
-static hr_status bits_add(making *m, const hr_buffer *bits, int64_t begin, int64_t n, parcel_part *out, hr_error *err)
+static hr_status bits_add(making *m, const hr_buffer *bits, int64_t begin, int64_t n, chunk_part *out, hr_error *err)
 {
     int64_t n_bytes = hr__bits_bytes(n);
     hr_buffer *b = NULL;
@@ -332,7 +331,7 @@ static hr_status bits_add(making *m, const hr_buffer *bits, int64_t begin, int64
 
 /* Lengths of rows; *first and *n_values: the range that they cover. */
 static hr_status lengths_add(making *m, const hr_array *a, int64_t begin, int64_t n, int64_t *first, int64_t *n_values,
-                             parcel_part *out, hr_error *err)
+                             chunk_part *out, hr_error *err)
 {
     int width = hr__type_offset_bytes(a->type);
     hr_buffer *b = NULL;
@@ -364,7 +363,7 @@ static hr_status array_add(making *m, const hr_array *a, int64_t begin, int64_t 
 static hr_status values_add(making *m, const hr_array *a, int64_t begin, int64_t n, int64_t node, hr_error *err)
 {
     int64_t first = 0, n_values = 0, width = hr__type_bytes(a->type);
-    parcel_part part = { 0 };
+    chunk_part part = { 0 };
 
     if (hr__type_offset_bytes(a->type)) {
         HR_TRY(lengths_add(m, a, begin, n, &first, &n_values, &part, err));
@@ -373,7 +372,7 @@ static hr_status values_add(making *m, const hr_array *a, int64_t begin, int64_t
             return array_add(m, a->children[0], first, n_values, err);
         if (n_values)
             HR_TRY(part_add(m, a->buffers[2]->data + first, NULL, n_values, &part, err));
-        m->nodes[node].parts[2] = n_values ? part : (parcel_part){ 0 };
+        m->nodes[node].parts[2] = n_values ? part : (chunk_part){ 0 };
         return HR_OK;
     }
     if (hr__type_is_fixed_list(a->type))
@@ -395,12 +394,12 @@ static hr_status array_add(making *m, const hr_array *a, int64_t begin, int64_t 
 {
     void *nodes = m->nodes;
     int64_t node = m->n_nodes;
-    parcel_part part = { 0 };
+    chunk_part part = { 0 };
 
     if (!hr__grow(m->mem.account, &nodes, &m->cap_nodes, node + 1, sizeof *m->nodes))
         return hr_error_set(err, HR_NO_MEMORY, "spill: no memory for a column");
     m->nodes = nodes;
-    m->nodes[m->n_nodes++] = (parcel_node){ .length = n };
+    m->nodes[m->n_nodes++] = (chunk_node){ .length = n };
     if (n == 0 || a->type->id == HR_T_NULL) {
         m->nodes[node].n_null = n;
         return HR_OK;
@@ -523,15 +522,15 @@ static hr_status put(hr_spill_file *s, const hr_buffer *b, int64_t n, int64_t at
 
 /* ------------------------------------------------------------------------------------------------------------ write */
 
-/* The parcel as it is on disk, except its head. */
+/* The encoded chunk as on disk, without the head's values. */
 static hr_status join(const making *m, hr_buffer **out, int64_t *head_bytes, hr_error *err)
 {
     int64_t nodes = m->n_nodes * (int64_t)sizeof *m->nodes, packed = m->packed.buffer ? m->packed.buffer->n_bytes : 0;
     uint8_t *to;
 
-    *head_bytes = HR_ROUND_UP((int64_t)sizeof(parcel_head) + nodes + packed, ALIGN);
+    *head_bytes = HR_ROUND_UP((int64_t)sizeof(chunk_head) + nodes + packed, ALIGN);
     HR_TRY(hr__buffer_new(&m->mem, *head_bytes + m->raw_bytes, out, err));
-    to = (*out)->data + sizeof(parcel_head);
+    to = (*out)->data + sizeof(chunk_head);
     if (nodes)
         memcpy(to, m->nodes, (size_t)nodes);
     to += nodes;
@@ -550,16 +549,16 @@ static hr_status join(const making *m, hr_buffer **out, int64_t *head_bytes, hr_
     return HR_OK;
 }
 
-static uint32_t checksum(const uint8_t *parcel, int64_t n)
+static uint32_t checksum(const uint8_t *chunk, int64_t n)
 {
-    return hr__crc32c(0, parcel + offsetof(parcel_head, at), n - (int64_t)offsetof(parcel_head, at));
+    return hr__crc32c(0, chunk + offsetof(chunk_head, at), n - (int64_t)offsetof(chunk_head, at));
 }
 
 hr_status hr__spill_file_write(hr_spill_file *s, const hr_table *t, hr_spilled_table *out, hr_error *err)
 {
     making m = { .mem = { .account = s->account } };
     int64_t head_bytes = 0, n = 0, at;
-    parcel_head head = { .magic = MAGIC };
+    chunk_head head = { .magic = MAGIC };
     hr_buffer *whole = NULL;
     hr_status st = HR_OK;
 
@@ -610,10 +609,10 @@ void hr__spill_file_forget(hr_spill_file *s, const hr_spilled_table *p)
 
 /* ------------------------------------------------------------------------------------------------------------- read */
 
-/* A parcel being read. */
+/* An encoded chunk that is being read. */
 typedef struct taking {
     const hr_mem *mem;
-    const parcel_node *nodes;
+    const chunk_node *nodes;
     int64_t n_nodes, next;
     const uint8_t *packed;
     int64_t packed_bytes, raw_bytes, unpacked; /* unpacked: bytes of the block that are filled */
@@ -626,7 +625,7 @@ static hr_status damaged(hr_error *err, const char *what)
 }
 
 /* *out NULL: the array does not have this part. Its size must be `want`; < 0: any. */
-static hr_status part_read(taking *t, const parcel_part *p, int64_t want, hr_buffer **out, hr_error *err)
+static hr_status part_read(taking *t, const chunk_part *p, int64_t want, hr_buffer **out, hr_error *err)
 {
     int64_t at = p->at;
 
@@ -649,7 +648,7 @@ static hr_status part_read(taking *t, const parcel_part *p, int64_t want, hr_buf
 }
 
 /* Lengths become offsets, in a new buffer: there is one offset more. */
-static hr_status offsets_read(taking *t, const parcel_node *node, int width, int64_t *n_values, hr_buffer **out,
+static hr_status offsets_read(taking *t, const chunk_node *node, int width, int64_t *n_values, hr_buffer **out,
                               hr_error *err)
 {
     hr_buffer *lengths = NULL;
@@ -686,7 +685,7 @@ done:
 
 static hr_status array_read(taking *t, hr_type *type, hr_array **out, hr_error *err);
 
-static hr_status buffers_read(taking *t, const hr_type *type, const parcel_node *node, hr_buffer *buffers[3],
+static hr_status buffers_read(taking *t, const hr_type *type, const chunk_node *node, hr_buffer *buffers[3],
                               hr_error *err)
 {
     int width = hr__type_offset_bytes(type);
@@ -708,7 +707,7 @@ static hr_status buffers_read(taking *t, const hr_type *type, const parcel_node 
     return buffers[1] ? HR_OK : hr__buffer_slice(t->block, 0, 0, &buffers[1], err);
 }
 
-static hr_status nested_read(taking *t, hr_type *type, const parcel_node *node, hr_buffer *buffers[3], hr_array **out,
+static hr_status nested_read(taking *t, hr_type *type, const chunk_node *node, hr_buffer *buffers[3], hr_array **out,
                              hr_error *err)
 {
     size_t n_bytes = (size_t)HR_MAX(1, type->n_children) * sizeof(hr_array *);
@@ -732,7 +731,7 @@ done:
 static hr_status array_read(taking *t, hr_type *type, hr_array **out, hr_error *err)
 {
     hr_buffer *buffers[3] = { NULL, NULL, NULL };
-    const parcel_node *node = t->nodes + t->next;
+    const chunk_node *node = t->nodes + t->next;
     hr_status st = HR_OK;
 
     *out = NULL;
@@ -753,7 +752,7 @@ done:
     return st;
 }
 
-/* Reads the packed and the raw parts of the parcel from the disk and checks the checksum. The block is larger than the
+/* Reads the packed and the raw parts of the chunk from the disk and checks the checksum. The block is larger than the
  * raw parts: unpacked parts follow them. */
 static hr_status load(hr_spill_file *s, const hr_spilled_table *p, const hr_mem *mem, hr_buffer **front,
                       hr_buffer **block, hr_error *err)
@@ -761,7 +760,7 @@ static hr_status load(hr_spill_file *s, const hr_spilled_table *p, const hr_mem 
     int fd = atomic_load_explicit(&s->fd, memory_order_acquire);
     int64_t raw = p->n_bytes - p->head_bytes, got;
     const hr_mem scratch = { .account = s->account };
-    parcel_head head;
+    chunk_head head;
     uint32_t crc;
 
     HR_TRY(hr__buffer_new(&scratch, p->head_bytes, front, err));
@@ -779,7 +778,7 @@ static hr_status load(hr_spill_file *s, const hr_spilled_table *p, const hr_mem 
         return damaged(err, "checksum does not match");
     if (head.at != p->at || head.n_rows != p->n_rows || head.raw_bytes != raw ||
         head.raw_bytes + head.plain_bytes != p->memory_bytes ||
-        (int64_t)sizeof head + head.n_nodes * (int64_t)sizeof(parcel_node) + head.packed_bytes > p->head_bytes)
+        (int64_t)sizeof head + head.n_nodes * (int64_t)sizeof(chunk_node) + head.packed_bytes > p->head_bytes)
         return damaged(err, "another encoded chunk lies there");
     atomic_fetch_add_explicit(&s->was_read, p->n_bytes, memory_order_relaxed);
     hr__account_spilled(mem->account ? mem->account : s->account, 0, p->n_bytes);
@@ -810,16 +809,16 @@ hr_status hr__spill_file_read(hr_spill_file *s, const hr_spilled_table *p, const
 {
     hr_buffer *front = NULL, *block = NULL;
     hr_status st = HR_OK;
-    parcel_head head;
+    chunk_head head;
     taking t;
 
     *out = NULL;
     HR_GO(load(s, p, mem, &front, &block, err));
     memcpy(&head, front->data, sizeof head);
     t = (taking){ .mem = mem,
-                  .nodes = (const parcel_node *)(const void *)(front->data + sizeof head),
+                  .nodes = (const chunk_node *)(const void *)(front->data + sizeof head),
                   .n_nodes = head.n_nodes,
-                  .packed = front->data + sizeof head + head.n_nodes * (int64_t)sizeof(parcel_node),
+                  .packed = front->data + sizeof head + head.n_nodes * (int64_t)sizeof(chunk_node),
                   .packed_bytes = head.packed_bytes,
                   .raw_bytes = head.raw_bytes,
                   .unpacked = head.raw_bytes,

@@ -4,12 +4,12 @@
  * creates it; the system removes it with the hr_spill_file, or when the process ends in any way; so two runs cannot
  * collide.
  *
- * 1. A table is written as one parcel (an encoded chunk) at a place of its own: checksummed, buffers compressed if that
- *    saves bytes (LZ4), only the bytes of its rows. Any types. Its origin is not stored.
+ * 1. hr__spill_file_write stores a table as one *encoded chunk* at a place of its own: with a checksum, buffers
+ *    compressed (LZ4) if that saves bytes, and only the bytes of its rows. Any types. It does not store the origin.
  * 2. One quota, HEADRACE_SPILL_QUOTA ("20GB"), holds for all spill files of the process. Without a quota, 1/50 of the
  *    disk stays free, 256 MiB at most. Above it, or if the disk is full, HR_DISK_FULL names the folder, the needed and
  *    the available bytes, and the variable to set.
- * 3. All functions are thread-safe; several threads write and read parcels at once. */
+ * 3. All functions are thread-safe; several threads write and read chunks at the same time. */
 #ifndef HR_SPILL_FILE_H
 #define HR_SPILL_FILE_H
 
@@ -17,7 +17,7 @@
 
 typedef struct hr_spill_file hr_spill_file;
 
-/* Where a parcel lies. A value: copied at will, forgotten once. */
+/* The place of an encoded chunk. A plain value: any number of copies may exist, hr__spill_file_forget takes it once. */
 typedef struct hr_spilled_table {
     int64_t at, n_bytes;  /* in the file */
     int64_t n_rows;       /* of the table */

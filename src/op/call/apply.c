@@ -25,8 +25,8 @@
 #include <stdlib.h>
 
 #define BLOCK_ROWS 4096
-#define MIN_GROUP 2 /* calls: the one that a server runs, and one more */
-#define MAX_GROUP 16
+#define MIN_CALLS 2 /* calls: the one that a server runs, and one more */
+#define MAX_CALLS 16
 #define CALL_NS (2 * INT64_C(1000000))  /* batches of this total duration (estimated) make one call */
 #define GROUPS_NS (10 * CALL_NS)        /* the same for groups, of which many may be small */
 #define SAVE_NS (10 * INT64_C(1000000)) /* a state may have 1 MiB, so that it is not saved before each call */
@@ -54,7 +54,7 @@ typedef struct apply_op {
 typedef struct apply_task {
     hr_batch_cutter *cutter;
     hr_groups *groups;
-    hr_call_set *group;      /* the call set that the task waits for; NULL: none */
+    hr_call_set *set;        /* the call set that the task waits for; NULL: none */
     bool last;               /* the ticket has no more input */
     bool complete;           /* all input is in calls */
     bool turn_done;          /* all calls are submitted, and the queue knows */
@@ -143,7 +143,7 @@ static void apply_task_clear(const hr_op *op, hr_task *task)
         return;
     hr__batch_cutter_free(t->cutter);
     hr__groups_free(t->groups);
-    hr__call_set_free(t->group);
+    hr__call_set_free(t->set);
     hr__free(t->batch_rows_out);
     hr__free(t->keep);
     hr__free(t);
@@ -227,19 +227,19 @@ static hr_status add_call(const apply_op *a, hr_task *task, apply_task *t, hr_ta
         batches[i].random = place_of(task, in, row, batches[i].ordinal).random;
         row += batches[i].n_rows;
     }
-    if (!t->group)
-        HR_GO(hr__call_set_new(a->calls, mem.account, &t->group, err));
+    if (!t->set)
+        HR_GO(hr__call_set_new(a->calls, mem.account, &t->set, err));
     if (a->columns.made) {
         HR_GO(hr__call_columns_input(&a->columns, whole, &some, err));
         in = some;
     }
     if (mem.arena && !hr__table_in_arena(in, mem.arena))
         HR_GO(hr__table_concat(&mem, in->schema, &in, 1, &copy, err));
-    st = hr__call_set_add(t->group, copy ? copy : in, some ? whole : NULL, &place, batches, n_batches,
+    st = hr__call_set_add(t->set, copy ? copy : in, some ? whole : NULL, &place, batches, n_batches,
                           hr__task_turn(task), t->n_calls++, err);
     batches = NULL;
     if (!st && (place.flags & HR_CALL_SAVE) && t->n_calls == 1)
-        t->saves = t->group->items[t->group->n - 1];
+        t->saves = t->set->items[t->set->n - 1];
 done:
     hr__free(batches);
     hr_table_unref(some);
@@ -301,13 +301,13 @@ done:
     return st;
 }
 
-/* Makes the next call set from complete batches or groups; t->group stays NULL if there are none. */
+/* Makes the next call set from complete batches or groups; t->set stays NULL if there are none. */
 static hr_status add_batches(const apply_op *a, hr_task *task, apply_task *t, hr_error *err)
 {
     const hr_mem mem = batch_mem(a, task);
-    int n_max = HR_MAX(MIN_GROUP, HR_MIN(MAX_GROUP, 2 * hr__calls_n_servers(a->calls)));
+    int n_max = HR_MAX(MIN_CALLS, HR_MIN(MAX_CALLS, 2 * hr__calls_n_servers(a->calls)));
 
-    while (!t->group || t->group->n < n_max) {
+    while (!t->set || t->set->n < n_max) {
         hr_table *batch = NULL;
         hr_batch_place *batches = NULL;
         int64_t n = 0;
@@ -375,7 +375,7 @@ static hr_status await(hr_task *task, apply_task *t, hr_error *err)
     hr_resume *resume = NULL;
 
     HR_TRY(hr__task_suspend(task, &resume, err));
-    if (!hr__call_set_wait(t->group, resume)) /* there is a result: resume at once */
+    if (!hr__call_set_wait(t->set, resume)) /* there is a result: resume at once */
         hr__resume(resume, HR_OK, NULL);
     return HR_PENDING;
 }
@@ -392,15 +392,15 @@ static hr_status submit(const apply_op *a, hr_task *task, apply_task *t, hr_erro
     bool all = a->of_class.at_a_time && t->complete && !t->turn_done;
     hr_status st;
 
-    if (t->group && (st = hr__call_set_submit(t->group, run->state, err)))
+    if (t->set && (st = hr__call_set_submit(t->set, run->state, err)))
         return hr__function_failed(a->name, st, err);
     if (all) {
         t->turn_done = true;
         HR_TRY(hr__calls_turn_done(a->calls, run->state, hr__task_turn(task), err));
     }
-    if (t->group || all)
+    if (t->set || all)
         notify(a, run);
-    return t->group ? await(task, t, err) : HR_OK;
+    return t->set ? await(task, t, err) : HR_OK;
 }
 
 static hr_status apply_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
@@ -697,7 +697,7 @@ static void save(const apply_op *a, hr_task *task, apply_task *t, hr_call *call)
 /* Emits the results that can be collected now. *all: the call set is done. */
 static hr_status collect(const apply_op *a, hr_task *task, apply_task *t, bool *all, hr_error *err)
 {
-    hr_call_set *g = t->group;
+    hr_call_set *g = t->set;
     bool done = true;
 
     while (g->next < g->n && done) {
@@ -732,7 +732,7 @@ static hr_status apply_resumed(const hr_op *op, hr_task *task, hr_error *err)
     apply_task *t = *hr__task_state(task);
     bool all = false;
 
-    if (hr__call_set_cancelled(t->group))
+    if (hr__call_set_cancelled(t->set))
         return hr_error_set(err, HR_CANCELLED, "%s: the run was stopped", a->name);
     if (!may_emit(a, task)) {
         hr__task_await_turn(task);
@@ -740,8 +740,8 @@ static hr_status apply_resumed(const hr_op *op, hr_task *task, hr_error *err)
     }
     HR_TRY(collect(a, task, t, &all, err));
     if (all) {
-        hr__call_set_free(t->group);
-        t->group = NULL;
+        hr__call_set_free(t->set);
+        t->set = NULL;
     }
     if (!all || t->cutter || t->groups)
         hr__task_more(task); /* makes the next call set when these results have gone on */
@@ -753,7 +753,7 @@ static hr_status apply_more(const hr_op *op, hr_task *task, hr_error *err)
     const apply_op *a = (const apply_op *)op;
     apply_task *t = *hr__task_state(task);
 
-    if (t->group)
+    if (t->set)
         return await(task, t, err);
     HR_TRY(add_next(a, task, t, err));
     return submit(a, task, t, err);

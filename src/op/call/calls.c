@@ -180,7 +180,7 @@ static void wait_locked(hr_call *call, bool first)
 bool hr__call_fits_locked(const hr_call *call, const hr_call_list *l, uint64_t server)
 {
     for (const hr_call *p = l->first; p; p = p->next)
-        if (p->state == HR_CALL_PAUSED && p->group && p->run == call->run && p->server == server && before(p, call))
+        if (p->state == HR_CALL_PAUSED && p->set && p->run == call->run && p->server == server && before(p, call))
             return false;
     return true;
 }
@@ -238,7 +238,7 @@ hr_resume *hr__call_add_locked(hr_call *call, hr_result *takes)
 {
     hr_results *r = &call->results;
 
-    if (!call->group || call->n_skip > 0) {
+    if (!call->set || call->n_skip > 0) {
         call->n_skip -= call->n_skip > 0;
         result_clear(takes);
         return NULL;
@@ -251,7 +251,7 @@ hr_resume *hr__call_add_locked(hr_call *call, hr_result *takes)
     r->n_bytes += hr__table_bytes_used(takes->table);
     r->items[r->n++] = *takes;
     *takes = (hr_result){ 0 };
-    return call->streams ? hr__call_set_ready_locked(call->group) : NULL;
+    return call->streams ? hr__call_set_ready_locked(call->set) : NULL;
 }
 
 /* -------------------------------------------------------------------------------------------------------- call sets */
@@ -278,7 +278,7 @@ hr_status hr__call_set_add(hr_call_set *g, hr_table *input, hr_table *whole, con
         return hr__error_memory(err, g->calls->name, sizeof *call);
     }
     call->calls = hr__calls_inner_ref(g->calls);
-    call->group = g;
+    call->set = g;
     call->index = g->n;
     call->input = hr_table_ref(input);
     call->whole = whole ? hr_table_ref(whole) : NULL;
@@ -322,7 +322,7 @@ hr_resume *hr__call_set_ready_locked(hr_call_set *g)
 /* Ends a call, which is in no list, with status `st`. Calls after a failed one are not needed. */
 static void done_locked(hr_call *call, hr_status st, hr_error *moved)
 {
-    hr_call_set *g = call->group;
+    hr_call_set *g = call->set;
 
     if (!st && call->incomplete)
         st = hr_error_set(moved, HR_NO_MEMORY, "out of memory for the results of a function");
@@ -365,9 +365,9 @@ hr_status hr__call_set_submit(hr_call_set *g, hr_calls_run *run, hr_error *err)
         st = hr__run_refusal_locked(run, err);
     if (!st) {
         g->run = run;
-        if ((g->others = run->groups))
+        if ((g->others = run->sets))
             g->others->prev = g;
-        run->groups = g;
+        run->sets = g;
         for (int i = 0; i < g->n; i++) {
             g->items[i]->tag = ++c->n_tags;
             g->items[i]->run = run;
@@ -449,7 +449,7 @@ static bool let_go_locked(hr_call *call)
     case HR_CALL_TAKEN: break;
     default: return true;
     }
-    call->group = NULL; /* an orphan */
+    call->set = NULL; /* an orphan */
     hr__results_clear(&call->results);
     hr_table_unref(call->whole);
     call->whole = NULL;
@@ -466,7 +466,7 @@ void hr__call_set_free(hr_call_set *g)
     c = g->calls;
     hr__lock(&c->lock);
     if (g->run) {
-        *(g->prev ? &g->prev->others : &g->run->groups) = g->others;
+        *(g->prev ? &g->prev->others : &g->run->sets) = g->others;
         if (g->others)
             g->others->prev = g->prev;
     }
@@ -506,9 +506,9 @@ void hr__calls_run_cancel(hr_calls *c, hr_calls_run *run)
 
     hr__lock(&c->lock);
     run->cancelled = true;
-    for (g = run->groups; g; g = g->others)
+    for (g = run->sets; g; g = g->others)
         drop_waiting_locked(g);
-    for (g = run->groups; g;) {
+    for (g = run->sets; g;) {
         hr_resume *r = g->resume;
         hr_error err = HR_ERROR_INIT;
 
@@ -520,7 +520,7 @@ void hr__calls_run_cancel(hr_calls *c, hr_calls_run *run)
         hr_error_set(&err, HR_CANCELLED, "the run was stopped");
         hr__resume(r, HR_CANCELLED, &err);
         hr__lock(&c->lock);
-        g = run->groups; /* from the beginning again: the set may have been freed meanwhile */
+        g = run->sets; /* from the beginning again: the set may have been freed meanwhile */
     }
     hr__unlock(&c->lock);
     hr__workers_drop(c);
@@ -541,7 +541,7 @@ void hr__calls_refuse(hr_calls *c)
             break; /* paused by a server in this process, which still exists */
         hr__call_list_remove(l, call);
         done_locked(call, st, &err);
-        r = hr__call_set_ready_locked(call->group);
+        r = hr__call_set_ready_locked(call->set);
         hr__unlock(&c->lock);
         if (r)
             hr__resume(r, HR_OK, NULL); /* the operator reports the error after the results before it */
@@ -707,7 +707,7 @@ static hr_go give(hr_call *call, hr_table *takes, const hr_result_place *of, boo
     } else {
         r = hr__call_add_locked(call, &found);
     }
-    go = !call->group || call->run->cancelled || c->closed                                              ? HR_GO_AWAY
+    go = !call->set || call->run->cancelled || c->closed                                                ? HR_GO_AWAY
          : call->results.n >= HR_AHEAD_TABLES || call->results.n_bytes >= hr__ahead_bytes(&call->place) ? HR_GO_PAUSE
                                                                                                         : HR_GO_ON;
     hr__unlock(&c->lock);
@@ -731,11 +731,11 @@ void hr__call_pause(hr_call *takes)
     hr__lock(&c->lock);
     c->n_in_hand -= call->in_hand;
     call->in_hand = false;
-    orphan = !call->group;
+    orphan = !call->set;
     if (!orphan && c->closed) {
         done_locked(call, HR_CANCELLED,
                     (hr_error_set(&err, HR_CANCELLED, "cancelled: the function pool was closed"), &err));
-        r = hr__call_set_ready_locked(call->group);
+        r = hr__call_set_ready_locked(call->set);
     } else if (!orphan) {
         call->resumes = true;
         if (call->results.n == 0) { /* all results have been collected meanwhile */
@@ -743,7 +743,7 @@ void hr__call_pause(hr_call *takes)
         } else {
             call->state = HR_CALL_PAUSED;
             hr__call_list_add(&c->paused, call, NULL);
-            r = hr__call_set_ready_locked(call->group);
+            r = hr__call_set_ready_locked(call->set);
         }
     }
     hr__unlock(&c->lock);
@@ -798,10 +798,10 @@ void hr__call_done(hr_call *takes, hr_status st, hr_error *moved)
     c->n_in_hand -= call->in_hand;
     call->in_hand = false;
     hr__worker_forget_locked(call);
-    orphan = !call->group;
+    orphan = !call->set;
     if (!orphan) {
         done_locked(call, st, &err);
-        r = hr__call_set_ready_locked(call->group);
+        r = hr__call_set_ready_locked(call->set);
     }
     hr__unlock(&c->lock);
     if (orphan)

@@ -8,9 +8,9 @@
  *   process.c  worker processes, served by the poller's thread
  *   worker.c   the worker process's side of the socket
  *
- * A *call set* is the calls that one suspended task waits for (in code: `group`). The operator collects results call by
- * call, in order. hr__resume wakes the operator when the set is done, when the call whose turn it is streams a result,
- * or, if calls take long, when the next call is done.
+ * A *call set* is the calls that one suspended task waits for. The operator collects results call by call, in order.
+ * hr__resume wakes the operator when the set is done, when the call whose turn it is streams a result, or, if calls
+ * take long, when the next call is done.
  *
  * The states of a call (hr_call_state):
  *
@@ -37,7 +37,7 @@
  * call whose turn it is always finds a server.
  *
  * Freeing a call set frees its waiting calls; calls that are TAKEN, or PAUSED by a worker, become *orphans*
- * (hr_call.group NULL): results of the server are dropped, and hr__call_done frees the call. So no thread waits for
+ * (hr_call.set NULL): results of the server are dropped, and hr__call_done frees the call. So no thread waits for
  * user code whose result is not wanted.
  *
  * The states of a worker (process.c):
@@ -83,9 +83,9 @@ typedef struct hr_results {
 } hr_results;
 
 struct hr_call {
-    hr_calls *calls; /* a part's reference */
+    hr_calls *calls; /* counted in `parts` */
     hr_call_state state;
-    hr_call_set *group;   /* NULL: an orphan */
+    hr_call_set *set;     /* NULL: an orphan */
     hr_calls_run *run;    /* only for comparing: may dangle */
     int index;            /* in its call set */
     hr_call *prev, *next; /* in c->waiting, c->paused or its worker's list */
@@ -134,7 +134,7 @@ typedef struct hr_first_columns {
 
 /* The calls of one operator in one run. Starts all zero; hr__calls_run_begin if the function has instances. */
 struct hr_calls_run {
-    hr_call_set *groups; /* submitted call sets */
+    hr_call_set *sets; /* submitted call sets */
     bool cancelled;
     int64_t n_errored;   /* batches that failed and were left out */
     int64_t input_bytes; /* of submitted calls */
@@ -149,7 +149,7 @@ struct hr_calls_run {
     int64_t *early; /* later turns whose calls are all submitted */
     int64_t n_early, cap_early;
     int n_begun;              /* calls that have begun and not ended */
-    _Atomic int64_t saved_ns; /* when a call was last asked for the state of its instance; 0: none was */
+    _Atomic int64_t saved_ns; /* when the state of the instance was last requested; 0: never */
     char *loads;              /* the state that its instance loads before the first call; NULL: none, or loaded */
     bool sends;               /* a thread is sending one of its calls */
     hr_calls_worker *home;    /* only for comparing: the worker with the instance; NULL: none yet */
@@ -162,9 +162,9 @@ struct hr_call_set {
     int n;
     int64_t cap;
     int next;                   /* index of the call whose results are collected now */
-    hr_resume *resume;          /* whom to wake; NULL: nobody waits */
+    hr_resume *resume;          /* wakes the task that waits for the set; NULL: no task waits */
     hr_calls_run *run;          /* NULL: not submitted */
-    hr_call_set *prev, *others; /* run->groups */
+    hr_call_set *prev, *others; /* run->sets */
 };
 
 struct hr_calls {
@@ -286,7 +286,7 @@ hr_status hr__first_columns_fit(const hr_first_columns *f, const hr_mem *mem, hr
                                 hr_error *err) HR_MUST_USE;
 
 /* --- for process.c */
-hr_calls *hr__calls_inner_ref(hr_calls *c); /* a part's reference */
+hr_calls *hr__calls_inner_ref(hr_calls *c); /* counted in `parts` */
 void hr__calls_inner_unref(hr_calls *c);
 bool hr__calls_unserved_locked(const hr_calls *c); /* no server exists and none is expected */
 void hr__calls_refuse(hr_calls *c);                /* fails waiting calls that no server will serve */
@@ -299,8 +299,8 @@ hr_resume *hr__call_set_ready_locked(hr_call_set *g);
 void hr__call_requeue_locked(hr_call *call); /* repeats it from the beginning */
 
 /* --- process.c, for calls.c and turns.c */
-void hr__workers_tell_run(hr_calls *c, hr_calls_run *run, uint32_t kind,
-                          int most);    /* sends `kind` to at most `most` workers */
+void hr__workers_notify_run(hr_calls *c, hr_calls_run *run, uint32_t kind,
+                            int most);  /* sends `kind` to at most `most` workers */
 void hr__workers_dispatch(hr_calls *c); /* sends waiting calls to free workers */
 void hr__workers_drop(hr_calls *c);     /* sends DROP for orphans */
 void hr__workers_close(hr_calls *c);

@@ -308,12 +308,12 @@ void hr__workers_dispatch(hr_calls *c)
     }
 }
 
-static bool tell(hr_link *link, uint32_t kind, uint64_t tag)
+static bool notify(hr_link *link, uint32_t kind, uint64_t tag)
 {
     return hr__link_send_patiently(link, kind, tag, NULL, 0, NULL, NULL) == HR_OK;
 }
 
-static bool unwanted(const hr_call *call) { return !call->group || call->run->cancelled; }
+static bool unwanted(const hr_call *call) { return !call->set || call->run->cancelled; }
 
 /* An orphan whose worker has not got DROP. */
 static bool next_to_drop(hr_calls *c, sending *out)
@@ -336,12 +336,12 @@ void hr__workers_drop(hr_calls *c)
     sending s = { 0 };
 
     while (next_to_drop(c, &s)) {
-        tell(s.link, HR_MSG_DROP, s.tag); /* on failure the call runs in vain */
+        notify(s.link, HR_MSG_DROP, s.tag); /* on failure the call runs in vain */
         sending_clear(&s);
     }
 }
 
-void hr__workers_tell_run(hr_calls *c, hr_calls_run *run, uint32_t kind, int most)
+void hr__workers_notify_run(hr_calls *c, hr_calls_run *run, uint32_t kind, int most)
 {
     hr_link **links = NULL;
     int64_t cap = 0;
@@ -355,7 +355,7 @@ void hr__workers_tell_run(hr_calls *c, hr_calls_run *run, uint32_t kind, int mos
         run->n_ahead += n;
     hr__unlock(&c->lock);
     for (int i = 0; i < n; i++) {
-        tell(links[i], kind, run->id);
+        notify(links[i], kind, run->id);
         hr__link_unref(links[i]);
     }
     hr__free(links);
@@ -371,7 +371,7 @@ void hr__worker_go_on_relocks(hr_calls *c, hr_call *call)
     if (w->n_out++ == 0)
         w->busy_ns = hr__clock_ns();
     hr__unlock(&c->lock);
-    tell(link, HR_MSG_MORE, tag); /* on failure the worker is lost, and the poller reports that */
+    notify(link, HR_MSG_MORE, tag); /* on failure the worker is lost, and the poller reports that */
     hr__link_unref(link);
     hr__lock(&c->lock);
 }
@@ -409,7 +409,7 @@ int hr__calls_end_idle(hr_calls *c)
             pid = w->pid;
         }
     hr__unlock(&c->lock);
-    if (pid && !tell(s.link, HR_MSG_END, 0))
+    if (pid && !notify(s.link, HR_MSG_END, 0))
         hr__link_close(s.link);
     sending_clear(&s);
     return pid;
@@ -453,7 +453,7 @@ void hr__workers_close(hr_calls *c)
     sending s = { 0 };
 
     while (next_to_end(c, &s)) {
-        if (!tell(s.link, HR_MSG_END, 0))
+        if (!notify(s.link, HR_MSG_END, 0))
             hr__link_close(s.link); /* this ends the worker, too, and the poller notices */
         sending_clear(&s);
     }
@@ -528,7 +528,7 @@ static hr_resume *paused_relocks(hr_calls_worker *w, hr_call *call)
         hr__worker_go_on_relocks(w->calls, call);
         return NULL;
     }
-    return call->group ? hr__call_set_ready_locked(call->group) : NULL;
+    return call->set ? hr__call_set_ready_locked(call->set) : NULL;
 }
 
 static hr_status done_message(hr_calls_worker *w, hr_message *m)
@@ -615,7 +615,7 @@ static hr_status on_message(hr_calls_worker *w, hr_message *m, hr_error *err)
 /* Whether an earlier call of its set failed, so that no one needs this call. */
 static bool is_moot_locked(const hr_call *call)
 {
-    const hr_call_set *g = call->group;
+    const hr_call_set *g = call->set;
 
     for (int i = 0; i < call->index && !call->calls->tolerant; i++)
         if (g->items[i]->state == HR_CALL_DONE && g->items[i]->st)
@@ -623,7 +623,7 @@ static bool is_moot_locked(const hr_call *call)
     return false;
 }
 
-/* Whether there is a worker, or will be one in place of the last: whoever starts them looks at n_expected. */
+/* Whether there is a worker, or a new one will replace the last: the code that starts workers reads n_expected. */
 static bool expect_one_locked(hr_calls *c)
 {
     if (c->n_workers + c->n_expected == 0) {
@@ -684,7 +684,7 @@ static void reap(hr_calls_worker *w)
         (void)expect_one_locked(c);
     while ((call = next_of_dead_locked(w, &first)) || (call = next_of_lost_locked(c))) {
         hr_error err = HR_ERROR_INIT;
-        bool lost = call->group && call->run->lost.status;
+        bool lost = call->set && call->run->lost.status;
 
         hr_error_set(&err, w->lost.status, "%s", lost ? call->run->lost.text : w->lost.text);
         hr__unlock(&c->lock);
@@ -777,8 +777,8 @@ static void tell_runs(hr_calls_worker *w)
     int n = runs_ahead(w->calls, ids, HR_LEN(ids));
 
     for (int i = 0; i < n; i++)
-        if (tell(w->link, HR_MSG_RUN, ids[i]) && !hr__calls_runs(w->calls, ids[i]))
-            tell(w->link, HR_MSG_RUN_END, ids[i]);
+        if (notify(w->link, HR_MSG_RUN, ids[i]) && !hr__calls_runs(w->calls, ids[i]))
+            notify(w->link, HR_MSG_RUN_END, ids[i]);
 }
 
 /* The worker gets calls from now on, unless it died or got END meanwhile. */

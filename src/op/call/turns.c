@@ -33,12 +33,12 @@ void hr__calls_run_begin(hr_calls *c, hr_calls_run *run, const hr_calls_class *h
     c->runs = run;
     hr__unlock(&c->lock);
     if (how->instances && c->pid == hr__pid())
-        hr__workers_tell_run(c, run, HR_MSG_RUN, how->ahead);
+        hr__workers_notify_run(c, run, HR_MSG_RUN, how->ahead);
 }
 
 void hr__calls_run_end(hr_calls *c, hr_calls_run *run)
 {
-    bool told = run->listed && run->how.instances && c->pid == hr__pid();
+    bool notifies = run->listed && run->how.instances && c->pid == hr__pid();
 
     hr__lock(&c->lock);
     if (run->listed) {
@@ -47,13 +47,13 @@ void hr__calls_run_end(hr_calls *c, hr_calls_run *run)
             run->next->prev = run->prev;
         run->listed = false;
     }
-    if (told) {
+    if (notifies) {
         c->n_ended++;
         hr__cond_broadcast(&c->arrived); /* servers in this process free the instances of ended runs */
     }
     hr__unlock(&c->lock);
-    if (told)
-        hr__workers_tell_run(c, run, HR_MSG_RUN_END, INT32_MAX);
+    if (notifies)
+        hr__workers_notify_run(c, run, HR_MSG_RUN_END, INT32_MAX);
     hr__free(run->early);
     hr__free(run->loads);
     hr_error_clear(&run->lost);
@@ -201,7 +201,7 @@ void hr__call_begin_locked(hr_call *call, hr_calls_worker *w)
 
 void hr__call_end_locked(hr_call *call)
 {
-    if (!call->begun || !call->group)
+    if (!call->begun || !call->set)
         return;
     call->begun = false;
     call->run->n_begun--;
