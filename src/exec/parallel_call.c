@@ -3,7 +3,7 @@
  * hr__task_share: an operator's call on which all other work of the run depends (the table of a join's right side). It
  * waits in the run's list; pool threads that look at the run do its shares before any other work. Guarded by run->lock.
  *
- * each(), which scans call by hr__scan_set_each: work on many files outside a run (the footers of all files, for a schema).
+ * each(), the function of hr__scan_set_each: work on many files outside a run (the footers of all files, for a schema).
  * The call is its own client of the pool. A call whose shares wait for disks more than they compute starts its own
  * threads instead: the pool has one thread per CPU.
  *
