@@ -753,8 +753,11 @@ typedef struct hr_split hr_split;
 typedef enum hr_split_tail {
     HR_TAIL_EQUAL,  /* one short step with as many rows for each rank; at most N - 1 rows are left out (stats) */
     HR_TAIL_UNEVEN, /* rank 0 gets the first batch, then rank 1, ...; the last ranks may get none */
-    HR_TAIL_PAD     /* HR_UNSUPPORTED in this version */
+    HR_TAIL_PAD     /* one short step with as many rows for each rank; at most N - 1 rows repeat others of it */
 } hr_split_tail;
+
+/* HR_TAIL_PAD adds this column to all batches, of bools: true for rows that repeat others. */
+#define HR_PAD_COLUMN "__pad__"
 
 /* Shares p. Of `options` batch_rows (> 0), drop_last, prefetch and shuffle_* are those of every rank; `epoch` is the
  * first one, and each pass counts on. `position` is one of hr_split_position. */
@@ -778,7 +781,8 @@ HR_API void hr_split_lost(hr_split *s, int rank, const char *why);
 HR_API HR_MUST_USE hr_status hr_split_position(hr_split *s, char **out, hr_error *err);
 /* The next hr_split_begin goes on from there. HR_INVALID: an epoch is running. */
 HR_API HR_MUST_USE hr_status hr_split_restore(hr_split *s, const char *position, hr_error *err);
-/* As JSON: ranks, epoch, steps, rows of each rank, rows left out, wait_ns of each rank, and the run's. *out is new:
+/* As JSON: ranks, epoch, steps, rows of each rank, dropped_rows and padded_rows (of this epoch, and of
+ * all), wait_ns of each rank, and the run's. *out is new:
  * hr_string_free(). */
 HR_API HR_MUST_USE hr_status hr_split_stats(hr_split *s, char **out, hr_error *err);
 /* Ends the run; ranks that wait get HR_CANCELLED. References stay valid. NULL is fine. */

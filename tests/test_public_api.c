@@ -571,7 +571,7 @@ static void test_split_of_threads(void **state)
     }
     OK(hr_split_stats(s, &text, &err));
     assert_non_null(strstr(text, "\"ranks\":3"));
-    assert_non_null(strstr(text, "\"lost_rows\":1"));
+    assert_non_null(strstr(text, "\"dropped_rows\":1"));
     hr_string_free(text);
     hr_split_close(s);
     hr_split_unref(s);

@@ -158,6 +158,11 @@ static void check_rank(const job *j, int r, int e, int64_t n, int64_t batch, hr_
     for (int64_t s = 0; s < full; s++)
         for (int64_t i = 0; i < batch; i++)
             assert_int_equal(j->rows[r][at++], (s * n_ranks + r) * batch + i);
+    if (tail == HR_TAIL_PAD && !(drop && (rest + n_ranks - 1) / n_ranks < batch)) {
+        want = (rest + n_ranks - 1) / n_ranks;
+        for (int64_t i = 0; i < want; i++)
+            assert_int_equal(j->rows[r][at++], full * step + (r * want + i) % rest);
+    }
     if (tail == HR_TAIL_EQUAL && !drop)
         for (int64_t i = 0; i < each; i++)
             assert_int_equal(j->rows[r][at++], full * step + r * each + i);
@@ -178,14 +183,17 @@ static void shares(void **state)
         int64_t n, batch;
         hr_split_tail tail;
         bool drop;
-        int64_t lost;
+        int64_t lost, padded;
     } cases[] = {
-        { 2, 200, 16, HR_TAIL_EQUAL, false, 0 },  { 3, 100, 4, HR_TAIL_EQUAL, false, 1 },
-        { 3, 100, 4, HR_TAIL_EQUAL, true, 4 },    { 1, 100, 7, HR_TAIL_EQUAL, false, 0 },
-        { 4, 3, 8, HR_TAIL_EQUAL, false, 3 },     { 4, 1000, 1, HR_TAIL_EQUAL, false, 0 },
-        { 3, 0, 4, HR_TAIL_EQUAL, false, 0 },     { 3, 100, 4, HR_TAIL_UNEVEN, false, 0 },
-        { 3, 107, 4, HR_TAIL_UNEVEN, true, 3 },   { 2, 31, 16, HR_TAIL_EQUAL, false, 1 },
-        { 4, 1000, 64, HR_TAIL_EQUAL, false, 0 },
+        { 3, 100, 4, HR_TAIL_PAD, false, 0, 2 },     { 3, 100, 4, HR_TAIL_PAD, true, 4, 0 },
+        { 3, 107, 4, HR_TAIL_PAD, true, 0, 1 },      { 4, 3, 8, HR_TAIL_PAD, false, 0, 1 },
+        { 4, 1, 8, HR_TAIL_PAD, false, 0, 3 },       { 4, 0, 8, HR_TAIL_PAD, false, 0, 0 },
+        { 2, 200, 16, HR_TAIL_EQUAL, false, 0, 0 },  { 3, 100, 4, HR_TAIL_EQUAL, false, 1, 0 },
+        { 3, 100, 4, HR_TAIL_EQUAL, true, 4, 0 },    { 1, 100, 7, HR_TAIL_EQUAL, false, 0, 0 },
+        { 4, 3, 8, HR_TAIL_EQUAL, false, 3, 0 },     { 4, 1000, 1, HR_TAIL_EQUAL, false, 0, 0 },
+        { 3, 0, 4, HR_TAIL_EQUAL, false, 0, 0 },     { 3, 100, 4, HR_TAIL_UNEVEN, false, 0, 0 },
+        { 3, 107, 4, HR_TAIL_UNEVEN, true, 3, 0 },   { 2, 31, 16, HR_TAIL_EQUAL, false, 1, 0 },
+        { 4, 1000, 64, HR_TAIL_EQUAL, false, 0, 0 },
     };
     live_memory before = live_now();
 
@@ -207,7 +215,9 @@ static void shares(void **state)
                     check_rank(j, r, e, cases[i].n, cases[i].batch, cases[i].tail, cases[i].drop);
             }
             assert_ok(hr__split_stats(s, &stats, &err), &err);
-            snprintf(want, sizeof want, "\"lost_rows\":%" PRId64 ",", cases[i].lost);
+            snprintf(want, sizeof want, "\"dropped_rows\":%" PRId64 ",", cases[i].lost);
+            assert_contains(stats, want);
+            snprintf(want, sizeof want, "\"padded_rows\":%" PRId64 ",", cases[i].padded);
             assert_contains(stats, want);
             hr_string_free(stats);
             job_free(j);
@@ -781,7 +791,7 @@ static void wrong_arguments(void **state)
 
     (void)state;
     assert_status(hr__split_new(p, 0, HR_TAIL_EQUAL, NULL, &s, &err), HR_INVALID, &err);
-    assert_status(hr__split_new(p, 2, HR_TAIL_PAD, NULL, &s, &err), HR_UNSUPPORTED, &err);
+    assert_status(hr__split_new(p, 2, (hr_split_tail)7, NULL, &s, &err), HR_INVALID, &err);
     s = split_of(p, 2, HR_TAIL_EQUAL);
     assert_status(hr__split_begin(s, 0, &q, 0, &err), HR_INVALID, &err);
     assert_status(hr__split_next(s, 2, 0, 0, &t, &err), HR_INVALID, &err);

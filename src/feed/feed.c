@@ -334,11 +334,23 @@ static hr_status append_op(hr_plan **plan, hr_op *takes, hr_error *err)
 }
 
 /* Makes f->whole: the user's plan with the feed's operators. */
-static hr_status feed_plan(hr_feed *f, bool gather, hr_error *err)
+static hr_status feed_plan(hr_feed *f, bool gather, bool pad_column, hr_error *err)
 {
     hr_op *op = NULL;
 
     f->whole = hr_plan_ref(f->plan);
+    if (pad_column) {
+        const char *name = HR_PAD_COLUMN;
+        hr_expr *no = NULL;
+        hr_status st;
+
+        HR_TRY(hr_expr_parse("false", &no, err));
+        st = hr__op_with_columns(&name, &no, 1, &op, err);
+        hr_expr_unref(no);
+        if (st)
+            return st;
+        HR_TRY(append_op(&f->whole, op, err));
+    }
     if (f->options.shuffle_rows > 0) {
         HR_TRY(hr__op_local_shuffle(f->options.shuffle_rows, f->options.shuffle_seed, &op, err));
         HR_TRY(append_op(&f->whole, op, err));
@@ -457,7 +469,7 @@ hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_fee
     f->drop_last = extra->of_split ? extra->split_drop_last : f->options.drop_last;
     HR_GO(options_check(&f->options, err));
     hr__plan_digest(p, f->digest);
-    HR_GO(feed_plan(f, extra->own_memory || extra->arena, err));
+    HR_GO(feed_plan(f, extra->own_memory || extra->arena, extra->pad_column, err));
     if (f->options.position)
         HR_GO(feed_restore(f, extra->differs, &from, err));
     f->run_rows = -f->discard_rows;

@@ -16,6 +16,7 @@ typedef struct hr_feed_extra {
     void (*ready)(void *context);
     void *ready_context;
     bool of_split, split_drop_last; /* the feed of a split, and the split's drop_last */
+    bool pad_column;                /* adds HR_PAD_COLUMN, of falses, behind the others */
     bool by_row;                    /* tables as they come; its positions are those of batches of one row */
     char **differs;                 /* see hr_position_how */
 } hr_feed_extra;
@@ -62,8 +63,9 @@ typedef struct hr_split_request {
 } hr_split_request;
 
 /* equal: after the last full step one short step of floor(rest/N) rows per rank (none if 0, or with drop_last); at most
- * N-1 rows are lost, and stats report them. uneven: ranks get the remaining batches as they come. pad: rows are
- * repeated to fill the step and the column "__pad__"... is reserved for a later version: HR_UNSUPPORTED. Shares p.
+ * N-1 rows are lost, and stats report them. uneven: ranks get the remaining batches as they come. pad: one short
+ * step of ceil(rest/N) rows per rank, of which the last ones repeat the first of the rest; all batches have a column
+ * HR_PAD_COLUMN of bools, true for these. Stats report lost and repeated rows. Shares p.
  * options: seed, epoch of the first pass, threads, limits, any_order. */
 hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_feed_options *options, hr_split **out,
                         hr_error *err) HR_MUST_USE;
@@ -95,7 +97,7 @@ hr_status hr__split_position_of(hr_split *s, int rank, char **out, hr_error *err
 /* Before an epoch begins: it resumes from this position. */
 hr_status hr__split_restore(hr_split *s, const char *position, const hr_position_how *how, hr_error *err) HR_MUST_USE;
 hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
-    /* JSON: ranks, steps, rows per rank, rows lost, wait_ns per rank (since its request for the epoch), run */
+    /* JSON: ranks, steps, rows per rank, rows dropped and padded, wait_ns per rank (since its request), run */
     HR_MUST_USE;
 /* JSON: epoch, whether it runs, steps that were given out, how many steps a rank may be ahead, and for each rank:
  * state (away: has not come yet, elsewhere: see hr__split_expect, out: in no epoch, asked: waits for one to begin, in,

@@ -115,7 +115,8 @@ struct hr_split {
     int64_t step_each; /* rows of each rank in the step that it has made */
     bool *wanted;      /* whose rows it makes */
     int64_t n_steps;   /* released */
-    int64_t lost_rows;
+    int64_t dropped_rows, padded_rows;
+    int64_t all_epochs, all_dropped, all_padded; /* of all epochs whose end came */
     hr_status feed_st;
     hr_error feed_err;
     hr_status lost_st; /* a rank was lost */
@@ -284,6 +285,22 @@ static void split_free(hr_split *s)
     hr__free(s);
 }
 
+/* The column of HR_TAIL_PAD is added to the rows, so they must not have it. */
+static hr_status check_pad_column(hr_plan *p, hr_error *err)
+{
+    hr_schema *schema = NULL;
+    bool has;
+
+    HR_TRY(hr__plan_schema_early(p, &schema, err));
+    has = schema && hr__schema_find(schema, HR_PAD_COLUMN) >= 0;
+    hr__schema_unref(schema);
+    if (has)
+        return hr_error_set(err, HR_INVALID,
+                            "split: the rows have a column " HR_PAD_COLUMN
+                            " already, which HR_TAIL_PAD adds; rename it");
+    return HR_OK;
+}
+
 hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_feed_options *options, hr_split **out,
                         hr_error *err)
 {
@@ -296,8 +313,10 @@ hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_fe
     HR_TRY(HR_STRUCT_READ(hr_feed_options, options, &own));
     if (n_ranks < 1 || n_ranks > 65536)
         return hr_error_set(err, HR_INVALID, "split: n_ranks is %d; give 1 to 65536", n_ranks);
-    if (tail != HR_TAIL_EQUAL && tail != HR_TAIL_UNEVEN)
-        return hr_error_set(err, HR_UNSUPPORTED, "split: HR_TAIL_PAD is not supported");
+    if (tail != HR_TAIL_EQUAL && tail != HR_TAIL_UNEVEN && tail != HR_TAIL_PAD)
+        return hr_error_set(err, HR_INVALID, "split: tail is %d; give a hr_split_tail", (int)tail);
+    if (tail == HR_TAIL_PAD)
+        HR_TRY(check_pad_column(p, err));
     s = hr__zalloc(NULL, sizeof *s);
     if (!s)
         return hr__error_memory(err, "split", sizeof *s);
@@ -360,7 +379,18 @@ void hr__split_serve(hr_split *s, hr_arena *arena, void (*ready)(void *context),
     hr__arena_unref(old);
 }
 
-hr_status hr__split_schema(hr_split *s, hr_schema **out, hr_error *err) { return hr__plan_schema(s->plan, out, err); }
+hr_status hr__split_schema(hr_split *s, hr_schema **out, hr_error *err)
+{
+    hr_schema *plain = NULL;
+    hr_status st;
+
+    if (s->tail != HR_TAIL_PAD)
+        return hr__plan_schema(s->plan, out, err);
+    HR_TRY(hr__plan_schema(s->plan, &plain, err));
+    st = hr__schema_append(plain, HR_PAD_COLUMN, hr__type_simple(HR_T_BOOL), true, out, err);
+    hr__schema_unref(plain);
+    return st;
+}
 
 void hr__split_close(hr_split *s)
 {
@@ -404,23 +434,48 @@ static void release_step_locked(hr_split *s)
     hr__feed_forget(s->feed, row_of_step(s, done_locked(s)));
 }
 
-/* Rows [begin, begin + n) of the remaining rows, as one table with its own memory. */
-static hr_status rest_slice_locked(hr_split *s, int64_t begin, int64_t n, hr_table **out, hr_error *err)
+static int64_t rest_rows_locked(const hr_split *s)
 {
-    const hr_mem mem = { s->account, s->feed_arena };
-    hr_status st = HR_OK;
-    hr_table **pieces = hr__zalloc(s->account, (size_t)s->n_parts * sizeof *pieces);
-    int n_pieces = 0;
+    int64_t n = 0;
+
+    for (int i = 0; i < s->n_parts; i++)
+        n += hr_table_rows(s->parts[i]);
+    return n;
+}
+
+/* Adds the slices of the remaining rows [begin, begin + n) to `pieces`. */
+static hr_status rest_pieces_locked(hr_split *s, int64_t begin, int64_t n, hr_table **pieces, int *n_pieces,
+                                    hr_error *err)
+{
     int64_t at = 0;
 
-    if (!pieces)
-        return hr__error_memory(err, "split", s->n_parts * (int64_t)sizeof *pieces);
     for (int i = 0; i < s->n_parts; i++) {
         int64_t rows = hr_table_rows(s->parts[i]), from = HR_MAX(begin, at), to = HR_MIN(begin + n, at + rows);
 
-        if (from < to)
-            HR_GO(hr_table_slice(s->parts[i], from - at, to - from, &pieces[n_pieces++], err));
+        if (from < to) {
+            HR_TRY(hr_table_slice(s->parts[i], from - at, to - from, &pieces[*n_pieces], err));
+            (*n_pieces)++;
+        }
         at += rows;
+    }
+    return HR_OK;
+}
+
+/* n rows from `begin` on of the remaining rows and, behind their end, of the same rows again, as one table with its own
+ * memory. */
+static hr_status rest_slice_locked(hr_split *s, int64_t begin, int64_t n, hr_table **out, hr_error *err)
+{
+    const hr_mem mem = { s->account, s->feed_arena };
+    int64_t rest = rest_rows_locked(s), cap = s->n_parts * (n / rest + 2);
+    hr_status st = HR_OK;
+    hr_table **pieces = hr__zalloc(s->account, (size_t)cap * sizeof *pieces);
+    int n_pieces = 0;
+
+    if (!pieces)
+        return hr__error_memory(err, "split", cap * (int64_t)sizeof *pieces);
+    for (int64_t at = begin, end = begin + n, more; at < end; at += more) {
+        more = HR_MIN(end - at, rest - at % rest);
+        HR_GO(rest_pieces_locked(s, at % rest, more, pieces, &n_pieces, err));
     }
     HR_GO(hr__table_concat(&mem, s->parts[0]->schema, pieces, n_pieces, out, err));
 done:
@@ -433,13 +488,11 @@ done:
 /* The last step of HR_TAIL_EQUAL: the same number of rows for each rank. */
 static hr_status tail_equal_locked(hr_split *s, hr_error *err)
 {
-    int64_t rest = 0, each;
+    int64_t rest = rest_rows_locked(s), each;
     hr_status st = HR_OK;
 
-    for (int i = 0; i < s->n_parts; i++)
-        rest += hr_table_rows(s->parts[i]);
     each = s->agreed.drop_last ? 0 : rest / s->n_ranks;
-    s->lost_rows = rest - each * s->n_ranks;
+    s->dropped_rows = rest - each * s->n_ranks;
     if (each > 0) {
         for (int r = 0; r < s->n_ranks && !st; r++) {
             hr_table *t = NULL;
@@ -448,6 +501,51 @@ static hr_status tail_equal_locked(hr_split *s, hr_error *err)
             if (!st)
                 queue_locked(s, r, t);
         }
+        s->n_steps++;
+    }
+    parts_drop_locked(s);
+    return st;
+}
+
+/* Marks the rows [begin, end) of a new table, which has its own memory, as padding. */
+static hr_status mark_padding(hr_table *t, int64_t begin, int64_t end, hr_error *err)
+{
+    int at = hr__schema_find(t->schema, HR_PAD_COLUMN);
+    const hr_array *a = at < 0 ? NULL : t->columns[at];
+
+    if (!a || a->type->id != HR_T_BOOL || !a->buffers[1])
+        return hr_error_set(err, HR_BUG, "split: the rows have no column " HR_PAD_COLUMN);
+    for (int64_t i = begin; i < end; i++)
+        hr__bit_set(a->buffers[1]->data, a->offset + i);
+    return HR_OK;
+}
+
+/* The last step of HR_TAIL_PAD: the rest and, for equally many rows on each rank, its rows from the first on again. */
+static hr_status tail_pad_locked(hr_split *s, hr_error *err)
+{
+    int64_t rest = rest_rows_locked(s), each = (rest + s->n_ranks - 1) / s->n_ranks;
+    hr_status st = HR_OK;
+
+    if (s->agreed.drop_last && each < s->agreed.batch_rows) {
+        s->dropped_rows = rest;
+        each = 0;
+    }
+    if (each > 0) {
+        for (int r = 0; r < s->n_ranks && !st; r++) {
+            int64_t real = HR_MAX(0, HR_MIN(rest - r * each, each));
+            hr_table *t = NULL;
+
+            st = rest_slice_locked(s, r * each, each, &t, err);
+            if (!st && real < each)
+                st = mark_padding(t, real, each, err);
+            if (st)
+                hr_table_unref(t);
+            else
+                queue_locked(s, r, t);
+        }
+        s->padded_rows = each * s->n_ranks - rest;
+        if (s->agreed.by_row)
+            count_rows_locked(s, each);
         s->n_steps++;
     }
     parts_drop_locked(s);
@@ -463,7 +561,7 @@ static void tail_uneven_locked(hr_split *s)
         hr_table *t = s->parts[r];
 
         if (s->agreed.drop_last && hr_table_rows(t) < s->agreed.batch_rows) {
-            s->lost_rows += hr_table_rows(t);
+            s->dropped_rows += hr_table_rows(t);
             hr_table_unref(t);
         } else {
             queue_locked(s, r, t);
@@ -599,8 +697,14 @@ static hr_status feed_ended_locked(hr_split *s, hr_error *err)
     if (s->agreed.by_row)
         HR_TRY(rest_to_parts_locked(s, err));
     if (s->tail == HR_TAIL_EQUAL)
-        return tail_equal_locked(s, err);
-    tail_uneven_locked(s);
+        HR_TRY(tail_equal_locked(s, err));
+    else if (s->tail == HR_TAIL_PAD)
+        HR_TRY(tail_pad_locked(s, err));
+    else
+        tail_uneven_locked(s);
+    s->all_epochs++;
+    s->all_dropped += s->dropped_rows;
+    s->all_padded += s->padded_rows;
     return HR_OK;
 }
 
@@ -925,6 +1029,7 @@ static hr_status open_feed_relocks(hr_split *s, hr_error *err)
                             .ready_context = s,
                             .of_split = true,
                             .by_row = s->agreed.by_row,
+                            .pad_column = s->tail == HR_TAIL_PAD,
                             .split_drop_last = s->agreed.drop_last };
     hr_feed *f = NULL;
     hr_status st;
@@ -969,7 +1074,7 @@ static void begin_epoch_relocks(hr_split *s)
         st = open_feed_relocks(s, &e);
     enter_locked(s, st ? BETWEEN : RUNNING);
     if (!st) {
-        s->n_steps = s->lost_rows = 0;
+        s->n_steps = s->dropped_rows = s->padded_rows = 0;
         s->feed_st = HR_OK;
         hr_error_clear(&s->feed_err);
     }
@@ -1388,8 +1493,12 @@ hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
 
     *out = NULL;
     hr__lock(&s->lock);
-    hr__text_add(&t, "{\"ranks\":%d,\"epoch\":%" PRId64 ",\"steps\":%" PRId64 ",\"lost_rows\":%" PRId64, s->n_ranks,
-                 s->epoch, s->n_steps, s->lost_rows);
+    hr__text_add(&t,
+                 "{\"ranks\":%d,\"epoch\":%" PRId64 ",\"steps\":%" PRId64 ",\"dropped_rows\":%" PRId64
+                 ",\"padded_rows\":%" PRId64 ",\"all_epochs\":{\"ended\":%" PRId64 ",\"dropped_rows\":%" PRId64
+                 ",\"padded_rows\":%" PRId64 "}",
+                 s->n_ranks, s->epoch, s->n_steps, s->dropped_rows, s->padded_rows, s->all_epochs, s->all_dropped,
+                 s->all_padded);
     print_ranks(s, "rows", offsetof(split_rank, n_rows), &t);
     print_ranks(s, "taken_steps", offsetof(split_rank, taken), &t);
     print_ranks(s, "wait_ns", offsetof(split_rank, wait_ns), &t);

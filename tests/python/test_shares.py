@@ -206,3 +206,112 @@ def test_a_trainer_by_rows_resumes_at_the_row(folder, tmp_path):
     with pytest.raises(train.TrainingFailedError, match="stop"):
         fit(True, 2)
     assert fit(False, 1).metrics["got"] == list(range(274, N))
+
+
+# ----------------------------------------------------------------------------------------------- last rows
+
+
+def steps(rank, share, batch_size=4, drop_last=False):
+    batches = share.iter_batches(batch_size=batch_size, drop_last=drop_last)
+    return [(b["id"].tolist(), b.get("__pad__", np.zeros(0)).tolist()) for b in batches]
+
+
+def test_drop_pad_and_uneven():
+    ds = hd.range(21)  # two full steps of 2 x 4 rows; 5 are left
+    no = [False] * 4
+    got = on_all(ds.streaming_split(2, tail="pad"), steps)
+    assert got[0] == [([0, 1, 2, 3], no), ([8, 9, 10, 11], no), ([16, 17, 18], [False] * 3)]
+    assert got[1] == [([4, 5, 6, 7], no), ([12, 13, 14, 15], no), ([19, 20, 16], [False, False, True])]
+    drop = on_all(ds.streaming_split(2, tail="drop"), steps)
+    assert [s[-1][0] for s in drop] == [[16, 17], [18, 19]]
+    assert drop == on_all(ds.streaming_split(2, equal=True), steps)
+    uneven = on_all(ds.streaming_split(2, tail="uneven"), steps)
+    assert [s[-1][0] for s in uneven] == [[16, 17, 18, 19], [20]]
+    assert uneven == on_all(ds.streaming_split(2, equal=False), steps)
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 7])
+def test_padding_hides_no_row_and_is_counted(folder, n, by_row):
+    shards = hd.read_parquet(folder).select_columns(["id"]).streaming_split(n, tail="pad")
+
+    def read(rank, share):
+        if by_row:
+            return [(row["id"], row["__pad__"]) for row in share.iter_rows()]
+        batches = share.iter_torch_batches(batch_size=64)
+        return [(int(i), bool(p)) for b in batches for i, p in zip(b["id"], b["__pad__"], strict=True)]
+
+    for _ in range(2):
+        got = on_all(shards, read)
+        assert len({len(g) for g in got}) == 1
+        assert sorted(i for g in got for i, pad in g if not pad) == list(range(N))
+        padded = sum(pad for g in got for _, pad in g)
+        assert padded == -N % n
+        stats = json.loads(shards[0].stats())
+        assert (stats["dropped_rows"], stats["padded_rows"]) == (0, padded)
+    assert stats["all_epochs"] == {"ended": 2, "dropped_rows": 0, "padded_rows": 2 * padded}
+    assert "__pad__" in shards[0].schema().names
+
+
+def test_padding_is_the_same_after_a_resume():
+    whole = on_all(hd.range(21).streaming_split(2, tail="pad"), steps)
+    batches = [s.iter_batches(batch_size=4) for s in hd.range(21).streaming_split(2, tail="pad")]
+
+    def take_two(rank, mine):
+        one = iter(mine)
+        next(one), next(one)
+        return one
+
+    open_passes = on_all(batches, take_two)
+    state = batches[0].state_dict()
+    del open_passes
+    rest = [s.iter_batches(batch_size=4) for s in hd.range(21).streaming_split(2, tail="pad")]
+    for one in rest:
+        one.load_state_dict(state)
+    got = on_all(rest, lambda r, s: [(b["id"].tolist(), b["__pad__"].tolist()) for b in s])
+    assert got == [w[2:] for w in whole]
+
+
+def test_wrong_tails():
+    with pytest.raises(exceptions.InvalidArgument, match="expected 'drop', 'pad' or 'uneven'"):
+        hd.range(3).streaming_split(2, tail="equal")
+    with pytest.raises(exceptions.InvalidArgument, match="equal=True"):
+        hd.range(3).streaming_split(2, equal=True, tail="uneven")
+    with pytest.raises(exceptions.InvalidArgument, match="__pad__"):
+        hd.from_items([{"__pad__": 1}]).streaming_split(2, tail="pad")
+    with pytest.raises(ValueError, match="expected 'drop', 'pad' or 'uneven'"):
+        train.DataConfig(tail={"train": True})
+    with pytest.raises(ValueError, match="are not split"):
+        train.DataConfig([], tail={"test": "pad"}).configure({"test": hd.range(3)}, 2, None, None)
+
+
+def _count(config):
+    seen = {}
+    for _ in range(2):
+        for name in ("train", "test", "rest"):
+            batches = train.get_dataset_shard(name).iter_batches(batch_size=4)
+            seen[name] = [int(i) for b in batches for i in b["id"]]
+    train.report(seen)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_policies_of_a_trainer_and_their_counts(tmp_path, workers):
+    torch_trainer = pytest.importorskip("headrace.train.torch").TorchTrainer
+    result = torch_trainer(
+        _count,
+        datasets={"train": hd.range(21), "test": hd.range(21), "rest": hd.range(21)},
+        scaling_config=train.ScalingConfig(num_workers=workers),
+        dataset_config=train.DataConfig(tail={"test": "pad", "rest": "uneven"}),
+        run_config=train.RunConfig(name="tails", storage_path=str(tmp_path)),
+    ).fit()
+    none = {"epochs": 2, "dropped_rows": 0, "padded_rows": 0}
+    n = 2 if workers else 0
+    assert result.datasets == {
+        "train": none | {"dropped_rows": n},
+        "test": none | {"padded_rows": n},
+        "rest": none,
+    }
+    assert train.Result.from_path(result.path).datasets == result.datasets
+    assert [len(result.metrics[name]) for name in ("train", "test", "rest")] == (
+        [10, 11, 12] if workers else [21, 21, 21]
+    )

@@ -877,28 +877,33 @@ class Dataset:
             "for torch's DataLoader use to_torch()"
         )
 
-    def shard(self, rank=None, world_size=None, *, equal=True):
+    def shard(self, rank=None, world_size=None, *, equal=True, tail=None):
         """This process's share of one pass that all ranks of a launcher read together: a DataIterator.
 
         Each rank calls it; rank and world_size come from the launcher's environment (torchrun, accelerate,
         mpirun, srun, ...: docs/launchers.md). The ranks of a host share one engine, which runs in the process
-        that came first. Rows, steps and equal are those of streaming_split: step s of rank r holds the rows
-        [(s*n + r) * B, +B) of the epoch. state_dict() of any rank is a state of all ranks, after the steps
-        that this rank has taken; a run with another number of ranks can resume from it. Without a launcher
-        the share is the whole dataset.
+        that came first. Rows, steps, equal and tail (which counts instead of equal) are those of
+        streaming_split: step s of rank r holds the rows [(s*n + r) * B, +B) of the epoch.
+        state_dict() of any rank is a state of all ranks, after the steps that this rank has taken; a run with
+        another number of ranks can resume from it. Without a launcher the share is the whole dataset.
 
         Raises PeerError if another rank dies or raises, or does not come within
         DataContext.stall_timeout_s, and MismatchError if the ranks read other data or batches.
         """
-        return shares.share(self, rank, world_size, equal)
+        return shares.share(self, rank, world_size, splitting.tail("shard", equal and tail is None, tail))
 
-    def streaming_split(self, n, *, equal=False, locality_hints=None):
+    def streaming_split(self, n, *, equal=False, locality_hints=None, tail=None):
         """n DataIterators that share one pass: step s of rank r holds the rows [(s*n + r) * B, +B) of the
         epoch, where B is the batch size.
 
         equal=True: all ranks get equally many batches of equally many rows; up to n - 1 rows of an epoch go
-        to no rank. equal=False: all rows; the last batches may be short or missing on some ranks. The
-        iterators belong to this process (one thread for each) unless headrace.train sends them to its
+        to no rank. equal=False: all rows; the last batches may be short or missing on some ranks. tail says
+        the same in other words, for the rows behind the last full step: "drop" (equal=True), "uneven"
+        (equal=False), or "pad": equally many batches and rows on all ranks and no row left out; up to n - 1
+        rows of the last step come again, and all batches have a column __pad__ of bools, true for these.
+        stats() has dropped_rows and padded_rows.
+
+        The iterators belong to this process (one thread for each) unless headrace.train sends them to its
         workers. An epoch begins when all iterators have begun it. In a rank of a launcher with n ranks,
         [rank] is what shard() returns, and the others belong to the processes of their ranks.
         """
@@ -908,10 +913,11 @@ class Dataset:
             raise InvalidArgument(
                 f"streaming_split: locality_hints: expected {n}, found {len(locality_hints)}"
             )
-        made = shares.of_launcher(self, n, equal)
+        tail = splitting.tail("streaming_split", equal, tail)
+        made = shares.of_launcher(self, n, tail)
         if made is not None:
             return made
-        owner = SplitOwner(self, n, "equal" if equal else "uneven")
+        owner = SplitOwner(self, n, tail)
         return [SplitIterator(LocalSource(owner, rank), n, rank) for rank in range(n)]
 
     def to_pandas(self, limit=None):

@@ -137,9 +137,9 @@ class _SharePass:
             stats = json.loads(self.source.stats())
         except _core.HeadraceError:
             return
-        if stats["steps"] == 0 and stats["lost_rows"] > 0:
+        if stats["steps"] == 0 and stats["dropped_rows"] > 0:
             warnings.warn(
-                f"no rank got a row: the {stats['lost_rows']} rows of the epoch are too few for a step of "
+                f"no rank got a row: the {stats['dropped_rows']} rows of the epoch are too few for a step of "
                 f"all {stats['ranks']} ranks (drop_last=True needs a full batch for each)",
                 RuntimeWarning,
                 stacklevel=6,

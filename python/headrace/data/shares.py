@@ -46,14 +46,14 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-def share(dataset, rank, world_size, equal):
+def share(dataset, rank, world_size, tail):
     """See Dataset.shard."""
     for name, value, least in (("rank", rank, 0), ("world_size", world_size, 1)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
             raise InvalidArgument(f"shard: {name}: expected a number of at least {least}, found {value!r}")
     place = launchers.current()
     if rank is None and world_size is None and place is None:
-        return _alone(dataset, equal)
+        return _alone(dataset, tail)
     if place is None and (rank is None or world_size is None):
         raise InvalidArgument(
             "shard: expected rank and world_size, found one of them, and no launcher's variables"
@@ -63,22 +63,22 @@ def share(dataset, rank, world_size, equal):
     if rank >= world_size:
         raise InvalidArgument(f"shard: rank: expected 0 to {world_size - 1}, found {rank}")
     if world_size == 1:
-        return _alone(dataset, equal)
-    return _shares(dataset, launchers.by_hand(rank, world_size), "equal" if equal else "uneven")[rank]
+        return _alone(dataset, tail)
+    return _shares(dataset, launchers.by_hand(rank, world_size), tail)[rank]
 
 
-def of_launcher(dataset, n, equal):
+def of_launcher(dataset, n, tail):
     """What streaming_split(n) returns in a rank of a launcher with n ranks; None: this process is none."""
     place = launchers.current()
     if place is None or place.world_size != n or n == 1:
         return None
-    return _shares(dataset, place, "equal" if equal else "uneven")
+    return _shares(dataset, place, tail)
 
 
-def _alone(dataset, equal):
+def _alone(dataset, tail):
     from headrace.data.iterator import LocalSource
 
-    return SplitIterator(LocalSource(SplitOwner(dataset, 1, "equal" if equal else "uneven"), 0), 1, 0)
+    return SplitIterator(LocalSource(SplitOwner(dataset, 1, tail), 0), 1, 0)
 
 
 def _shares(dataset, place, tail):

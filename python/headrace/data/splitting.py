@@ -14,6 +14,18 @@ from headrace.data.context import DataContext, is_whole
 from headrace.data.plan import ALL_ROWS, Node
 
 MARK = "__is_train__"
+TAILS = {"drop": "equal", "pad": "pad", "uneven": "uneven"}  # the engine's names
+
+
+def tail(where, equal, tail):
+    """The engine's name of what becomes of the rows behind the last full step of a split."""
+    if tail is None:
+        return "equal" if equal else "uneven"
+    if not isinstance(tail, str) or tail not in TAILS:
+        raise InvalidArgument(f"{where}: tail: expected 'drop', 'pad' or 'uneven', found {tail!r}")
+    if equal and tail == "uneven":
+        raise InvalidArgument(f"{where}: tail='uneven' does not give all ranks equal rows (equal=True)")
+    return TAILS[tail]
 
 
 def rows_between(dataset, begin, end=ALL_ROWS):
@@ -160,4 +172,4 @@ def _classes(dataset, column):
     return np.concatenate(codes) if codes else np.empty(0, np.int64), len(known)
 
 
-__all__ = ["rows_between", "split", "split_at_indices", "split_proportionately", "train_test_split"]
+__all__ = ["rows_between", "split", "split_at_indices", "split_proportionately", "tail", "train_test_split"]

@@ -17,6 +17,7 @@ from headrace.settings import OnlyKnown
 if TYPE_CHECKING:
     from headrace.data import DataIterator, Dataset, ExecutionOptions
 
+Tail = Literal["drop", "pad", "uneven"]
 DEFAULT_STORAGE = "~/headrace_results"
 
 
@@ -178,6 +179,10 @@ class DataConfig(OnlyKnown):
 
     datasets_to_split: "all", or names: every worker gets an equal share of the rows of these datasets, and
         all rows of the others.
+    tail: what becomes of the last rows of an epoch, which do not divide among the workers: "drop" (they go to
+        no worker; Ray's way), "pad" (all workers get equally many, so up to num_workers - 1 rows come twice;
+        a column __pad__ of bools marks these) or "uneven" (each row once; some workers get fewer batches). A
+        dict of name -> one of these for some of the datasets. Result.datasets counts the rows.
     execution_options: one ExecutionOptions for all datasets, or a dict of name -> ExecutionOptions.
     enable_shard_locality: no effect on one machine.
     """
@@ -187,6 +192,8 @@ class DataConfig(OnlyKnown):
         datasets_to_split: Literal["all"] | list[str] = "all",
         execution_options: ExecutionOptions | dict[str, ExecutionOptions] | None = None,
         enable_shard_locality: bool = True,
+        *,
+        tail: Tail | dict[str, Tail] = "drop",
     ):
         if datasets_to_split != "all" and not isinstance(datasets_to_split, (list, tuple, set)):
             raise TypeError(
@@ -198,6 +205,12 @@ class DataConfig(OnlyKnown):
         options = execution_options or {}
         for given in options.values() if isinstance(options, dict) else [options]:
             _expect("DataConfig(execution_options)", given, ExecutionOptions)
+        for policy in tail.values() if isinstance(tail, dict) else [tail]:
+            if policy not in ("drop", "pad", "uneven"):
+                raise ValueError(
+                    f"DataConfig(tail=...): expected 'drop', 'pad' or 'uneven', found {policy!r}"
+                )
+        self._tail = tail
         self._datasets_to_split = datasets_to_split
         self._execution_options = execution_options
         self._enable_shard_locality = enable_shard_locality
@@ -225,12 +238,17 @@ class DataConfig(OnlyKnown):
                     f"DataConfig(datasets_to_split=...): no dataset {sorted(missing)}; "
                     f"the datasets are {sorted(datasets)}"
                 )
+        if isinstance(self._tail, dict) and (missing := set(self._tail) - split):
+            raise ValueError(
+                f"DataConfig(tail=...): {sorted(missing)} are not split; those that are: {sorted(split)}"
+            )
         hints = worker_node_ids if self._enable_shard_locality else None
         out: list[dict[str, DataIterator]] = [{} for _ in range(world_size)]
         for name, ds in datasets.items():
             with self._options(name):
                 if name in split:
-                    shards = ds.streaming_split(world_size, equal=True, locality_hints=hints)
+                    tail = self._tail.get(name, "drop") if isinstance(self._tail, dict) else self._tail
+                    shards = ds.streaming_split(world_size, locality_hints=hints, tail=tail)
                 else:
                     shards = [ds.streaming_split(1, equal=True)[0] for _ in range(world_size)]
             for rank, shard in enumerate(shards):

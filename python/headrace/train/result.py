@@ -35,6 +35,9 @@ class Result:
     """metrics: rank 0's last report; checkpoint: the newest one; path: the folder of the run.
 
     best_checkpoints: (checkpoint, its metrics) of all that the run kept, the oldest first.
+    datasets: for each dataset "epochs" that the workers read to the end, and of these the rows that went to
+        no worker ("dropped_rows") or came twice ("padded_rows"), see DataConfig(tail=...). An epoch's end
+        that comes again after a restart counts again; each driver of a run counts anew.
     """
 
     metrics: dict[str, Any] | None
@@ -44,6 +47,7 @@ class Result:
     best_checkpoints: list[tuple[Checkpoint, dict[str, Any]]] = field(default_factory=list)
     return_value: Any = None
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    datasets: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def metrics_dataframe(self):
@@ -85,4 +89,5 @@ class Result:
             path=os.fspath(path),
             best_checkpoints=best,
             history=history,
+            datasets=known.get("datasets", {}),
         )

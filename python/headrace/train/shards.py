@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import warnings
 from dataclasses import dataclass
@@ -166,6 +167,17 @@ class ShardServer:
                 raise _differs(state["where"], f"dataset {name!r}: {e}") from None
             _print_difference(name, differs if group is groups[0] else None)
             group[0].warn_of_classes(position)
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Of each dataset, what Result.datasets has."""
+        out: dict[str, dict[str, int]] = {}
+        for name, split, _ in self.named_splits():
+            ended = json.loads(split.stats())["all_epochs"]
+            mine = out.setdefault(name, {"epochs": 0, "dropped_rows": 0, "padded_rows": 0})
+            mine["epochs"] = max(mine["epochs"], ended["ended"])
+            mine["dropped_rows"] += ended["dropped_rows"]
+            mine["padded_rows"] += ended["padded_rows"]
+        return out
 
     def rank_ended(self, rank: int, why: str | None) -> None:
         """A worker has ended (why is None) or failed: the other ranks of its splits stop waiting for it."""

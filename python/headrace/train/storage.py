@@ -80,6 +80,7 @@ class RunStorage:
         self.metadata = metadata
         self.start = start
         self.history: list[dict[str, Any]] = []
+        self.datasets: dict[str, dict[str, int]] = {}  # see Result
         self.kept: list[Kept] = []
         self.finished = False
         self.next_index = 0
@@ -121,6 +122,7 @@ class RunStorage:
             return
         self.history = known["metrics"]
         self.finished = known.get("finished", False)
+        self.datasets = known.get("datasets", {}) if self.finished else {}
         for c in known["checkpoints"]:
             folder = self.path / c["name"]
             if (folder / STATE_FILE).exists():
@@ -151,6 +153,8 @@ class RunStorage:
         self._prune()
         state = self._state()
         del self.history[state["reports"] if state else 0 :]
+        if self.finished:
+            self.datasets = {}
         self.finished = False
         self._write_progress(self.kept)
         return state
@@ -282,6 +286,7 @@ class RunStorage:
                 "version": VERSION,
                 "finished": self.finished,
                 "metrics": self.history,
+                "datasets": self.datasets,
                 "checkpoints": [{"name": k.name, "metrics": k.metrics, "reports": k.reports} for k in kept],
             },
             default=plain,
@@ -289,6 +294,13 @@ class RunStorage:
         files.write_whole(self.path / PROGRESS_FILE, text, "the driver")
         now = time.monotonic()
         self._next_write = now + WRITE_SHARE * (now - began)
+
+    def count(self, counts: dict[str, dict[str, int]]) -> None:
+        """Adds what the shards of one attempt of fit() have counted, for Result.datasets."""
+        for name, more in counts.items():
+            mine = self.datasets.setdefault(name, dict.fromkeys(more, 0))
+            for what, n in more.items():
+                mine[what] += n
 
     def finish(self, return_value: Any) -> Result:
         """The train loop has ended on all workers."""
@@ -304,6 +316,7 @@ class RunStorage:
             best_checkpoints=[(k.checkpoint, k.metrics) for k in self.kept],
             return_value=return_value,
             history=self.history,
+            datasets=self.datasets,
         )
 
 

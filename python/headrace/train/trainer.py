@@ -232,7 +232,11 @@ class DataParallelTrainer:
                 }
                 with training_line(shards.splits, n), self._keeper(storage, shards):
                     run_workers(payload, control, n)
+                storage.count(shards.counts())
                 return storage.finish(control.return_values.get(0))
+            except TrainingFailedError:
+                storage.count(shards.counts())
+                raise
             finally:
                 control.close()
 
@@ -244,8 +248,10 @@ class DataParallelTrainer:
                 try:
                     with self._keeper(storage, shards):
                         value = self.loop() if self.loop_config is None else self.loop(self.loop_config)
+                    storage.count(shards.counts())
                     return storage.finish(value)
                 except Exception:
+                    storage.count(shards.counts())
                     if not failures.allow(traceback.format_exc(), "the train loop"):
                         raise
                 finally:
