@@ -13,6 +13,7 @@ import pytest
 
 import headrace.data
 from headrace import train
+from headrace.actor import ActorHandle
 from headrace.data import DataIterator, Dataset, NodeIdStr
 from headrace.train import DataConfig, RunConfig, ScalingConfig
 
@@ -90,7 +91,7 @@ class OwnConfig(DataConfig):
         self,
         datasets: dict[str, Dataset],
         world_size: int,
-        worker_handles: list | None,
+        worker_handles: list[ActorHandle] | None,
         worker_node_ids: list[NodeIdStr] | None,
         **kwargs,
     ) -> list[dict[str, DataIterator]]:
