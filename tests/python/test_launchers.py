@@ -572,7 +572,7 @@ def test_a_rank_that_reads_another_plan(runs):
         """,
     )
     assert code == 0, text
-    assert all("another plan is served in this run" in said for said in results(out, 2))
+    assert all("this run serves another plan, too" in said for said in results(out, 2))
 
 
 def test_ranks_with_other_data(runs):

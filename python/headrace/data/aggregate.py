@@ -54,7 +54,8 @@ class AggregateFnV2(AggregateFn):
         )
 
     def _merge(self, a, b):
-        """Joins two partial results. None (no result) is ignored, or makes the whole None."""
+        """Joins two partial results. With ignore_nulls it skips None (no result); otherwise None makes the
+        result None."""
         if b is None:
             return a if self._ignore_nulls else None
         return None if a is None and not self._ignore_nulls else b if a is None else self.combine(a, b)

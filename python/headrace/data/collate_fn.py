@@ -51,7 +51,9 @@ class DefaultCollateFn(ArrowBatchCollateFn):
         self.num_workers = num_workers
 
     def __call__(self, batch):
-        """The tensors of a pyarrow.Table, in the CPU's memory; they own it and may be written to."""
+        """The tensors of a pyarrow.Table, in the CPU's memory; they own it, and the caller may write to
+        them.
+        """
         from headrace.data.iterator import TorchBatches
 
         if not hasattr(batch, "__arrow_c_stream__"):

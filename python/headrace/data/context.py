@@ -56,7 +56,7 @@ class DataContext:
     memory_limit_bytes: bytes for data; None for the default (HEADRACE_MEMORY_LIMIT, or half of the
     machine's memory).
     spill_dir: the folder for data that exceeds the limit; None for the default (HEADRACE_SPILL_DIR, TMPDIR or
-    /tmp). Setting a folder in which no file can be made is an error.
+    /tmp). Setting a folder in which this process cannot make files is an error.
     spill_quota_bytes: the most bytes in that folder at a time; None for the default (HEADRACE_SPILL_QUOTA, or
     all but a fiftieth of the disk). Numbers of bytes may be texts such as "2GB" or "256MiB".
     trace_path: a file to which each run writes what its threads did (Perfetto); None: no file.

@@ -56,12 +56,12 @@ class Dataset:
     concurrency=n: at most n workers; (m, n): at least m; (m, n, i): i at first. num_cpus, num_gpus: of each
     worker; with num_gpus a worker sees only its own GPUs. Each worker makes one instance of a class, with
     fn_constructor_args and fn_constructor_kwargs. A worker has several calls of an async function in flight.
-    Before each batch the random generators of random, numpy.random and torch are seeded from
-    (DataContext.seed, epoch, position), so that results can be repeated (not with "threads" and async
-    functions, whose calls share the generators). A function that raises ends the run with its own exception.
-    A worker that dies ends the run with PeerError, which names the operator, the rows, the process and how it
-    ended, unless max_retries=n lets another worker repeat the batch. DataContext.max_errored_blocks: the
-    number of batches that may fail; the run leaves them out. See docs/functions.md.
+    Before each batch Headrace seeds the generators of random, numpy.random and torch from (DataContext.seed,
+    epoch, position), so that results are repeatable (not with "threads" and async functions, whose calls
+    share the generators). A function that raises ends the run with its own exception. A worker that dies ends
+    the run with PeerError, which names the operator, the rows, the process and how it ended, unless
+    max_retries=n lets another worker repeat the batch. DataContext.max_errored_blocks: the number of batches
+    that may fail; the run leaves them out. See docs/functions.md.
     """
 
     def __init__(self, node):
@@ -476,8 +476,8 @@ class Dataset:
 
         descending: one bool for all keys, or one per key. Rows with equal keys keep their order. NaN, then
         nulls come last, descending or not; null_placement="at_start" (for all keys, or one value per key)
-        puts nulls, then NaN first. Text is ordered by its bytes, that is by code points. boundaries has no
-        effect: Ray cuts blocks there. TypeMismatchError if a column has no order (lists, structs).
+        puts nulls, then NaN first. The order of text is that of its bytes, that is of code points. boundaries
+        has no effect: Ray cuts blocks there. TypeMismatchError if a column has no order (lists, structs).
 
         Memory: keeps all rows, up to about a quarter of the memory limit in memory; beyond that as compressed
         sorted runs in the spill folder (HEADRACE_SPILL_DIR, else TMPDIR, else /tmp), which it then merges.
@@ -508,7 +508,7 @@ class Dataset:
 
         num_blocks: the number of blocks, whose sizes differ by at most one row, in order; with shuffle=True
         in a random order (the same in every epoch); with keys, rows with equal keys go to one block, by hash,
-        and with sort=True blocks are sorted by the keys. There are no empty blocks.
+        and sort=True sorts each block by the keys. There are no empty blocks.
         target_num_rows_per_block: blocks of exactly this many rows, the last one shorter (strict or not).
 
         Memory: with num_blocks all rows, as sort(), and each block whole; with target_num_rows_per_block one
@@ -558,7 +558,7 @@ class Dataset:
         rows that have room for it; "best_fit" chooses the open row in which it leaves the least room. If no
         open row has room, the fullest one goes out. long_documents: what happens to documents longer than
         seq_len: "split" goes on with them in another row, "truncate" keeps their first seq_len tokens, "drop"
-        leaves them out. Rows that are not full at the end are padded; drop_last=True leaves them out.
+        leaves them out. Padding fills the rows that are not full at the end; drop_last=True leaves them out.
 
         pad_token_id fills rows up (default 0), bos_token_id goes before each document, eos_token_id after it
         (default: none): an integer, or with several columns a dict of column -> value.
@@ -605,7 +605,7 @@ class Dataset:
         """The columns of all datasets side by side, row by row. A repeated name gets "_1", then "_2" and so
         on.
 
-        Columns are shared, not copied. A few tables of each dataset wait in memory for the others. All
+        The result shares the columns. A few tables of each dataset wait in memory for the others. All
         datasets must have the same number of rows; otherwise InvalidArgument at the end of the run names the
         numbers.
         """
@@ -633,8 +633,8 @@ class Dataset:
         return shuffling.randomize_block_order(self, seed=seed)
 
     def random_sample(self, fraction, *, seed=None):
-        """About `fraction` of the rows, in their order. Each row is chosen by a random number that depends on
-        the row's coordinate, not on how it is read.
+        """About `fraction` of the rows, in their order. A random number decides for each row; it depends on
+        the row's coordinate, not on how the engine reads it.
 
         seed: an integer gives the same rows in each epoch; None another sample in each epoch, from
         DataContext.seed; or a RandomSeedConfig.

@@ -11,7 +11,8 @@ RESOURCES = ("cpu", "gpu", "object_store_memory", "memory")
 
 
 def bytes_of(name, n, least, whole=False):
-    """A number of bytes from a number or a text. whole: a fraction is an error; otherwise it is cut off."""
+    """A number of bytes from a number or a text. whole: a fraction is an error; otherwise this function cuts
+    it off."""
     if isinstance(n, str):
         try:
             n = _core.parse_bytes(n)

@@ -29,8 +29,8 @@ class ImageFunctions:
         self, mode="RGB", *, exact=True, exif_orientation=False, allow_truncated=False, max_pixels=None
     ):
         """Pixels of the bytes of an image file; mode: "RGB", "RGBA", "L", "LA", or None for the stored one.
-        exact=False: a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size if that is at least twice the size
-        that a resize needs.
+        exact=False: decodes a JPEG at 1/2, 1/4 or 1/8 of its size if that is at least twice the size that a
+        resize needs.
         """
         return self._expr._call(
             "image_decode",

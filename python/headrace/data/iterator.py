@@ -1,8 +1,8 @@
 """DataIterator: passes over a dataset, or over one rank's share of it.
 
-iter_batches() and its siblings return iterables. Each `for` over an iterable is one pass and a new epoch; a
-pass that is left early ends. state_dict() describes what the consumer has taken, never what was read ahead;
-load_state_dict() makes the next pass resume there.
+iter_batches() and its siblings return iterables. Each `for` over an iterable is one pass and a new epoch;
+leaving a loop early ends its pass. state_dict() describes what the consumer has taken, never what the engine
+has read ahead; load_state_dict() makes the next pass resume there.
 
 In a worker of torch's DataLoader a pass gives that worker's share of the batches: see loader.py.
 """
@@ -48,7 +48,7 @@ _materialized = None
 class _RunPass:
     """A pass over the whole dataset."""
 
-    remembers = True  # its position after it was left early
+    remembers = True  # its position after an early end
 
     def __init__(self, node, request, epoch, position, how, options):
         keep = request["batch_rows"] == 0
@@ -256,8 +256,8 @@ class Iterable:
         return dict(self._resume or self._owner._between(self._after))
 
     def load_state_dict(self, state, *, moved=False, strict=False):
-        """Makes the next pass resume from `state`, of an iterable with the same plan and the same batches. If
-        it is no state_dict() of this version, InvalidArgument is raised at once; if it does not fit the plan,
+        """Makes the next pass resume from `state`, of an iterable with the same plan and the same batches.
+        Raises InvalidArgument at once if it is no state_dict() of this version; if it does not fit the plan,
         the pass raises MismatchError.
 
         The pass compares the plan's steps and arguments, the files (names below their common folder, sizes,
@@ -421,7 +421,7 @@ class _Pass:
                 pass  # still in use, or the other end has closed
 
     def _remember(self):
-        """The pass was left early: keeps the state after the last item taken."""
+        """The consumer left the pass early: keeps the state after the last item that it took."""
         try:
             self.iterable._after = self.state()
         except _core.HeadraceError:
@@ -773,7 +773,7 @@ class DataIterator:
         """Batches as dicts of column -> tf.Tensor (rows, *shape); lists of different lengths become a
         tf.RaggedTensor.
 
-        dtypes: one tf.DType, or a dict of column -> tf.DType. Each value is copied once.
+        dtypes: one tf.DType, or a dict of column -> tf.DType. Makes one copy of each value.
         local_shuffle_*: as in iter_batches. TypeMismatchError names a column that has no tensor: times,
         structs, missing texts, tensors of different shapes.
         """

@@ -123,8 +123,9 @@ class Epochs:
         return epoch
 
     def claims(self, token, share):
-        """Whether the workers of this share are the first to resume from the state of this token. The state
-        was loaded before they were copied, so the workers of the next epoch have it, too.
+        """Whether the workers of this share are the first to resume from the state of this token. The program
+        loaded the state before the DataLoader copied the iterable, so the workers of the next epoch have it,
+        too.
         """
         with self._locked() as page:
             if page is None:

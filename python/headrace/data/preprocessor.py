@@ -88,7 +88,7 @@ class Preprocessor:
         return bool(getattr(self, "stats_", None))
 
     def fit(self, ds: "Dataset") -> "Preprocessor":
-        """Learns from the dataset at once and returns self. Replaces what was learned before, with a
+        """Learns from the dataset at once and returns self. Replaces what an earlier fit learned, with a
         warning.
         """
         status = self.fit_status()
@@ -163,7 +163,7 @@ class Preprocessor:
         memory: float | None = None,
         concurrency: int | None = None,
     ) -> "Dataset":
-        """The dataset with this step added; rows flow when it is consumed.
+        """The dataset with this step added; a consumer starts the run.
 
         The arguments go to `map_batches`; they mean nothing where the engine's expressions do the work.
 
@@ -177,7 +177,8 @@ class Preprocessor:
         """Transforms one batch in this thread, without the engine, for serving.
 
         Args:
-            data: a DataFrame, a dict of column -> array, a pyarrow.Table, or one array. It is not changed.
+            data: a DataFrame, a dict of column -> array, a pyarrow.Table, or one array. This method does not
+            change it.
 
         Returns:
             What `_transform_pandas`, `_transform_numpy` or `_transform_arrow` gives; of the classes in

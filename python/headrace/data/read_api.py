@@ -223,14 +223,14 @@ def read_images(
     suffixes.
 
     size: (height, width); the engine resizes all images to it (interpolation: nearest, box, bilinear,
-    hamming, bicubic, lanczos; antialiased). exact=False: a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size
-    if that is at least twice `size`. mode: "L", "LA", "RGB" or "RGBA"; None: as stored. With size the column
-    is a tensor with the mode's channels, or with those of the first file; an image with other channels is
-    then an error, unless fixed_shape=False. Without size shapes differ from row to row, and a batch is an
-    array of arrays unless all its shapes are equal. exif_orientation: turns images as EXIF says. on_error:
-    "raise" a DataError that names the file, or "skip" the file. allow_truncated: the missing end of a file is
-    grey or black. max_pixels: an image with more pixels is damaged (179 million; 0: no limit). include_paths:
-    a column 'path' with each row's file.
+    hamming, bicubic, lanczos; antialiased). exact=False: decodes a JPEG at 1/2, 1/4 or 1/8 of its size if
+    that is at least twice `size`. mode: "L", "LA", "RGB" or "RGBA"; None: as stored. With size the column is
+    a tensor with the mode's channels, or with those of the first file; an image with other channels is then
+    an error, unless fixed_shape=False. Without size shapes differ from row to row, and a batch is an array of
+    arrays unless all its shapes are equal. exif_orientation: turns images as EXIF says. on_error: "raise" a
+    DataError that names the file, or "skip" the file. allow_truncated: the missing end of a file is grey or
+    black. max_pixels: an image with more pixels is damaged (179 million; 0: no limit). include_paths: a
+    column 'path' with each row's file.
     """
     common.setdefault("arrow_open_stream_args", arrow_open_file_args)
     if size is not None and (not isinstance(size, (tuple, list)) or len(size) != 2):
@@ -303,8 +303,8 @@ def read_webdataset(
 
 
 def range(n, *, parallelism=-1, concurrency=None, override_num_blocks=None):
-    """The int64 column 'id' of 0 .. n-1, computed as it is read. override_num_blocks: the number of blocks
-    for randomize_block_order(); None: blocks of a million rows.
+    """The int64 column 'id' of 0 .. n-1; the engine computes it during the run. override_num_blocks: the
+    number of blocks for randomize_block_order(); None: blocks of a million rows.
     """
     accept_cluster_arguments("range", {"parallelism": parallelism})
     return _range("range", n, override_num_blocks)

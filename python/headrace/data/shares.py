@@ -33,7 +33,7 @@ _lock = threading.RLock()
 _made: dict[tuple, int] = {}  # (run, plan, rank) -> shares made in this process
 _hosts: list[Host] = []  # of this process
 _sources: weakref.WeakSet[LauncherSource] = weakref.WeakSet()
-LOOK_S = 0.5  # how often a host looks whether it is still needed
+LOOK_S = 0.5  # seconds between a host's checks for readers
 CONNECT_S = 2.0  # for one attempt
 
 
@@ -399,7 +399,7 @@ class LauncherSource:
         if place.here == place.world_size:
             others = self.meeting.others()
             if others:
-                text += f"; another plan is served in this run ({others}): compare what the ranks read"
+                text += f"; this run serves another plan, too ({others}): compare what the ranks read"
         else:
             text += f"; this host has {place.here} of {place.world_size} ranks (HEADRACE_LOCAL_WORLD_SIZE)"
         return text
@@ -538,7 +538,7 @@ class LauncherSource:
             if not self._host.own_ended:
                 self._host.end_own()
         elif self._ring is None:
-            for host in list(_hosts):  # it was made for a copy of this share
+            for host in list(_hosts):  # a copy of this share made it
                 if host.meeting is self.meeting:
                     host.own_ended = True
 

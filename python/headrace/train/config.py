@@ -1,7 +1,7 @@
 """Configuration of a trainer's run: number of workers, folder of results, division of datasets.
 
 Names, order and defaults of arguments are Ray Train's (v2). An argument that is not supported here raises
-NotImplementedError when it is set; it is never ignored in silence.
+NotImplementedError when the user sets it; no argument has silently no effect.
 """
 
 from __future__ import annotations

@@ -162,11 +162,11 @@ def report(
 ) -> None:
     """Reports metrics and perhaps a checkpoint. It is a barrier: every worker must call it equally often.
 
-    Rank 0's metrics are the run's. The checkpoints of all ranks are copied into one folder (ranks that save
-    parts give their files different names). The folder is complete when report() returns; it has the
-    positions of the datasets, so that a restart continues after the last batch that was taken. If a rank
-    cannot store its files, all ranks raise its StorageError, which names the rank, the path and, on a full
-    disk, the bytes that are needed; the checkpoint before stays.
+    Rank 0's metrics are the run's. All ranks copy their checkpoints into one folder (ranks that save parts
+    give their files different names). The folder is complete when report() returns; it has the positions of
+    the datasets, so that a restart continues after the last batch that the rank took. If a rank cannot store
+    its files, all ranks raise its StorageError, which names the rank, the path and, on a full disk, the bytes
+    that it needs; the previous checkpoint stays.
     """
     session = get_session("report()")
     if not isinstance(metrics, dict):

@@ -90,7 +90,7 @@ class Control:
                 pass  # the thread that reads it closes it
 
     def heard_of(self, rank: int, seconds: float) -> bool:
-        """Whether a worker that has ended reported how; waits so long for what is on its way."""
+        """Whether a worker that has ended has reported how; waits `seconds` for a report on its way."""
         until = time.monotonic() + seconds
         while rank not in self.return_values and all(f.rank != rank for f in self.failures):
             if time.monotonic() > until:
@@ -99,7 +99,7 @@ class Control:
         return True
 
     def progress(self) -> dict[int, Any]:
-        """rank -> what changes when the worker connects, reports, or gets its answer."""
+        """rank -> a value that changes when the worker connects, reports, or gets its answer."""
         with self._lock:
             return {rank: (self._n_reports, rank in self._pending) for rank in self.pids}
 

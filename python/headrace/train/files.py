@@ -48,7 +48,7 @@ def sync_folder(path: str | os.PathLike) -> None:
 
 def write_whole(path: str | os.PathLike, data: str | bytes, who: str = "") -> None:
     """Writes a second file, then renames it: a reader of `path` sees the old bytes or the new ones, never a
-    part, even after a loss of power. `who` is named in errors.
+    part, even after a loss of power. Errors name `who`.
     """
     path = Path(path)
     data = data.encode("utf-8") if isinstance(data, str) else data
@@ -72,8 +72,8 @@ def size_of(path: str | os.PathLike) -> int:
 
 
 def copy_folder(source: str | os.PathLike, target: str | os.PathLike, who: str) -> None:
-    """Copies all files of a folder, which the caller names in errors as `who`, into another one, which may
-    exist. They are on the disk when it returns.
+    """Copies all files of a folder into another one, which may exist. They are on the disk when it returns.
+    Errors name `who`.
 
     Raises StorageError with the path, and if there is no space the number of bytes that the copy needs.
     """

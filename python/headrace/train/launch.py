@@ -172,8 +172,8 @@ def _remove_leftovers() -> None:
 
 
 def run_workers(payload: dict[str, Any], control: Control, n_workers: int) -> None:
-    """Runs one worker per rank to its end. Raises TrainingFailedError if one fails. No worker is left when it
-    returns or raises.
+    """Runs one worker per rank to its end. Raises TrainingFailedError if one fails. All workers have ended
+    when it returns or raises.
     """
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError

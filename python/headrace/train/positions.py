@@ -78,5 +78,5 @@ class PositionKeeper:
                 self._storage.keep_positions(state)
         except OSError as e:
             if not self._reported:
-                print(f"positions are not stored for now: {e}", file=sys.stderr)
+                print(f"the driver cannot store positions for now: {e}", file=sys.stderr)
             self._reported = True

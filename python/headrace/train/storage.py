@@ -139,7 +139,7 @@ class RunStorage:
                 self._write_progress(self.kept)
             self._remove_leftovers()
         except OSError as e:
-            print(f"the run's last reports are not stored: {e}", file=sys.stderr)
+            print(f"the driver cannot store the run's last reports: {e}", file=sys.stderr)
         finally:
             self.lock.close()
 
@@ -276,7 +276,7 @@ class RunStorage:
             self._write_progress(self.kept)
         except OSError as e:
             if not self._reported:
-                print(f"reports are not stored for now: {e}", file=sys.stderr)
+                print(f"the driver cannot store reports for now: {e}", file=sys.stderr)
             self._reported = True
 
     def _write_progress(self, kept: list[Kept]) -> None:

@@ -67,8 +67,8 @@ class TorchTrainer(DataParallelTrainer):
     resume_from_checkpoint: what get_checkpoint() gives until the run has a checkpoint of its own. The
     datasets begin at their start.
 
-    A run whose driver was interrupted goes on when a trainer with the same RunConfig(name, storage_path) is
-    made again: see fit() and docs/training.md.
+    A new trainer with the same RunConfig(name, storage_path) continues a run whose driver was interrupted:
+    see fit() and docs/training.md.
 
     Functions of a script or a notebook travel to the workers by value: no `if __name__ == "__main__"` is
     necessary.

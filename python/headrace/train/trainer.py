@@ -152,7 +152,8 @@ class DataParallelTrainer:
         return trainer
 
     def fit(self) -> Result:
-        """Trains until the train loop has ended on all workers. No worker is left when it returns or raises.
+        """Trains until the train loop has ended on all workers. All workers have ended when it returns or
+        raises.
 
         If a driver with the same RunConfig(name, storage_path) was interrupted, or a run of that name has
         ended, the run goes on: get_checkpoint() is the newest checkpoint, the datasets are at its positions,

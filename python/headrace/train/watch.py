@@ -66,7 +66,8 @@ class _Split:
 
 
 class Watch:
-    """The driver's side, for one start of the workers. ended: rank -> why the driver, or nobody, ended it."""
+    """The driver's side, for one start of the workers. ended: rank -> why it ended, by the driver or without
+    a report."""
 
     def __init__(self, control: Control):
         self.control = control
@@ -198,7 +199,7 @@ class Watch:
             return []
         for (
             split
-        ) in splits:  # all wait: some for rows that others have to take, or an epoch they do not begin
+        ) in splits:  # all wait: some for steps that others must take, or for an epoch that others must begin
             asked = [r for r in late if split.is_waiting(r) and places[r]["kind"] == "data"]
             behind = [r for r in split.blamed() if r in late and r not in asked]
             if asked and behind:

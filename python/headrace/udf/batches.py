@@ -1,8 +1,8 @@
 """The batches of one call, and their results merged into few tables.
 
-One call takes many short batches or groups. Each batch looks as it would alone: columns whose form does not
-depend on the rows (plain numbers, text) are converted once and sliced, the others are converted batch by
-batch. Results with equal names and types become one table.
+One call takes many short batches or groups. Each batch looks as it would alone: batches_of() converts columns
+whose form does not depend on the rows (plain numbers, text) once and slices them, and converts other columns
+batch by batch. Results with equal names and types become one table.
 """
 
 import sys
@@ -15,8 +15,8 @@ from headrace.data import blocks
 BATCH_PLACE = np.dtype([("rows", "i8"), ("ordinal", "i8"), ("random", "u8")])
 MERGED_BYTES = 4 << 20
 FEW_VALUES = 64  # shorter columns count as 100 bytes
-MANY_CELLS = 65536  # smaller DataFrames are not measured
-LARGE_BYTES = 8 << 20  # larger results are cut
+MANY_CELLS = 65536  # bytes_of() does not measure smaller DataFrames
+LARGE_BYTES = 8 << 20  # cut() divides larger results
 CUT_BYTES = 4 << 20  # into tables of about this size
 
 
@@ -213,8 +213,8 @@ def _rows_of(result):
 
 
 def cut(result, build, limit, name, n_bytes=None):
-    """A result as tables of some MiB each. If every slice of its columns has their types, it is built slice
-    by slice; otherwise whole, with MemoryLimitError if that takes more than `limit` bytes.
+    """A result as tables of some MiB each. Builds it slice by slice if every slice of its columns has their
+    types; otherwise whole, with MemoryLimitError if that takes more than `limit` bytes.
 
     n_bytes: the size of the result, if known.
     """

@@ -1,6 +1,6 @@
 """Async functions: coroutines and asynchronous generators, several calls at a time in one event loop.
 
-Results keep the order of the rows. The random generators are not seeded, because calls share them.
+Results keep the order of the rows. Calls share the random generators, so nothing seeds them.
 """
 
 import asyncio

@@ -108,7 +108,8 @@ class Pool:
         return self._state.pids()
 
     def log_errored(self):
-        """Logs how many batches failed and were left out since the last call, and the first error."""
+        """Logs the number of batches that failed since the last call, which the run left out, and the first
+        error."""
         n, text, detail = self.calls.errored()
         if n:
             import logging
@@ -189,7 +190,8 @@ class _Sliced:
 
 
 class _Inline(State):
-    """Calls in the consumer's thread. The random generators are seeded for a call and restored after it."""
+    """Calls in the consumer's thread. A call seeds the random generators; they get their states back after
+    it."""
 
     server = None
     thread = None

@@ -49,9 +49,7 @@ class Processes(State):
     # --- any thread
 
     def limit(self):
-        """The most workers now. Without an explicit `most`, they have to fit beside those of other
-        functions.
-        """
+        """The most workers now. Without an explicit `most`, all functions together must fit on the CPUs."""
         n = self.most
         if n is None:
             others = sum(len(s.workers) for s in live() if s is not self and _runs(s))

@@ -1,8 +1,8 @@
 """Starts worker processes in milliseconds: the driver's side of the fork server (forkserver.py).
 
 A process inherits environment, limits and CPUs, which the driver may change later. The driver uses a server
-only while its own are the same as at the server's start; otherwise it starts a new server. The first server
-starts in the background when a function is added to a plan.
+only while its own are the same as at the server's start; otherwise it starts a new server. Adding a function
+to a plan starts the first server in the background.
 """
 
 import os
@@ -22,7 +22,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 # would otherwise go back to the system each time.
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
 IDLE = 60.0  # seconds without a worker, after which a server ends
-PATIENCE = 120.0  # seconds that a server has to answer
+PATIENCE = 120.0  # seconds that the driver waits for an answer of a server
 LIMITS = [getattr(resource, name) for name in sorted(dir(resource)) if name.startswith("RLIMIT_")]
 
 

@@ -50,7 +50,7 @@ class State:
         self.most = most
         self.lock = threading.Lock()
         self.runs = 0
-        self.failure = None  # why the last worker could not be started
+        self.failure = None  # why the last worker did not start
         self.closed = False
         self.process = os.getpid()
 

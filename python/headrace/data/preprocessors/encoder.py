@@ -61,7 +61,7 @@ def learn_categories(
     Args:
         items: of a column of lists the items are categories, not the lists.
         most: column -> how many categories to keep, the most frequent ones.
-        drop_missing: null and NaN are left out instead of an error.
+        drop_missing: leaves out null and NaN, which otherwise are an error.
         key: the key in stats_.
         finish: makes the statistic of {category: number}.
     """

@@ -1,4 +1,4 @@
-"""Sources that other packages read. Each function imports its package when it is called, not before."""
+"""Sources that other packages read. A call of a function imports its package, not before."""
 
 import importlib
 

@@ -63,8 +63,8 @@ def read_each_file(where, name, paths, read, *, parts=None, extensions=None, com
 
     read: read(path), or with `parts` read(path, begin, end), yields blocks: dicts of columns, lists of row
     dicts, DataFrames, or Arrow data. parts: parts(path) returns the (begin, end) of a file's parts; this call
-    tries it on the first file, so that an error that concerns all files is raised here. extensions: of files
-    in folders, unless file_extensions is given. common: see FileArguments.
+    tries it on the first file, so that it raises an error that concerns all files. extensions: of files in
+    folders, unless file_extensions is given. common: see FileArguments.
     """
     concurrency, include = common.get("concurrency"), common.pop("include_paths", None)
     common.setdefault("file_extensions", extensions)

@@ -1,4 +1,4 @@
-"""from_huggingface: datasets of the package `datasets`; their memory-mapped Arrow files are not copied."""
+"""from_huggingface: datasets of the package `datasets`, without a copy of their memory-mapped Arrow files."""
 
 from headrace._core import TypeMismatchError
 from headrace.data.datasource.datasource import ranges, read_tasks, task
@@ -46,9 +46,9 @@ def _shards(dataset):
 def from_huggingface(dataset, parallelism=-1, concurrency=None, override_num_blocks=None):
     """The rows of a datasets.Dataset or datasets.IterableDataset; select one from a DatasetDict first.
 
-    A Dataset shares its Arrow tables: memory-mapped ones stay mapped, and nothing is copied. After a
-    select(), shuffle() or the like, threads follow its indices, TASK_ROWS at a time. Worker processes stream
-    an IterableDataset, shard by shard if that gives the same rows as iteration. override_num_blocks: see
+    A Dataset shares its Arrow tables: memory-mapped ones stay mapped, without a copy. After a select(),
+    shuffle() or the like, threads follow its indices, TASK_ROWS at a time. Worker processes stream an
+    IterableDataset, shard by shard if that gives the same rows as iteration. override_num_blocks: see
     from_items(), for tables in memory.
     """
     from headrace.data.in_memory import from_arrow
