@@ -9,7 +9,7 @@
 
 #define DEFAULT_ROWS 10
 #define DEFAULT_WIDTH 40
-#define PIECE_ROWS 1000 /* rows that are text at the same time */
+#define PRINT_ROWS 1000 /* rows that are text at the same time */
 
 enum { OPTION_WIDTH = 256 };
 static const struct option long_options[] = {
@@ -37,7 +37,7 @@ static hr_status print_json(const hr_table *t, hr_error *err)
     return HR_OK;
 }
 
-/* The table's columns are as wide as its first PIECE_ROWS rows need; later cells may stick out. */
+/* The table's columns are as wide as its first PRINT_ROWS rows need; later cells may stick out. */
 static hr_status print_grid(grid *g, const hr_table *t, bool first, hr_error *err)
 {
     if (first && t)
@@ -49,7 +49,7 @@ static hr_status print_grid(grid *g, const hr_table *t, bool first, hr_error *er
 
 static hr_status print_rows(hr_plan *p, const head_args *args, hr_error *err)
 {
-    hr_feed_options options = { .struct_bytes = sizeof options, .batch_rows = PIECE_ROWS };
+    hr_feed_options options = { .struct_bytes = sizeof options, .batch_rows = PRINT_ROWS };
     struct ArrowSchema schema = { 0 };
     grid g = { 0 };
     hr_plan *few = NULL;

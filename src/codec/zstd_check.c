@@ -1,17 +1,17 @@
 /* zstd_check.c - checks of Zstandard frames beyond those of libzstd: does each bit stream end where it must?
  *
- * A frame without a checksum shows damage only where a block contradicts itself (RFC 8878). libzstd decodes some blocks
- * that do. Releases before 1.5.6 decode blocks with reserved bits, bytes behind a section that says it is empty, more
- * literals than the window, sequences that read more bits than their stream has or leave some, offsets of 0, and
- * streams of literals that end early; with these releases every frame is checked. Later releases still decode literals
- * whose four streams do not end where they must, since the fast loop looks only at where the bytes end; with them a
- * frame is checked if the caller asks (Parquet's option verify).
+ * A frame without a checksum shows damage only where a block contradicts itself (RFC 8878). libzstd decodes some of
+ * these blocks. Releases before 1.5.6 decode blocks with reserved bits, bytes after a section that says it is empty,
+ * more literals than the window, sequences that read more bits than their stream has or leave some, offsets of 0, and
+ * streams of literals that end early; with these releases the codec checks every frame. Later releases still decode
+ * literals whose four streams do not end where they must, since the fast loop looks only at where the bytes end; with
+ * them the codec checks a frame if the caller requests it (Parquet's option verify).
  *
- * To follow a stream is to count bits: the literals' values do not matter, and of a sequence only the offset does,
- * since only it can be 0. That takes about as long as to decompress.
+ * The check follows a stream by counting bits. The values of literals do not matter; of a sequence only the offset
+ * matters, since only an offset can be 0. A check takes about as long as decompression.
  *
- * The check refuses what every libzstd refuses as well; it runs behind libzstd, whose error says more. A frame that is
- * cut, and bytes that are no frame, are left to libzstd. */
+ * Every libzstd refuses some of the same frames; the check runs after libzstd, whose error says more. The check accepts
+ * a frame that is cut, and bytes that are no frame: libzstd reports both. */
 #include "codec/zstd_check.h"
 
 #include "base/bits.h"
@@ -23,11 +23,11 @@
 #define MAX_LOG 9
 #define MAX_CODE_LOG 12
 #define MAX_HEADER 18
-#define CODES 5 /* that one word of bits has whole, if none has more than 11 bits */
+#define CODES 5 /* whole codes in one word of bits, if no code has more than 11 bits */
 
 enum { LITERALS, OFFSETS, MATCHES, N_KINDS, WEIGHTS = N_KINDS, N_TABLES };
 
-/* What a state means, and how the next one is made. */
+/* A state of a table: its meaning, and the next state. */
 typedef struct fse_cell {
     uint8_t extra; /* bits behind the code; of offsets the code itself, of weights the weight */
     uint8_t zero;  /* the code is 0 */
@@ -40,14 +40,14 @@ typedef struct fse_table {
     int log;
 } fse_table;
 
-/* What blocks of a frame leave to the next one. */
+/* The values that a block of a frame passes to the next block. */
 typedef struct frame_state {
     int64_t block_max; /* bytes of a block, and of its literals */
     bool has_tables, has_code;
     fse_table tables[N_KINDS];
     uint64_t last[3]; /* offsets */
     int code_log;
-    uint8_t lengths[1 << MAX_CODE_LOG]; /* of the Huffman code that some bits begin with */
+    uint8_t lengths[1 << MAX_CODE_LOG]; /* of the Huffman code at the beginning of these bits */
 } frame_state;
 
 /* ------------------------------------------------------------------------------------------------------ FSE tables */
@@ -155,7 +155,8 @@ static int64_t table_read(fse_table *t, int kind, const uint8_t *p, int64_t n)
     return (at + 7) / 8;
 }
 
-/* The table by its mode: usual, one code, described, or that of the block before. -> bytes read; -1: malformed. */
+/* The table by its mode: predefined, one code, described, or the table of the block before. -> bytes read; -1:
+ * malformed. */
 static int64_t table_take(frame_state *f, int kind, int mode, const uint8_t *p, int64_t n)
 {
     fse_table *t = &f->tables[kind];
@@ -303,8 +304,8 @@ static inline uint32_t some_codes(const frame_state *f, bit_reader r)
     return sum;
 }
 
-/* Whether four streams of n codes each, the last of n_last <= n, take all bits and no more. They take turns, so that
- * one need not wait for the other's table. */
+/* Whether four streams of n codes each, the last of n_last <= n, take all bits and no more. The loop alternates between
+ * the streams, so that the table look-ups of one do not delay the others. */
 static bool count_four(const frame_state *f, bit_reader r[4], int64_t n, int64_t n_last)
 {
     int64_t done = 0;
@@ -319,7 +320,7 @@ static bool count_four(const frame_state *f, bit_reader r[4], int64_t n, int64_t
            count_codes(f, r[3], n_last - done);
 }
 
-/* One stream of n bytes, or four, that make so many literals. */
+/* Checks that one stream of n bytes, or four, has exactly the expected number of literals. */
 static bool codes_check(const frame_state *f, const uint8_t *p, int64_t n, int64_t made, bool four)
 {
     int64_t each = (made + 3) / 4, at = 6;
@@ -341,7 +342,8 @@ static bool codes_check(const frame_state *f, const uint8_t *p, int64_t n, int64
 
 /* -------------------------------------------------------------------------------------------------------- sequences */
 
-/* What a sequence's offset makes of the last three: `code` and its value's low bits. -> false: the offset is 0. */
+/* Updates the last three offsets by a sequence's offset: `code` and the low bits of its value. -> false: the offset
+ * is 0. */
 static bool offset_next(uint64_t last[3], uint32_t code, uint32_t low, bool no_literals)
 {
     uint32_t which = code == 0 ? no_literals : 1 + low + no_literals;
@@ -471,13 +473,13 @@ struct hr_zstd_check {
     enum { FRAME_HEADER, BLOCK_HEADER, BLOCK, GONE } next;
     uint8_t header[MAX_HEADER];
     int n_header;
-    int64_t pass;            /* bytes to pass over before what is next */
+    int64_t pass;            /* bytes to skip before the next part */
     bool last, summed;       /* the frame's last block; the frame has a checksum */
     int64_t n_block, n_held; /* bytes of the block; those that came */
-    uint8_t *held;           /* NULL: blocks that arrive in pieces are not checked */
+    uint8_t *held;           /* NULL: the check skips blocks that arrive in several parts */
 };
 
-/* Bytes of the frame's header, as far as n of them tell; 0: it is none. */
+/* The size of the frame's header, as far as its first n bytes show it; 0: it is no header. */
 static int header_bytes(const uint8_t *p, int n)
 {
     static const int id_bytes[] = { 0, 1, 2, 4 }, size_bytes[] = { 0, 2, 4, 8 };
@@ -545,7 +547,7 @@ static void block_begin(hr_zstd_check *c)
     }
 }
 
-/* A byte of a header; what it completes begins. */
+/* Adds a byte of a header; begins the part that it completes. */
 static void header_byte(hr_zstd_check *c, uint8_t byte)
 {
     int n;

@@ -1,16 +1,16 @@
-/* restore.c - markers between the tables of a ticket, and how a run begins at a marker.
+/* restore.c - makes markers between the tables of a ticket, and begins a run at a marker.
  *
- * Markers. take.c puts one before each ticket of a scan. A ticket may be a whole file, so more of them lie between the
- * tables that come out of it: where a table begins with another block of rows than the one before it ended with. All
- * rows of earlier blocks have gone on then, and none of this block has; functions see whole blocks, so that a run that
- * begins there gives them the same. Where no function counts blocks, each table may have its marker. What comes out of
- * a block operator has the operator's source instance: the marker names the number of the row where the operator
- * numbers its rows through, else it lies before all of them.
+ * Markers. take.c puts a marker before each ticket of a scan. A ticket may be a whole file, so hr__ticket_marker makes
+ * more markers between the ticket's output tables: wherever a table begins with a new block of rows. Then the stage has
+ * emitted all rows of earlier blocks and no row of the new block. Functions see whole blocks, so a run that begins at
+ * the marker calls them with the same batches. If no function counts blocks, every table may have a marker. The output
+ * rows of a block operator have the operator's source instance: the marker has the row's number if the operator numbers
+ * its rows (hr_op_class.numbered); otherwise the only marker lies before all of them.
  *
- * Restoring. The way goes from the last stage up to the sources. A union goes on with the input to which a source of
- * the marker belongs; those before it have ended, those behind it begin at their start. An operator that chooses among
- * its inputs has put the markers of all of them into one, and says itself which have ended. A scan seeks; a block
- * operator does all its work again, and its rows before the marker are left out where they come out, before any
+ * Restoring. restore() goes upstream from the last stage to the sources. A union continues with the input that has the
+ * marker's source: the inputs before it have ended, the inputs after it begin at their start. An operator that chooses
+ * among its inputs passed one marker for all of them, and its restored state says which inputs have ended. A scan
+ * seeks. A block operator repeats all its work; hr__leave_out_made drops its output rows before the marker, before any
  * function sees them.
  *
  * Tests: test_stages.c, test_combine.c, test_constant_resume.py. */
@@ -23,7 +23,7 @@ static bool same_fragment(const hr_coord *a, const hr_coord *b)
     return a->instance == b->instance && a->file == b->file && a->fragment == b->fragment;
 }
 
-/* Without memory there is none: an older one serves, at the price of a longer way. */
+/* NULL if out of memory: an older marker serves, and a resumed run repeats more work. */
 static hr_marker *marker_at(const hr_coord *at, int64_t row)
 {
     const hr_coord c = { .instance = at->instance, .file = at->file, .fragment = at->fragment, .row = row };
@@ -45,14 +45,15 @@ hr_marker *hr__made_marker(hr_op_state *o, const hr_table *made)
     return begins ? marker_at(&first, 0) : NULL;
 }
 
-/* Whether block `a` of rows lies before that of b, or b is of another fragment. */
+/* Whether the block of row `a` lies before the block of row b, or b is in another fragment. */
 static bool before_block(const hr_coord *a, const hr_coord *b, int64_t block)
 {
     return !same_fragment(a, b) || a->row / block < b->row / block;
 }
 
-/* The same where an operator of the stage has a state: the marker lies before the last block for which the state is
- * known, of those that give no rows between `last` and `first`. */
+/* The marker between rows `last` and `first` if an operator of the stage has a state: it lies before the last block
+ * whose state the operator has saved, among the blocks after `last` and up to the block of `first`. Drops the saved
+ * states up to there. */
 static hr_marker *saved_marker(hr_ticket *t, const hr_coord *last, const hr_coord *first, int64_t block)
 {
     hr_marker *m = NULL;
@@ -96,7 +97,7 @@ hr_marker *hr__ticket_marker(hr_ticket *t, const hr_table *table)
 
 /* -------------------------------------------------------------------------------------------------------- restoring */
 
-/* Map operators that added a state to the marker restore it. */
+/* Restores the operators of the stage that added a state to the marker. */
 static hr_status restore_ops(hr_stage *s, const hr_marker *m, hr_error *err)
 {
     const char *state = s->gate.stream ? hr__marker_state(m, s->gate.stream->run.index) : NULL;
@@ -111,11 +112,11 @@ static hr_status restore_ops(hr_stage *s, const hr_marker *m, hr_error *err)
     if (!state)
         return HR_OK;
     if (!s->gate.stream->run.op->cls->restore)
-        return hr_error_set(err, HR_MISMATCH, "position: has a state of %s, which keeps none",
+        return hr_error_set(err, HR_MISMATCH, "position: has a state of %s, an operator that has none",
                             s->gate.stream->run.op->cls->name);
     HR_TRY(s->gate.stream->run.op->cls->restore(s->gate.stream->run.op, &s->gate.task, state, err));
     if (s->next)
-        (void)hr__state_int(state, "ordinal", &s->next->window.n_taken); /* tables are numbered on */
+        (void)hr__state_int(state, "ordinal", &s->next->window.n_taken); /* the next stage continues to number tables */
     return HR_OK;
 }
 
@@ -127,7 +128,8 @@ static hr_stage *input_of(const hr_stage *s, int input)
     return NULL;
 }
 
-/* The row of what the stage's block operator gives; NULL: it has none, or the marker lies elsewhere. */
+/* The marker's row in the output of the stage's block operator; NULL: there is no such operator, or the marker lies
+ * elsewhere. */
 static const hr_coord *made_row(const hr_stage *s, const hr_marker *m)
 {
     const hr_op_state *o = s->gate.stream;
@@ -135,7 +137,7 @@ static const hr_coord *made_row(const hr_stage *s, const hr_marker *m)
     return o && o->instance && !hr__marker_state(m, o->run.index) ? hr__marker_at(m, o->instance) : NULL;
 }
 
-/* Whether the marker names a source above the stage. */
+/* Whether the marker names a source of the stage or upstream of it. */
 static bool is_named(const hr_stage *s, const hr_marker *m)
 {
     if (made_row(s, m) || (s->scan && hr__marker_at(m, s->leaf.instance)))
@@ -146,7 +148,7 @@ static bool is_named(const hr_stage *s, const hr_marker *m)
     return false;
 }
 
-/* All of it was passed on before the marker. */
+/* Ends the stage and all stages upstream: the marker lies after all their rows. */
 static void end_all(hr_stage *s)
 {
     s->ended = true;
@@ -156,7 +158,7 @@ static void end_all(hr_stage *s)
 
 static hr_status restore(hr_stage *s, const hr_marker *m, hr_error *err);
 
-/* Of a union: the input that the marker names, and no more of those before it. */
+/* For a union: restores the input that the marker names, and ends the inputs before it. */
 static hr_status restore_in_turn(hr_stage *s, const hr_marker *m, hr_error *err)
 {
     int named = 0;
@@ -173,7 +175,7 @@ static hr_status restore_in_turn(hr_stage *s, const hr_marker *m, hr_error *err)
     return restore(input_of(s, named), m, err);
 }
 
-/* Of an operator that chooses: each input at its own. */
+/* For an operator that chooses among its inputs: restores each input at its own row. */
 static hr_status restore_each(hr_stage *s, const hr_marker *m, hr_error *err)
 {
     for (int i = 0; i < s->in.n_inputs; i++) {
@@ -225,7 +227,7 @@ hr_status hr__leave_out_made(const hr_op_state *o, hr_table **table, hr_error *e
         return HR_OK;
     if (hr__origin_at((*table)->origin, 0).row >= o->made_from)
         return HR_OK;
-    while (n < n_rows) { /* runs of rows that follow each other */
+    while (n < n_rows) { /* runs of consecutive rows */
         hr_run_coords c = hr__origin_run((*table)->origin, n);
 
         if (c.first.row >= o->made_from)

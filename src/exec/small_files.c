@@ -26,7 +26,7 @@ int hr__small_files(const hr_stage *s, int64_t *n_bytes)
 
     *n_bytes = 0;
     if (s->leaf.rows_left >= 0 || s->at.open.n || s->at.block || s->at.row)
-        return 0; /* with so many rows wanted at most, and from the middle: one by one */
+        return 0; /* a limited number of rows, or the middle of a file: one file per ticket */
     for (; n < n_max && s->at.file + n < hr__scan_n_files(s->scan); n++) {
         int64_t more = hr__scan_row_bytes(s->scan, hr__stage_file(s, s->at.file + n));
 

@@ -4,7 +4,7 @@
  *   parquet_write_levels.c   a nested array -> levels, and which values stand at its leaf
  *   parquet_write_values.c   values -> bytes: the encodings, the Thrift of headers and footer
  *   parquet_write_chunk.c    one column of a row group -> pages: which encoding, statistics, indexes
- *   parquet_write.c          schema, row groups as pieces, the footer */
+ *   parquet_write.c          schema, row groups as encoded chunks, the footer */
 #ifndef HR_PARQUET_WRITE_H
 #define HR_PARQUET_WRITE_H
 

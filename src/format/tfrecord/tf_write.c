@@ -21,7 +21,7 @@ typedef struct tf_writer {
 typedef struct tf_row {
     hr_growbuf values, features, entry;
     hr_error *err;
-    int64_t row; /* of the piece */
+    int64_t row; /* of the write chunk */
 } tf_row;
 
 /* --------------------------------------------------------------------------------------------------------- protobuf */
