@@ -181,6 +181,18 @@ def test_other_names(tmp_path, names, text):
         other.fit()
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_mismatch_is_not_repeated(tmp_path, workers):
+    """The story: max_failures=-1 restarted for ever from a checkpoint that the new batch size did not fit."""
+    with pytest.raises(KeyError):
+        trainer(tmp_path, True).fit()
+    other = trainer(tmp_path, False, failure_config=train.FailureConfig(max_failures=-1))
+    other.loop_config = {"stop": False, "batch": 7}
+    other.scaling_config = train.ScalingConfig(num_workers=workers)
+    with pytest.raises((exceptions.MismatchError, train.TrainingFailedError), match="batch"):
+        other.fit()
+
+
 def test_a_full_disk(tmp_path):
     """Files may not exceed 1 MB, as on a full disk: the error has path and bytes, and nothing half-written
     stays.

@@ -75,7 +75,8 @@ class ScalingConfig(OnlyKnown):
 @dataclass
 class FailureConfig(OnlyKnown):
     """max_failures: how often fit() restarts the workers (in local mode the train loop) from the last
-    checkpoint after a failure; -1: without limit. Each driver of a run counts from 0.
+    checkpoint after a failure; -1: without limit. Each driver of a run counts from 0. A MismatchError
+    (positions that do not fit the datasets) is never repeated: it would come again.
     """
 
     _names = {"max_failures": "int", "max_preemption_failures": "int", "controller_failure_limit": "int"}

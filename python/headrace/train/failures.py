@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from headrace._core import MismatchError
 from headrace.train.config import FailureConfig
+from headrace.train.result import TrainingFailedError
 from headrace.train.storage import RunStorage
 
 
@@ -15,9 +17,13 @@ class Failures:
         self._left = config.max_failures
         self._storage = storage
 
-    def allow(self, text: str, what: str) -> bool:
-        """Whether the run goes on after the failure `text`; then a line says what starts again, and where."""
-        if self._left == 0:
+    def allow(self, error: Exception, text: str, what: str) -> bool:
+        """Whether the run goes on after a failure; then a line has its text, what starts again, and where.
+
+        A position that does not fit the datasets fails again from the same checkpoint: no restart.
+        """
+        causes = error.worker_failures.values() if isinstance(error, TrainingFailedError) else [error]
+        if self._left == 0 or any(isinstance(cause, MismatchError) for cause in causes):
             return False
         self._left -= 1
         resumed = self._storage.resumed

@@ -187,7 +187,7 @@ class DataParallelTrainer:
             try:
                 return self._fit_once(storage)
             except TrainingFailedError as e:
-                if not failures.allow(str(e), "the workers"):
+                if not failures.allow(e, str(e), "the workers"):
                     raise
 
     def _shards(self, world_size: int) -> Shards:
@@ -251,9 +251,9 @@ class DataParallelTrainer:
                         value = self.loop() if self.loop_config is None else self.loop(self.loop_config)
                     storage.count(shards.counts())
                     return storage.finish(value)
-                except Exception:
+                except Exception as e:
                     storage.count(shards.counts())
-                    if not failures.allow(traceback.format_exc(), "the train loop"):
+                    if not failures.allow(e, traceback.format_exc(), "the train loop"):
                         raise
                 finally:
                     context.set_session(None)
