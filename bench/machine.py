@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured now: the figures of the benchmarks are to be read against it."""
+"""What this machine can do at most, measured now, for comparison with the figures of the benchmarks."""
 
 import mmap
 import os

@@ -1,4 +1,4 @@
-"""Writes the files that the benchmarks read, the same bytes whenever the same numbers are asked for.
+"""Writes the files that the benchmarks read, the same bytes for the same numbers.
 
 table    rows x 10 columns in 8 files, snappy, row groups of 128 Ki rows: what a table of trips looks like
 users    12 M rows of 10 M possible users (text), a float and an integer, in 6 files

@@ -4,7 +4,7 @@ MODE   time    seconds from the call that starts the run to the last batch; impo
                processes, come before it. Every batch is touched, nothing is added up.
        first   first_batch: seconds from the start of the interpreter (BENCH_BORN_NS, monotonic clock) to the
                first batch in hand: here everything counts
-       check   sums of all columns, so that all can be seen to have handed out the same
+       check   sums of all columns, which show that all engines gave the same rows
 
 A workload that is a whole script (WHOLE: the notebook) says by itself what came; its seconds are those of the
 process.

@@ -62,7 +62,7 @@ def grain_packed(docs, strategy, seq_len, bins):
 
 
 def measure(run):
-    """(seconds, padding, sum of all tokens); the sum and the padding are of a pass of their own."""
+    """(seconds, padding, sum of all tokens); another pass computes the sum and the padding."""
     begin = time.perf_counter()
     for _ in run():
         pass

@@ -1,4 +1,4 @@
-"""How long does a resume take? The first batch of an epoch, and the first one behind 90 % of it.
+"""How long does a resume take? The first batch of an epoch, and the first one after 90 % of it.
 
     python bench/resume.py [--rows N] [--runs N] [--only NAME ...]
 
@@ -7,7 +7,7 @@ them did until its first batch was there: rows that readers made, rows that func
 
 Everything is in one process and warm: files in the page cache, workers started, hashes of files and tables
 made. A plan that sorts or shuffles all rows (the last lines) does that again, but does not call the functions
-behind it again.
+after it again.
 """
 
 import argparse
@@ -153,7 +153,7 @@ def measure(name, ds, args, runs):
         fresh.append(first(ds.iter_batches(batch_size=BATCH, **args), None))
         resumed.append(first(ds.iter_batches(batch_size=BATCH, **args), state))
         if resumed[-1][2] != want:
-            raise SystemExit(f"{name}: other rows behind the position: {resumed[-1][2]}, expected {want}")
+            raise SystemExit(f"{name}: other rows after the position: {resumed[-1][2]}, expected {want}")
     return [statistics.median(r[0] for r in rows) for rows in (fresh, resumed)] + [
         [statistics.median(r[1][i] for r in rows) for i in (0, 1)] for rows in (fresh, resumed)
     ]

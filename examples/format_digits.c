@@ -21,7 +21,7 @@ typedef struct digits_reader {
     digits_file *file;
     hr_window window; /* the bytes, decompressed */
     hr_mem mem;       /* for the tables' buffers */
-    int64_t row, end; /* the next row, and the first one that nobody asked for */
+    int64_t row, end; /* the next row, and the first one after the range */
 } digits_reader;
 
 /* --- 2. reading: one line, then tables of lines */

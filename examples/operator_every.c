@@ -100,7 +100,7 @@ static const hr_op_class every_class = {
     .doc = "each n-th row",
     .kind = HR_OP_STREAM,      /* counting is a matter of order */
     .schema = hr__kept_schema, /* the columns stay */
-    .needs = hr__same_needs,   /* it looks at none: readers decode only what is wanted behind it */
+    .needs = hr__same_needs,   /* it looks at none: readers decode only what is used after it */
     .push = every_push,
     .marker = every_marker,
     .restore = every_restore,
@@ -128,7 +128,7 @@ static hr_status op_every(int64_t n, hr_op **out, hr_error *err)
 
 /* ------------------------------------------------------------------------------------------------- a test of it all */
 
-/* Reads from the position on, `most` rows at least if there are so many; rows have to be *at, *at + 7, ... */
+/* Reads from the position on, at least `most` rows or all; the rows must be *at, *at + 7, ... */
 static hr_status read_rows(hr_plan *p, const char *position, int64_t most, int64_t *at, char **saved, hr_error *err)
 {
     hr_feed_options options = { .struct_bytes = sizeof options, .batch_rows = 10, .position = position };

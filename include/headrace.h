@@ -255,7 +255,7 @@ typedef struct hr_text_view {
 } hr_text_view;
 /* The view borrows from `t`. HR_TYPE: the column is neither text nor binary. */
 HR_API HR_MUST_USE hr_status hr_table_text_view(const hr_table *t, int column, hr_text_view *out, hr_error *err);
-/* The bytes of one row, without a NUL behind them; NULL: a null, or no such row. */
+/* The bytes of one row, without a NUL after them; NULL: a null, or no such row. */
 HR_API const char *hr_text_at(const hr_text_view *v, int64_t row, int64_t *n_bytes);
 /* Rows [begin, begin + n) as JSON, one object a line. NaN and infinities are null, bytes are base64, times and decimals
  * are strings, a map is a list of {"key", "value"}. *out is new: hr_string_free(). */
@@ -372,8 +372,8 @@ HR_API HR_MUST_USE hr_status hr_expr_parse(const char *text, hr_expr **out, hr_e
 /* The rows for which the expression is true; a row for which it is null is left out. A reader that has statistics skips
  * what they rule out. Shares e. */
 HR_API HR_MUST_USE hr_status hr_plan_filter_expr(hr_plan *in, hr_expr *e, hr_plan **out, hr_error *err);
-/* All columns, and behind them `names[i]` = exprs[i], or in the place of a column of that name. Every expression reads
- * the input's columns. */
+/* All columns, then `names[i]` = exprs[i]; a new column takes the place of an old one of its name. Every expression
+ * reads the input's columns. */
 HR_API HR_MUST_USE hr_status hr_plan_with_columns(hr_plan *in, const char *const *names, hr_expr *const *exprs, int n,
                                                   hr_plan **out, hr_error *err);
 
@@ -476,7 +476,7 @@ HR_API HR_MUST_USE hr_status hr_plan_rebatch(hr_plan *in, int64_t n_rows, bool d
 
 /* How documents of tokens share rows. */
 typedef enum hr_pack_strategy {
-    HR_PACK_CONCAT,    /* one behind the other, cut where a row is full; only the last row has padding */
+    HR_PACK_CONCAT,    /* one after the other, cut where a row is full; only the last row has padding */
     HR_PACK_FIRST_FIT, /* whole, into the oldest open bin with room */
     HR_PACK_BEST_FIT   /* whole, into the open bin with the least room that suffices */
 } hr_pack_strategy;
@@ -499,7 +499,7 @@ typedef struct hr_pack_options {
     int open_bins;  /* first and best fit: the number of rows that are filled at a time, up to 1024; 0: 64 */
     bool drop_last; /* leaves out the rows that are not full at the end; false: they are padded */
     /* n_columns values each; columns NULL: one value, for the one column that there may be. pad fills rows up; NULL: 0.
-     * bos goes before each document, and eos behind it; NULL: none. */
+     * bos goes before each document, and eos after it; NULL: none. */
     const int64_t *pad, *bos, *eos;
     /* Names of the columns to make; "": none. NULL: "segment_ids", "position_ids", and no loss mask. */
     const char *segment_ids, *position_ids, *loss_mask;
@@ -710,7 +710,7 @@ HR_API HR_MUST_USE hr_status hr_feed_descriptor(hr_feed *f, int *out, hr_error *
 HR_API void hr_feed_cancel(hr_feed *f);
 /* hr_feed_next, while it waits, calls `check`; true makes hr_feed_next return HR_CANCELLED (Python: a signal came). */
 HR_API void hr_feed_set_interrupt(hr_feed *f, bool (*check)(void *context), void *context);
-/* The place behind the last table that hr_feed_next returned, as JSON text of at most 4 kB, and 10 bytes for each open
+/* The place after the last table that hr_feed_next returned, as JSON text of at most 4 kB, and 10 bytes for each open
  * bin of a pack. *out is new: hr_string_free(). hr_feed_open gives HR_MISMATCH when the plan, the files or the tables
  * in memory changed since. It compares the files' names below their common folder, sizes and contents, and times only
  * where contents are unknown. The first call reads some blocks of each file. */
@@ -749,7 +749,7 @@ HR_API HR_MUST_USE hr_status hr_feed_export(hr_feed *f, struct ArrowArrayStream 
  * prefetch + 1 steps before the slowest. Counted; any thread may use it, one thread at a time for one rank. */
 typedef struct hr_split hr_split;
 
-/* What becomes of the rows behind the last full step. */
+/* What a split does with the rows after the last full step. */
 typedef enum hr_split_tail {
     HR_TAIL_EQUAL,  /* one short step with as many rows for each rank; at most N - 1 rows are left out (stats) */
     HR_TAIL_UNEVEN, /* rank 0 gets the first batch, then rank 1, ...; the last ranks may get none */

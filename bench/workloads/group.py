@@ -9,11 +9,11 @@ TITLE = "Parquet, group by 2 integers: mean, count"
 DATA = "table"
 WHOLE = False
 KEYS, VALUE = ["vendor", "label"], "fare"
-CLOSE = 1e-9  # engines add floats in orders of their own
+CLOSE = 1e-9  # engines add floats in different orders
 
 
 def sums(batch):
-    """Of numbers their sum; text is told apart by its length."""
+    """The sum of numbers, and of the lengths of texts."""
     return {
         name: float(sum(map(len, column))) if np.asarray(column).dtype == object else float(np.sum(column))
         for name, column in batch.items()

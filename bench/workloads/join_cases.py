@@ -1,4 +1,4 @@
-"""Joins as all can state them, for the workloads join_*. The sum of a column of each side is asked for."""
+"""Joins as all can state them, for the workloads join_*. Each workload sums a column of each side."""
 
 import numpy as np
 

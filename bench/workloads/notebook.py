@@ -103,7 +103,7 @@ def headrace(data):
 
 
 def ray(data):
-    # Trainers hold a CPU each; on two cores nothing would be left for the data, so Ray is told of two more.
+    # Each trainer holds a CPU, which leaves none of two cores for the data, so Ray gets two more CPUs.
     ray = start_ray(num_cpus=os.cpu_count() + RANKS)
     from ray import train
     from ray.train import torch as trainer

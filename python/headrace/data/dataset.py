@@ -897,11 +897,11 @@ class Dataset:
         epoch, where B is the batch size.
 
         equal=True: all ranks get equally many batches of equally many rows; up to n - 1 rows of an epoch go
-        to no rank. equal=False: all rows; the last batches may be short or missing on some ranks. tail says
-        the same in other words, for the rows behind the last full step: "drop" (equal=True), "uneven"
-        (equal=False), or "pad": equally many batches and rows on all ranks and no row left out; up to n - 1
-        rows of the last step come again, and all batches have a column __pad__ of bools, true for these.
-        stats() has dropped_rows and padded_rows.
+        to no rank. equal=False: all rows; the last batches may be short or missing on some ranks. tail
+        replaces equal and decides about the rows after the last full step: "drop" (as equal=True), "uneven"
+        (as equal=False), or "pad": all ranks get equally many batches and rows, and all rows; up to n - 1
+        rows of the last step come again, and all batches have a column __pad__ of bools, true for the
+        repeated rows. stats() has dropped_rows and padded_rows.
 
         The iterators belong to this process (one thread for each) unless headrace.train sends them to its
         workers. An epoch begins when all iterators have begun it. In a rank of a launcher with n ranks,

@@ -18,7 +18,7 @@ TAILS = {"drop": "equal", "pad": "pad", "uneven": "uneven"}  # the engine's name
 
 
 def tail(where, equal, tail):
-    """The engine's name of what becomes of the rows behind the last full step of a split."""
+    """The engine's name of a policy for the rows after the last full step of a split."""
     if tail is None:
         return "equal" if equal else "uneven"
     if not isinstance(tail, str) or tail not in TAILS:

@@ -37,7 +37,7 @@ class Result:
     best_checkpoints: (checkpoint, its metrics) of all that the run kept, the oldest first.
     datasets: for each dataset "epochs" that the workers read to the end, and of these the rows that went to
         no worker ("dropped_rows") or came twice ("padded_rows"), see DataConfig(tail=...). An epoch's end
-        that comes again after a restart counts again; each driver of a run counts anew.
+        that comes again after a restart counts again; each driver of a run counts from 0.
     """
 
     metrics: dict[str, Any] | None

@@ -169,7 +169,7 @@ class ShardServer:
             group[0].warn_of_classes(position)
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Of each dataset, what Result.datasets has."""
+        """The counts of each dataset for Result.datasets."""
         out: dict[str, dict[str, int]] = {}
         for name, split, _ in self.named_splits():
             ended = json.loads(split.stats())["all_epochs"]
