@@ -216,3 +216,22 @@ def test_bfloat16_from_its_bits():
     assert batch["y"].tolist() == list(range(50))
     (batch,) = ds.select_columns(["x"]).iter_torch_batches(batch_size=None, dtypes=torch.bfloat16)
     assert torch.equal(batch["x"], values)
+
+
+@pytest.mark.parametrize("accelerator", ["none", "one"])
+def test_random_numbers_are_those_of_manual_seed(monkeypatch, accelerator):
+    """Where torch has no accelerator, only the processor's generator is seeded; devices are, where it has."""
+    from headrace.udf import call
+
+    seeded = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded.append)
+    monkeypatch.setattr(
+        torch.accelerator, "current_accelerator", {"none": lambda: None, "one": lambda: "x"}[accelerator]
+    )
+    with call.kept_generators():
+        for bits in (7, 2**64 - 1):
+            call.seed(0, bits)
+            found = torch.rand(3)
+            torch.default_generator.manual_seed(bits & 0x7FFFFFFFFFFFFFFF)
+            assert torch.equal(found, torch.rand(3))
+    assert seeded == ([] if accelerator == "none" else [7, 2**63 - 1])
