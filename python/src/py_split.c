@@ -333,7 +333,7 @@ static PyObject *split_report_taken(PyObject *op, PyObject *args)
         return NULL;
     if (rank_check(op, split, rank) == 0) {
         Py_BEGIN_ALLOW_THREADS
-        hr__split_told(split, rank, n_rows);
+        hr__split_report_rows(split, rank, n_rows);
         Py_END_ALLOW_THREADS
     }
     split_drop(split);
@@ -867,7 +867,7 @@ static PyObject *ring_report_taken(PyObject *op, PyObject *arg)
         return NULL;
     ((ring_object *)op)->busy = true;
     Py_BEGIN_ALLOW_THREADS
-    hr__ring_told(ring, n_rows);
+    hr__ring_report_rows(ring, n_rows);
     Py_END_ALLOW_THREADS((ring_object *)op)
     ->busy = false;
     Py_RETURN_NONE;

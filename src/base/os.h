@@ -1,6 +1,6 @@
 /* os.h - the only door to the operating system: threads, clock, files, memory maps, sockets' file descriptors.
  *
- * os_linux.c implements it. Every call that can fail for reasons outside the program asks hr__fault() first, so that
+ * os_linux.c implements it. Every call that can fail for reasons outside the program calls hr__fault() first, so that
  * tests can make each of them fail in turn. Functions return errors as -errno (negative) and results as >= 0; the
  * caller knows the file's name and writes the message. */
 #ifndef HR_OS_H

@@ -44,8 +44,8 @@ hr_status hr__origin_made(hr_coord first, int64_t n, hr_origin **out, hr_error *
 /* The same with another instance in every coordinate. */
 hr_status hr__origin_instance(const hr_origin *o, int32_t instance, hr_origin **out, hr_error *err) HR_MUST_USE;
 
-/* What rows carry beside columns: a C struct of an operator, for the operator behind it. Embedded first in that
- * struct. A payload belongs to tables; asking a table for a payload of another class is HR_BUG. */
+/* Data of a table beside its columns: a C struct that an operator passes to the operator downstream, whose first member
+ * is the hr_payload. A payload belongs to tables; a request for a payload of another class is HR_BUG. */
 typedef struct hr_payload hr_payload;
 typedef struct hr_payload_class {
     const char *name;

@@ -55,7 +55,7 @@ static void connect(hr_stage *from, hr_stage *to)
     from->input_of_next = to->in.n_inputs++;
 }
 
-/* `blocks`: rows of a block that a function above counts; 0: no function counts blocks. */
+/* `blocks`: rows of a block that a function downstream counts; 0: no function counts blocks. */
 static hr_status build(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out, hr_error *err);
 
 static hr_status build_scan(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err)
@@ -297,8 +297,8 @@ static int window_cap(const hr_run *r, const hr_stage *s, int n_threads)
     return waits ? 4 * n_threads + 8 : 2 * n_threads + (r->options.arena ? 4 : 2);
 }
 
-/* What a run that begins at a marker does again, it does for all rows behind it: so they lie before each batch that a
- * function gets. */
+/* Chooses where markers lie. A run that begins at a marker repeats its work for all rows after the marker; so that it
+ * repeats few calls, the operator upstream of a function puts a marker before each batch. */
 static void place_markers(hr_run *r)
 {
     for (int k = 0; k < r->n_stages; k++) {

@@ -73,8 +73,8 @@ struct hr_op_state {
     int holds;            /* 1: hr__op_holds counts it */
     bool is_ours;         /* run.op is not the plan's: the run holds a reference */
     int32_t instance;     /* source instance of the rows that it makes; 0: it makes none */
-    bool marked;          /* there was a marker before those */
-    int64_t made_from;    /* of those, the ones before this number are left out: an earlier run gave them */
+    bool marked;          /* a marker before these rows exists */
+    int64_t made_from;    /* drops the rows before this number: an earlier run emitted them */
     int64_t stall_ns;     /* HR_STALL */
     void **thread_states; /* run->n_slots */
     atomic_llong rows_in, rows_out, bytes_out, busy_ns, calls, pending_ns;
@@ -333,14 +333,13 @@ void hr__op_stall(hr_op_state *op);
 int64_t hr__op_stall_ns(const char *name);
 
 /* --- restore.c */
-/* The marker that lies before a table that comes out of the ticket, if one may lie there; NULL: none. Of each table, in
- * their order. */
+/* The marker before an output table of the ticket; NULL: none may lie there. Call it for each table, in order. */
 hr_marker *hr__ticket_marker(hr_ticket *t, const hr_table *table);
-/* The same of a table that a block operator made. */
+/* The same for an output table of a block operator. */
 hr_marker *hr__made_marker(hr_op_state *o, const hr_table *made);
 hr_status hr__run_restore(hr_run *r, const hr_marker *m, hr_error *err) HR_MUST_USE; /* before the first ticket */
-/* Of rows that the operator makes, those from made_from on. Replaces *table, which may get no rows and is the caller's
- * also on failure. */
+/* Replaces *table, an output of the operator, by its rows from made_from on (perhaps none). *table belongs to the
+ * caller even on failure. */
 hr_status hr__leave_out_made(const hr_op_state *o, hr_table **table, hr_error *err) HR_MUST_USE;
 
 /* --- take.c: the next ticket of a leaf. *out NULL: the source is done. Lock not held; stage->window.taking is set. */
@@ -385,7 +384,7 @@ void hr__trace_close(hr_trace *t); /* writes the file; NULL is fine */
 
 void hr__run_ref(hr_run *r);
 void hr__run_unref(hr_run *r);
-void hr__run_tell_locked(hr_run *r);                                /* wakes the consumer */
+void hr__run_notify_locked(hr_run *r);                              /* wakes the consumer */
 void hr__run_fail_locked(hr_run *r, hr_status st, hr_error *moved); /* keeps the first error; wakes the consumer */
 
 #endif

@@ -65,7 +65,7 @@ void hr__assert_locked(const hr_run *r)
 
 /* --- news for the consumer */
 
-void hr__run_tell_locked(hr_run *r)
+void hr__run_notify_locked(hr_run *r)
 {
     hr__assert_locked(r);
     r->ready_due = true;
@@ -80,5 +80,5 @@ void hr__run_fail_locked(hr_run *r, hr_status st, hr_error *moved)
         hr__error_move(&r->err, moved);
         atomic_store(&r->stop, true);
     }
-    hr__run_tell_locked(r);
+    hr__run_notify_locked(r);
 }

@@ -384,7 +384,7 @@ static hr_status deliver_locked(hr_stage *s, hr_queue *garbage, hr_error *err)
         HR_TRY(hr__queue_push(s->next && s->next->cut ? garbage : to, r->account, item, err));
     }
     if (!s->next)
-        hr__run_tell_locked(r);
+        hr__run_notify_locked(r);
     return HR_OK;
 }
 
@@ -396,7 +396,7 @@ static hr_status end_stage_locked(hr_stage *s, hr_error *err)
     s->ended = true;
     if (!s->next) {
         s->run->out_ended = true;
-        hr__run_tell_locked(s->run);
+        hr__run_notify_locked(s->run);
         return HR_OK;
     }
     s->next->in.n_ended++;

@@ -83,7 +83,8 @@ done:
     return st;
 }
 
-/* What a block operator emits itself: rows from where the run begins on, and a marker before them. */
+/* For an output table of a block operator: drops the rows before the start of the run, and puts a marker before the
+ * rest. */
 static hr_status mark_made(hr_task *task, hr_table **table, hr_error *err)
 {
     if (task->ticket || task->op->run.op->cls->kind != HR_OP_BLOCK)
@@ -244,7 +245,7 @@ void hr__task_save(hr_task *task, const char *state)
     t->before = NULL;
 }
 
-/* Without memory no marker lies there. */
+/* Out of memory: no marker lies there. */
 void hr__task_save_at(hr_task *task, const hr_coord *at, const char *state)
 {
     hr_ticket *t = task->ticket;

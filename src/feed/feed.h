@@ -17,7 +17,7 @@ typedef struct hr_feed_extra {
     void *ready_context;
     bool of_split, split_drop_last; /* the feed of a split, and the split's drop_last */
     bool pad_column;                /* adds HR_PAD_COLUMN, of falses, behind the others */
-    bool by_row;                    /* tables as they come; its positions are those of batches of one row */
+    bool by_row;                    /* tables of any size; positions as with batches of one row */
     char **differs;                 /* see hr_position_how */
 } hr_feed_extra;
 hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_feed_extra *extra, hr_feed **out,
@@ -39,7 +39,7 @@ typedef struct hr_position_how {
     char **
         /* names of functions whose code has changed; new (hr__free), NULL: none. NULL pointer: not wanted */
         differs;
-    bool agree; /* of a split: another place than the one restored before, for the same epoch, is HR_MISMATCH */
+    bool agree; /* of a split: HR_MISMATCH if another place was restored before for the same epoch */
 } hr_position_how;
 /* Parses a position and checks that its plan, files and, if batch_rows >= 0, batch_rows equal these. how NULL: all
  * zero. */
@@ -63,10 +63,10 @@ typedef struct hr_split_request {
 } hr_split_request;
 
 /* equal: after the last full step one short step of floor(rest/N) rows per rank (none if 0, or with drop_last); at most
- * N-1 rows are lost, and stats report them. uneven: ranks get the remaining batches as they come. pad: one short
- * step of ceil(rest/N) rows per rank, of which the last ones repeat the first of the rest; all batches have a column
- * HR_PAD_COLUMN of bools, true for these. Stats report lost and repeated rows. Shares p.
- * options: seed, epoch of the first pass, threads, limits, any_order. */
+ * N-1 rows are lost. uneven: ranks get the remaining batches as they are. pad: one short step of ceil(rest/N) rows per
+ * rank; its last rows repeat the first rows of the rest. With pad all batches have a column HR_PAD_COLUMN of bools,
+ * true for repeated rows. Stats report lost and repeated rows. Shares p. options: seed, epoch of the first pass,
+ * threads, limits, any_order. */
 hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_feed_options *options, hr_split **out,
                         hr_error *err) HR_MUST_USE;
 hr_split *hr__split_ref(hr_split *s);
@@ -88,20 +88,20 @@ void hr__split_lost(hr_split *s, int rank, const hr_error *why);
 /* The global position after the steps that every rank has taken. HR_MISMATCH, naming rank and step: ranks are at
  * different steps. */
 hr_status hr__split_position(hr_split *s, char **out, hr_error *err) HR_MUST_USE;
-/* The position behind the steps that every rank has done: it has taken a later one, or is at the end. The ranks may be
- * at different steps; a rank that is further gets what it has taken beyond the position again. */
+/* The position after the steps that every rank has done: the rank has taken a later step, or is at the end. The ranks
+ * may be at different steps; after a resume a rank gets its batches after the position again. */
 hr_status hr__split_position_done(hr_split *s, char **out, hr_error *err) HR_MUST_USE;
-/* The position behind the steps that this rank has taken, as one for all ranks: every rank gives the same one after
- * the same number of steps, whatever the others have taken by then. */
+/* The position after the steps that this rank has taken, valid for all ranks: every rank returns the same position
+ * after the same number of steps, however many steps the others have taken. */
 hr_status hr__split_position_of(hr_split *s, int rank, char **out, hr_error *err) HR_MUST_USE;
 /* Before an epoch begins: it resumes from this position. */
 hr_status hr__split_restore(hr_split *s, const char *position, const hr_position_how *how, hr_error *err) HR_MUST_USE;
 hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
     /* JSON: ranks, steps, rows per rank, rows dropped and padded, wait_ns per rank (since its request), run */
     HR_MUST_USE;
-/* JSON: epoch, whether it runs, steps that were given out, how many steps a rank may be ahead, and for each rank:
+/* JSON: epoch, whether it runs, number of released steps, how many steps a rank may be ahead, and for each rank:
  * state (away: has not come yet, elsewhere: see hr__split_expect, out: in no epoch, asked: waits for one to begin, in,
- * gone), pid, steps taken, batches that wait for it, time since it did anything. Cheap: for those who wait. */
+ * gone), pid, steps taken, batches that wait for it, time since its last call. Cheap: a waiting rank may poll it. */
 hr_status hr__split_describe_ranks(hr_split *s, char **out, hr_error *err) HR_MUST_USE;
 void hr__split_close(hr_split *s); /* wakes all waiting ranks with HR_CANCELLED; ends the run */
 hr_status hr__split_schema(hr_split *s, hr_schema **out, hr_error *err) HR_MUST_USE;
@@ -115,9 +115,10 @@ void hr__split_serve(hr_split *s, hr_arena *arena, void (*ready)(void *context),
 hr_status hr__split_next_ahead(hr_split *s, int rank, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
 void hr__split_taken(hr_split *s, int rank, int64_t n_steps, int64_t wait_ns);
 void hr__split_finish(hr_split *s, int rank);
-/* By rows: the consumer has taken n_rows of this epoch. Before each question for a position. */
-void hr__split_told(hr_split *s, int rank, int64_t n_rows);
-/* Only n_here ranks will join or begin, whichever they are; the others' shares go to nobody here. Before any comes. */
+/* By rows: reports that the consumer has taken n_rows of this epoch. Call it before each request for a position. */
+void hr__split_report_rows(hr_split *s, int rank, int64_t n_rows);
+/* Only n_here ranks (any of them) will join or begin here; the split drops the shares of the others. Call it before the
+ * first rank joins. */
 void hr__split_expect(hr_split *s, int n_here);
 /* A rank begins to take part, or does so again after it was lost or closed. pid: of its process. */
 void hr__split_join(hr_split *s, int rank, int pid);

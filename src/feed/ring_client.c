@@ -32,7 +32,7 @@ struct hr_ring {
 
     uint64_t pass; /* number of the current pass */
     hr_split_request request;
-    bool asked, in, end_came;
+    bool requested, in, end_came;
     bool welcome;
     hr_table **queue; /* received, not taken; a ring of cap */
     int64_t cap, head, n;
@@ -72,10 +72,10 @@ static void file_pass_locked(hr_ring *r, hr_message *m)
     if (m->tag != r->pass)
         return;
     if (m->kind == HR_RING_BEGUN) {
-        r->asked = false;
+        r->requested = false;
         r->in = true;
     } else if (m->kind == HR_RING_FAILED) {
-        r->asked = false;
+        r->requested = false;
         hr_error_clear(&r->pass_err);
         r->pass_st = hr__ring_read_error(m, &r->pass_err);
     } else if (m->kind == HR_RING_END) {
@@ -257,25 +257,25 @@ hr_status hr__ring_begin(hr_ring *r, const hr_split_request *q, int timeout_ms, 
 
     HR_TRY(hr__ring_put_request(q, &wanted, err));
     hr__lock(&r->lock);
-    if (!r->asked) { /* otherwise continues to wait for the earlier request */
+    if (!r->requested) { /* otherwise continues to wait for the earlier request */
         HR_GO(ring_queue_locked(r, wanted.prefetch, err));
         r->pass = ++r->last_tag;
-        r->asked = true;
+        r->requested = true;
         r->in = r->end_came = false;
         r->pass_st = HR_OK;
         r->n_taken = r->wait_ns = 0;
         ring_send_locked(r, HR_RING_BEGIN, r->pass, &wanted, sizeof wanted);
     }
-    while (!st && r->asked && !r->dead_st)
+    while (!st && r->requested && !r->dead_st)
         st = ring_wait_relocks(r, timeout_ms, until, err);
     r->wait_ns += hr__clock_ns() - begin;
-    if (r->asked && r->dead_st)
+    if (r->requested && r->dead_st)
         st = ring_dead_locked_error(r, err);
-    else if (!r->asked && r->pass_st) {
+    else if (!r->requested && r->pass_st) {
         hr__error_move(err, &r->pass_err);
         st = r->pass_st;
         r->pass_st = HR_OK;
-    } else if (!r->asked)
+    } else if (!r->requested)
         st = HR_OK;
 done:
     hr__unlock(&r->lock);
@@ -340,21 +340,21 @@ done:
     return st;
 }
 
-void hr__ring_told(hr_ring *r, int64_t n_rows)
+void hr__ring_report_rows(hr_ring *r, int64_t n_rows)
 {
     hr_ring_taken t = { n_rows, 0 };
 
     hr__lock(&r->lock);
     if (r->in)
-        ring_send_locked(r, HR_RING_TOLD, r->pass, &t, sizeof t);
+        ring_send_locked(r, HR_RING_REPORT, r->pass, &t, sizeof t);
     hr__unlock(&r->lock);
 }
 
 void hr__ring_leave(hr_ring *r)
 {
     hr__lock(&r->lock);
-    if (r->asked || r->in) {
-        r->asked = r->in = r->end_came = false;
+    if (r->requested || r->in) {
+        r->requested = r->in = r->end_came = false;
         queue_clear_locked(r);
         ring_send_locked(r, HR_RING_LEAVE, r->pass, NULL, 0);
         r->pass = ++r->last_tag; /* batches on their way have an old tag and are dropped */

@@ -8,7 +8,7 @@
  *                                   <-    BATCH table ... END | FAILED
  *   TAKEN steps, wait               ->                            gives a credit back
  *   FINISHED steps, wait            ->                            the same, behind END
- *   TOLD rows                       ->                            before a question, if the pass is by rows
+ *   REPORT rows                     ->                            before a question, if the pass is by rows
  *   LEAVE                           ->                            batches on their way are dropped by their tag
  *   ASK_POSITION | ASK_POSITION_OF | ASK_RESTORE text | ASK_SCHEMA | ASK_STATS | ASK_RANKS
  *                                   ->                            tag: number of the question
@@ -38,7 +38,7 @@ enum {
     HR_RING_END,
     HR_RING_TAKEN,
     HR_RING_FINISHED,
-    HR_RING_TOLD,
+    HR_RING_REPORT,
     HR_RING_LEAVE,
     HR_RING_ASK_POSITION,
     HR_RING_ASK_RESTORE,
@@ -72,7 +72,7 @@ typedef struct hr_ring_request {
 #define HR_RING_MOST_PREFETCH (1 << 20)
 
 typedef struct hr_ring_taken {
-    int64_t n_steps, wait_ns; /* TOLD: rows, and 0 */
+    int64_t n_steps, wait_ns; /* REPORT: rows, and 0 */
 } hr_ring_taken;
 _Static_assert(sizeof(hr_ring_hello) == 16 + HR_RING_KEY && sizeof(hr_ring_welcome) == 8 &&
                    sizeof(hr_ring_request) == 32 + 256 && sizeof(hr_ring_taken) == 16,

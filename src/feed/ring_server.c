@@ -39,8 +39,8 @@ typedef struct conn {
     int rank;
     uint64_t pass;
     hr_split_request request;
-    bool asked; /* HR_RING_BEGIN came, no answer yet */
-    bool in;    /* batches may be sent */
+    bool requested; /* HR_RING_BEGIN came, no answer yet */
+    bool in;        /* batches may be sent */
     int64_t sent, taken;
     bool bye; /* BYE came: its end is not the loss of the rank */
     bool dead;
@@ -48,12 +48,12 @@ typedef struct conn {
 } conn;
 
 /* A request for a schema. The answer may need a run of the plan, for which the dispatcher must not wait. */
-typedef struct schema_ask {
-    struct schema_ask *next;
+typedef struct schema_request {
+    struct schema_request *next;
     hr_link *link;
     hr_split *split;
     uint64_t tag;
-} schema_ask;
+} schema_request;
 
 struct hr_ring_server {
     hr_split **splits;
@@ -73,10 +73,10 @@ struct hr_ring_server {
     hr_cond wake;
     bool awake, stop;
     bool own_taken, own_served; /* the own rank is this process's, or a client's */
-    schema_ask *asks;
-    bool asking; /* a thread is answering them */
-    bool asked;  /* `asker` must be joined; dispatcher only */
-    hr_thread asker;
+    schema_request *requests;
+    bool answering;         /* a thread is answering them */
+    bool has_schema_thread; /* `schema_thread` must be joined; dispatcher only */
+    hr_thread schema_thread;
 };
 
 /* ---------------------------------------------------------------------------------------------------------- wake-up */
@@ -187,7 +187,7 @@ bool hr__ring_take_own(hr_ring_server *s)
 
 int hr__ring_clients(hr_ring_server *s) { return atomic_load(&s->n_clients); }
 
-/* The connection asks for the server's own rank. false: this process has it. */
+/* The connection requests the server's own rank. false: this process has it. */
 static bool conn_takes_own(conn *c)
 {
     hr__lock(&c->server->lock);
@@ -244,11 +244,11 @@ static void on_begin(conn *c, const hr_message *m)
         conn_lost(c, "sent an invalid request");
         return;
     }
-    if (c->asked || c->in)
+    if (c->requested || c->in)
         hr__split_leave(c->split, c->rank);
     c->request = q;
     c->pass = m->tag;
-    c->asked = true;
+    c->requested = true;
     c->in = false;
 }
 
@@ -262,8 +262,8 @@ static void on_taken(conn *c, const hr_message *m)
         conn_lost(c, "sent damaged messages");
         return;
     }
-    if (m->kind == HR_RING_TOLD) {
-        hr__split_told(c->split, c->rank, t.n_steps);
+    if (m->kind == HR_RING_REPORT) {
+        hr__split_report_rows(c->split, c->rank, t.n_steps);
         return;
     }
     c->taken = HR_MIN(HR_MAX(c->taken, t.n_steps), c->sent);
@@ -279,36 +279,36 @@ static void on_fail(conn *c, const hr_message *m)
     hr_error_set(&e, HR_PEER, "%.*s", (int)HR_MIN(m->n_bytes, 900), m->bytes ? (const char *)m->bytes : "");
     hr__split_lost(c->split, c->rank, &e);
     c->bye = true;
-    c->in = c->asked = false;
+    c->in = c->requested = false;
     hr_error_clear(&e);
 }
 
-static void ask_free(schema_ask *a)
+static void request_free(schema_request *a)
 {
     hr__link_unref(a->link);
     hr__split_unref(a->split);
     hr__free(a);
 }
 
-static schema_ask *next_ask(hr_ring_server *s)
+static schema_request *next_request(hr_ring_server *s)
 {
-    schema_ask *a;
+    schema_request *a;
 
     hr__lock(&s->lock);
-    if ((a = s->stop ? NULL : s->asks))
-        s->asks = a->next;
+    if ((a = s->stop ? NULL : s->requests))
+        s->requests = a->next;
     else
-        s->asking = false;
+        s->answering = false;
     hr__unlock(&s->lock);
     return a;
 }
 
-/* The asker's thread: one request after the other, because the first answer makes the others quick. */
+/* The schema thread: answers requests one by one, because the first answer makes the others quick. */
 static void answer_schemas(void *context)
 {
     hr_ring_server *s = context;
 
-    for (schema_ask *a; (a = next_ask(s)); ask_free(a)) {
+    for (schema_request *a; (a = next_request(s)); request_free(a)) {
         hr_error e = HR_ERROR_INIT;
         hr_schema *schema = NULL;
         hr_table *table = NULL;
@@ -328,23 +328,23 @@ static void answer_schemas(void *context)
     }
 }
 
-static hr_status start_asker(hr_ring_server *s)
+static hr_status start_schema_thread(hr_ring_server *s)
 {
-    bool asking;
+    bool answering;
 
     hr__lock(&s->lock);
-    asking = s->asking;
-    s->asking = true;
+    answering = s->answering;
+    s->answering = true;
     hr__unlock(&s->lock);
-    if (asking)
+    if (answering)
         return HR_OK;
-    if (s->asked)
-        hr__thread_join(s->asker);
-    s->asked = hr__thread_start(&s->asker, "hr-ring-schema", answer_schemas, s) >= 0;
-    if (s->asked)
+    if (s->has_schema_thread)
+        hr__thread_join(s->schema_thread);
+    s->has_schema_thread = hr__thread_start(&s->schema_thread, "hr-ring-schema", answer_schemas, s) >= 0;
+    if (s->has_schema_thread)
         return HR_OK;
     hr__lock(&s->lock);
-    s->asking = false;
+    s->answering = false;
     hr__unlock(&s->lock);
     return HR_NO_MEMORY;
 }
@@ -352,22 +352,22 @@ static hr_status start_asker(hr_ring_server *s)
 static void on_ask_schema(conn *c, const hr_message *m)
 {
     hr_ring_server *s = c->server;
-    schema_ask *a = hr__alloc(s->account, sizeof *a);
+    schema_request *a = hr__alloc(s->account, sizeof *a);
 
     if (!a) {
         conn_refuse(c, m->tag, HR_NO_MEMORY, "ring: out of memory for the request of a schema");
         return;
     }
-    *a = (schema_ask){ .link = hr__link_ref(c->link), .split = hr__split_ref(c->split), .tag = m->tag };
+    *a = (schema_request){ .link = hr__link_ref(c->link), .split = hr__split_ref(c->split), .tag = m->tag };
     hr__lock(&s->lock);
-    a->next = s->asks;
-    s->asks = a;
+    a->next = s->requests;
+    s->requests = a;
     hr__unlock(&s->lock);
-    if (start_asker(s)) {
+    if (start_schema_thread(s)) {
         hr__lock(&s->lock);
-        s->asks = a->next; /* without a thread no one else takes requests */
+        s->requests = a->next; /* without a thread no one else takes requests */
         hr__unlock(&s->lock);
-        ask_free(a);
+        request_free(a);
         conn_refuse(c, m->tag, HR_NO_MEMORY, "ring: cannot start a thread that finds the schema");
     }
 }
@@ -417,10 +417,10 @@ static void on_message(conn *c, const hr_message *m)
     case HR_RING_HELLO: on_hello(c, m); break;
     case HR_RING_BEGIN: on_begin(c, m); break;
     case HR_RING_TAKEN:
-    case HR_RING_TOLD:
+    case HR_RING_REPORT:
     case HR_RING_FINISHED: on_taken(c, m); break;
     case HR_RING_LEAVE:
-        c->asked = c->in = false;
+        c->requested = c->in = false;
         hr__split_leave(c->split, c->rank);
         break;
     case HR_RING_ASK_POSITION:
@@ -460,7 +460,7 @@ static void conn_receive(conn *c)
 
 static void conn_failed(conn *c, const hr_error *e)
 {
-    c->asked = c->in = false;
+    c->requested = c->in = false;
     conn_check(c, hr__ring_send_error(c->link, HR_RING_FAILED, c->pass, e));
 }
 
@@ -472,7 +472,7 @@ static void conn_begin(conn *c)
     if (st && st != HR_PENDING)
         conn_failed(c, &e);
     if (!st) {
-        c->asked = false;
+        c->requested = false;
         c->in = true;
         c->sent = c->taken = 0;
         conn_check(c, hr__link_send_patiently(c->link, HR_RING_BEGUN, c->pass, NULL, 0, NULL, NULL));
@@ -542,7 +542,7 @@ static void serve_all(hr_ring_server *s)
     while (again) {
         again = false;
         for (conn *c = s->conns; c; c = c->next) {
-            if (c->asked && !c->dead)
+            if (c->requested && !c->dead)
                 conn_begin(c);
             if (c->in && !c->dead && conn_has_credit(c))
                 again = conn_batch(c) || again;
@@ -693,11 +693,11 @@ void hr__ring_stop(hr_ring_server *s)
         hr__thread_join(s->thread);
         hr__poller_remove(s->door.fd);
     }
-    if (s->asked)
-        hr__thread_join(s->asker);
-    for (schema_ask *a; (a = s->asks);) {
-        s->asks = a->next;
-        ask_free(a);
+    if (s->has_schema_thread)
+        hr__thread_join(s->schema_thread);
+    for (schema_request *a; (a = s->requests);) {
+        s->requests = a->next;
+        request_free(a);
     }
     while (s->conns) {
         conn *c = s->conns;

@@ -34,7 +34,7 @@
  *    ends the split.
  * 5. By rows (hr_split_request.by_row) row i of the epoch goes to rank i % N, as with batches of one row, but a step
  *    has many rows for each rank, as one table. A position lies between rows, so the consumer says how many it has
- *    taken (hr__split_told).
+ *    taken (hr__split_report_rows).
  * 6. The steps that a rank has *taken* may lag behind the steps handed to it (the ring sends ahead). Positions count
  *    taken steps. A step is *done* when every rank has taken a later one; the feed keeps its markers back to there.
  *
@@ -71,13 +71,13 @@ typedef struct split_rank {
     hr_table **queue; /* released batches; a ring of s->cap_queue */
     int head, n;
     int64_t handed, taken;   /* steps of this epoch */
-    int64_t told;            /* by rows: rows of this epoch that its consumer said it has taken */
+    int64_t reported;        /* by rows: rows of this epoch that its consumer has reported as taken */
     bool finished;           /* it took the end of this epoch */
     int64_t n_rows, wait_ns; /* of this epoch */
     int64_t asked_ns;        /* time of its request: waiting for other ranks counts */
     bool came;               /* it has joined, or begun */
     int pid;                 /* of its process; 0: not known */
-    int64_t seen_ns;         /* time of the last thing that it did */
+    int64_t seen_ns;         /* time of its last call */
 } split_rank;
 
 struct hr_split {
@@ -443,8 +443,8 @@ static int64_t rest_rows_locked(const hr_split *s)
     return n;
 }
 
-/* Adds the slices of the remaining rows [begin, begin + n) to `pieces`. */
-static hr_status rest_pieces_locked(hr_split *s, int64_t begin, int64_t n, hr_table **pieces, int *n_pieces,
+/* Adds the slices of the remaining rows [begin, begin + n) to `slices`. */
+static hr_status rest_slices_locked(hr_split *s, int64_t begin, int64_t n, hr_table **slices, int *n_slices,
                                     hr_error *err)
 {
     int64_t at = 0;
@@ -453,35 +453,35 @@ static hr_status rest_pieces_locked(hr_split *s, int64_t begin, int64_t n, hr_ta
         int64_t rows = hr_table_rows(s->parts[i]), from = HR_MAX(begin, at), to = HR_MIN(begin + n, at + rows);
 
         if (from < to) {
-            HR_TRY(hr_table_slice(s->parts[i], from - at, to - from, &pieces[*n_pieces], err));
-            (*n_pieces)++;
+            HR_TRY(hr_table_slice(s->parts[i], from - at, to - from, &slices[*n_slices], err));
+            (*n_slices)++;
         }
         at += rows;
     }
     return HR_OK;
 }
 
-/* n rows from `begin` on of the remaining rows and, behind their end, of the same rows again, as one table with its own
- * memory. */
+/* n of the remaining rows, from `begin` on, as one table with its own memory. After the last remaining row the first
+ * one follows again. */
 static hr_status rest_slice_locked(hr_split *s, int64_t begin, int64_t n, hr_table **out, hr_error *err)
 {
     const hr_mem mem = { s->account, s->feed_arena };
     int64_t rest = rest_rows_locked(s), cap = s->n_parts * (n / rest + 2);
     hr_status st = HR_OK;
-    hr_table **pieces = hr__zalloc(s->account, (size_t)cap * sizeof *pieces);
-    int n_pieces = 0;
+    hr_table **slices = hr__zalloc(s->account, (size_t)cap * sizeof *slices);
+    int n_slices = 0;
 
-    if (!pieces)
-        return hr__error_memory(err, "split", cap * (int64_t)sizeof *pieces);
+    if (!slices)
+        return hr__error_memory(err, "split", cap * (int64_t)sizeof *slices);
     for (int64_t at = begin, end = begin + n, more; at < end; at += more) {
         more = HR_MIN(end - at, rest - at % rest);
-        HR_GO(rest_pieces_locked(s, at % rest, more, pieces, &n_pieces, err));
+        HR_GO(rest_slices_locked(s, at % rest, more, slices, &n_slices, err));
     }
-    HR_GO(hr__table_concat(&mem, s->parts[0]->schema, pieces, n_pieces, out, err));
+    HR_GO(hr__table_concat(&mem, s->parts[0]->schema, slices, n_slices, out, err));
 done:
-    for (int i = 0; i < n_pieces; i++)
-        hr_table_unref(pieces[i]);
-    hr__free(pieces);
+    for (int i = 0; i < n_slices; i++)
+        hr_table_unref(slices[i]);
+    hr__free(slices);
     return st;
 }
 
@@ -520,7 +520,7 @@ static hr_status mark_padding(hr_table *t, int64_t begin, int64_t end, hr_error 
     return HR_OK;
 }
 
-/* The last step of HR_TAIL_PAD: the rest and, for equally many rows on each rank, its rows from the first on again. */
+/* The last step of HR_TAIL_PAD: the remaining rows, then the first ones again, so that all ranks get equally many. */
 static hr_status tail_pad_locked(hr_split *s, hr_error *err)
 {
     int64_t rest = rest_rows_locked(s), each = (rest + s->n_ranks - 1) / s->n_ranks;
@@ -575,21 +575,21 @@ static void tail_uneven_locked(hr_split *s)
 
 /* ---------------------------------------------------------------------------------------------------------- by rows */
 
-/* The rows [at, at + n) of `big`, behind those of `rest`, which are fewer than ranks. */
+/* Appends the next n rows of `big` to `rest`, which has fewer rows than there are ranks. */
 static hr_status rest_append(hr_split *s, int64_t n, hr_error *err)
 {
     const hr_mem mem = { s->account, NULL };
-    hr_table *pieces[2], *made = NULL, *more = NULL;
-    int n_pieces = 0;
+    hr_table *slices[2], *made = NULL, *more = NULL;
+    int n_slices = 0;
     hr_status st = HR_OK;
 
     if (n == 0)
         return HR_OK;
     HR_TRY(hr_table_slice(s->big, s->big_at, n, &more, err));
     if (s->rest)
-        pieces[n_pieces++] = s->rest;
-    pieces[n_pieces++] = more;
-    st = hr__table_concat(&mem, more->schema, pieces, n_pieces, &made, err);
+        slices[n_slices++] = s->rest;
+    slices[n_slices++] = more;
+    st = hr__table_concat(&mem, more->schema, slices, n_slices, &made, err);
     hr_table_unref(more);
     if (st)
         return st;
@@ -599,8 +599,8 @@ static hr_status rest_append(hr_split *s, int64_t n, hr_error *err)
     return HR_OK;
 }
 
-/* The rows of one rank of a step: r, r + N, ... of those in `rest` and `big`. */
-static hr_status rows_of_rank(hr_split *s, int rank, uint32_t *picks, hr_table *const *pieces, int n_pieces,
+/* The rows of one rank in a step: rows r, r + N, ... of `rest` and `big`. */
+static hr_status rows_of_rank(hr_split *s, int rank, uint32_t *picks, hr_table *const *slices, int n_slices,
                               hr_table **out, hr_error *err)
 {
     const hr_mem mem = { s->account, s->feed_arena };
@@ -609,30 +609,30 @@ static hr_status rows_of_rank(hr_split *s, int rank, uint32_t *picks, hr_table *
     for (int64_t i = 0; i < s->step_each; i++) {
         int64_t row = i * s->n_ranks + rank;
 
-        picks[i] = row < n_rest ? (uint32_t)row : (uint32_t)(n_pieces - 1) << HR_PICK_BITS | (uint32_t)(row - n_rest);
+        picks[i] = row < n_rest ? (uint32_t)row : (uint32_t)(n_slices - 1) << HR_PICK_BITS | (uint32_t)(row - n_rest);
     }
-    return hr__table_pick(&mem, pieces[0]->schema, pieces, n_pieces, picks, s->step_each, NULL, out, err);
+    return hr__table_pick(&mem, slices[0]->schema, slices, n_slices, picks, s->step_each, NULL, out, err);
 }
 
-/* Makes a step of the first rows of `rest` and `big`, in s->parts. */
-static hr_status deal_step(hr_split *s, hr_error *err)
+/* Makes a step in s->parts from the first rows of `rest` and `big`. */
+static hr_status make_step(hr_split *s, hr_error *err)
 {
     int64_t n_rest = s->rest ? hr_table_rows(s->rest) : 0, from_big = s->step_each * s->n_ranks - n_rest;
     uint32_t *picks = hr__alloc(s->account, (size_t)s->step_each * sizeof *picks);
-    hr_table *pieces[2], *more = NULL;
-    int n_pieces = 0;
+    hr_table *slices[2], *more = NULL;
+    int n_slices = 0;
     hr_status st = HR_OK;
 
     if (!picks)
         return hr__error_memory(err, "split", s->step_each * (int64_t)sizeof *picks);
     HR_GO(hr_table_slice(s->big, s->big_at, from_big, &more, err));
     if (s->rest)
-        pieces[n_pieces++] = s->rest;
-    pieces[n_pieces++] = more;
+        slices[n_slices++] = s->rest;
+    slices[n_slices++] = more;
     for (; s->n_parts < s->n_ranks; s->n_parts++) {
         s->parts[s->n_parts] = NULL;
         if (s->wanted[s->n_parts])
-            HR_GO(rows_of_rank(s, s->n_parts, picks, pieces, n_pieces, &s->parts[s->n_parts], err));
+            HR_GO(rows_of_rank(s, s->n_parts, picks, slices, n_slices, &s->parts[s->n_parts], err));
     }
     hr_table_unref(s->rest);
     s->rest = NULL;
@@ -643,7 +643,8 @@ done:
     return st;
 }
 
-/* PULLING, without the lock: makes a step in s->parts, unless the feed's table has too few rows; *end: it has ended. */
+/* PULLING, without the lock: makes a step in s->parts, unless the feed's table has too few rows. *end: the feed has
+ * ended. */
 static hr_status pull_rows(hr_split *s, hr_feed *f, int timeout_ms, bool *end, hr_error *err)
 {
     int64_t n;
@@ -658,7 +659,7 @@ static hr_status pull_rows(hr_split *s, hr_feed *f, int timeout_ms, bool *end, h
     n = (s->rest ? hr_table_rows(s->rest) : 0) + hr_table_rows(s->big) - s->big_at;
     s->step_each = HR_MIN(HR_MIN(n / s->n_ranks, STEP_ROWS), HR_MAX(STEP_ROWS_OF_ALL / s->n_ranks, 1));
     if (s->step_each > 0)
-        HR_TRY(deal_step(s, err));
+        HR_TRY(make_step(s, err));
     else
         HR_TRY(rest_append(s, hr_table_rows(s->big) - s->big_at, err));
     if (s->big_at == hr_table_rows(s->big)) {
@@ -668,7 +669,7 @@ static hr_status pull_rows(hr_split *s, hr_feed *f, int timeout_ms, bool *end, h
     return HR_OK;
 }
 
-/* The feed has ended: the rows that are left are the batches of the incomplete step. */
+/* The feed has ended: the remaining rows become the batches of the incomplete step. */
 static hr_status rest_to_parts_locked(hr_split *s, hr_error *err)
 {
     int64_t n = s->rest ? hr_table_rows(s->rest) : 0;
@@ -884,12 +885,12 @@ void hr__split_taken(hr_split *s, int rank, int64_t n_steps, int64_t wait_ns)
     hr__unlock(&s->lock);
 }
 
-void hr__split_told(hr_split *s, int rank, int64_t n_rows)
+void hr__split_report_rows(hr_split *s, int rank, int64_t n_rows)
 {
     if (rank < 0 || rank >= s->n_ranks)
         return;
     hr__lock(&s->lock);
-    s->ranks[rank].told = n_rows;
+    s->ranks[rank].reported = n_rows;
     hr__unlock(&s->lock);
 }
 
@@ -1091,7 +1092,7 @@ static void begin_epoch_relocks(hr_split *s)
         }
         r->state = RANK_IN;
         r->finished = false;
-        r->handed = r->taken = r->told = r->n_rows = 0;
+        r->handed = r->taken = r->reported = r->n_rows = 0;
         r->wait_ns = hr__clock_ns() - r->asked_ns;
     }
     hr_error_clear(&e);
@@ -1146,7 +1147,7 @@ static hr_status answer_locked(split_rank *r, hr_error *err)
     return st;
 }
 
-/* The rank is here. When all that will come are, the others are elsewhere, and nobody waits for them. */
+/* The rank has come. Once all expected ranks have come, the other ranks are elsewhere, and no rank waits for them. */
 static void came_locked(hr_split *s, split_rank *r, int pid)
 {
     int n = 0;
@@ -1272,7 +1273,7 @@ static int64_t taken_rows_locked(const hr_split *s, const split_rank *r)
 
     if (!s->agreed.by_row || r->taken == 0)
         return most;
-    return r->told > least && r->told <= most ? r->told : -1;
+    return r->reported > least && r->reported <= most ? r->reported : -1;
 }
 
 /* Whether rank r has taken all its batches of the epoch. */
@@ -1282,8 +1283,8 @@ static bool at_end_locked(const hr_split *s, const split_rank *r)
                            taken_rows_locked(s, r) == rows_of_steps(s, r->taken));
 }
 
-/* By rows: as common_step_locked(), in rows of each rank. What a rank in another process has taken is known when it
- * says so; until then only the step is. */
+/* By rows: as common_step_locked(), in rows of each rank. A rank in another process reports the number of rows that it
+ * has taken; before its report only its step is known. */
 static hr_status common_row_locked(hr_split *s, int64_t *out, hr_error *err)
 {
     int one = -1;
@@ -1340,7 +1341,7 @@ static hr_status common_step_locked(hr_split *s, int64_t *step, hr_error *err)
     return HR_OK;
 }
 
-/* Where all ranks in the epoch are. *end: at its end; otherwise *row, the rows that each has taken. */
+/* The common place of all ranks in the epoch. *end: its end; otherwise *row, the rows that each rank has taken. */
 static hr_status common_place_locked(hr_split *s, bool *end, int64_t *row, hr_error *err)
 {
     int64_t step = 0;

@@ -192,7 +192,7 @@ typedef struct pq_page {
     uint32_t crc; /* of the stored bytes */
 } pq_page;
 
-/* Header at `bytes`; *n_used its length. HR_PENDING: more bytes are needed to tell. */
+/* Header at `bytes`; *n_used its length. HR_PENDING: the header is longer than the bytes. */
 hr_status pq__page_parse(hr_view bytes, pq_page *out, int64_t *n_used, hr_error *err) HR_MUST_USE;
 
 /* -------------------------------------------------------------------------- what is known of pages: parquet_index.c */

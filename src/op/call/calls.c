@@ -636,8 +636,8 @@ hr_status hr__calls_take(hr_calls *c, uint64_t server, int timeout_ms, hr_call *
 
     hr__lock(&c->lock);
     n_ended = c->n_ended;
-    c->n_asking++;
-    c->n_takers = HR_MAX(c->n_takers, c->n_asking + c->n_in_hand);
+    c->n_idle++;
+    c->n_takers = HR_MAX(c->n_takers, c->n_idle + c->n_in_hand);
     while (!(call = pop_locked(c, server)) && !c->closed && c->n_ended == n_ended && timeout_ms != 0) {
         int64_t wait_ns = end - hr__clock_ns();
 
@@ -646,7 +646,7 @@ hr_status hr__calls_take(hr_calls *c, uint64_t server, int timeout_ms, hr_call *
         else if (wait_ns <= 0 || !hr__cond_wait_ns(&c->arrived, &c->lock, wait_ns))
             timeout_ms = 0; /* check once more */
     }
-    c->n_asking--;
+    c->n_idle--;
     if (call) {
         call->in_hand = true;
         call->server = server;

@@ -176,9 +176,9 @@ struct hr_calls {
     hr_mutex lock;
     hr_cond arrived;
     hr_call_list waiting;
-    hr_call_list paused;     /* by servers in this process; workers have their own lists */
-    int n_asking, n_in_hand; /* servers in this process that wait for a call; that have one */
-    int n_takers;            /* the highest sum of both so far */
+    hr_call_list paused;   /* by servers in this process; workers have their own lists */
+    int n_idle, n_in_hand; /* servers in this process that wait for a call; that have one */
+    int n_takers;          /* the highest sum of both so far */
     uint64_t n_tags;
     bool closed;
     bool tolerant;      /* failed batches may be left out: calls after a failed one are still served */
