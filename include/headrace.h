@@ -319,9 +319,9 @@ HR_API HR_MUST_USE hr_status hr_plan_range(int64_t n, const char *name, hr_plan 
  * so that the plan can run several times: in memory up to half of the memory limit, then in the spill folder. */
 HR_API HR_MUST_USE hr_status hr_plan_stream(struct ArrowArrayStream *stream, hr_plan **out, hr_error *err);
 
-/* A source of your own: n_fragments pieces in one order, each an Arrow stream that is opened when its turn comes. Pool
- * threads call the functions, for several fragments at once; one thread at a time uses one stream. They must not
- * block (Callbacks, above). */
+/* A source of your own: n_fragments fragments in a fixed order. Each is an Arrow stream, which the run opens when its
+ * turn comes. Pool threads call the functions, for several fragments at once; one thread at a time uses one stream. The
+ * functions must not block (see Callbacks). */
 typedef struct hr_source_functions {
     size_t struct_bytes;
     const char *name;    /* for explain() and errors; copied */
@@ -430,9 +430,9 @@ typedef struct hr_join_options {
     const char *left_suffix, *right_suffix; /* for columns, other than keys, that both sides have; NULL: none */
 } hr_join_options;
 /* Rows of `left` and `right` with equal keys, side by side: the left columns, then the right columns without the keys.
- * A null equals nothing. The order is that of the left rows; partners of one left row have the order of the right rows.
- * A right or full join appends the right rows without a partner. The right side stays in memory if it fits into an
- * eighth of the limit; otherwise both sides go to the spill folder in partitions. */
+ * A null equals nothing. Rows have the order of the left rows; partners of one left row have the order of the right
+ * rows. A right or full join appends the right rows without a partner. The right side stays in memory if it fits into
+ * an eighth of the limit; otherwise both sides go to the spill folder in partitions. */
 HR_API HR_MUST_USE hr_status hr_plan_join(hr_plan *left, hr_plan *right, const hr_join_options *options, hr_plan **out,
                                           hr_error *err);
 
@@ -464,12 +464,12 @@ typedef enum hr_mix_end {
     HR_MIX_LONGEST_DROP /* the mix goes on without an input that ended, until the last one ends */
 } hr_mix_end;
 /* Rows of the inputs in proportion to their n weights (> 0). Each row comes from the input that is furthest behind its
- * share; among equals from the one with the larger weight, then from the first. HR_TYPE: the schemas differ. */
+ * share; of equal inputs the larger weight comes first, then the lower index. HR_TYPE: the schemas differ. */
 HR_API HR_MUST_USE hr_status hr_plan_mix(hr_plan *const *ins, int n, const double *weights, hr_mix_end when,
                                          hr_plan **out, hr_error *err);
-/* All rows of ins[0], then of ins[1], ... The columns are those of the first input, then those that only others have; a
- * column that an input lacks is null there. A column's type holds the values of all inputs; HR_TYPE names a column for
- * which no such type exists. One plan may be several of the inputs. */
+/* All rows of ins[0], then of ins[1], ... The output has the columns of the first input, then the columns that only
+ * later inputs have; a column that an input lacks is null in its rows. A column's type holds the values of all inputs;
+ * HR_TYPE names a column without a common type. One plan may be several of the inputs. */
 HR_API HR_MUST_USE hr_status hr_plan_union(hr_plan *const *ins, int n, hr_plan **out, hr_error *err);
 /* The same rows, in tables of exactly n_rows each. The last table may be short; drop_last leaves it out. */
 HR_API HR_MUST_USE hr_status hr_plan_rebatch(hr_plan *in, int64_t n_rows, bool drop_last, hr_plan **out, hr_error *err);
@@ -481,7 +481,7 @@ typedef enum hr_pack_strategy {
     HR_PACK_BEST_FIT   /* whole, into the open bin with the least room that suffices */
 } hr_pack_strategy;
 
-/* What becomes of a document that is longer than a row, with bos and eos. */
+/* The treatment of a document that, with bos and eos, is longer than a row. */
 typedef enum hr_pack_long_documents {
     HR_PACK_SPLIT,    /* it goes on in another row, as another segment */
     HR_PACK_TRUNCATE, /* its first seq_len tokens stay */
@@ -609,7 +609,7 @@ typedef struct hr_filter_function {
 HR_API HR_MUST_USE hr_status hr_plan_filter_function(hr_plan *in, const hr_filter_function *fn, hr_plan **out,
                                                      hr_error *err);
 
-/* What a write does with files that exist already. */
+/* The treatment of files that exist before a write. */
 typedef enum hr_write_mode {
     HR_WRITE_APPEND,    /* keeps them; new files have unused names */
     HR_WRITE_CREATE,    /* fails with HR_IO if there are any */
@@ -698,7 +698,8 @@ typedef struct hr_feed_options {
 
 /* Starts a run of `p`. Shares p. HR_BUDGET: the limit is below the plan's minimum, which the text names. */
 HR_API HR_MUST_USE hr_status hr_feed_open(hr_plan *p, const hr_feed_options *options, hr_feed **out, hr_error *err);
-/* Waits for the next table. *out is new; NULL: the end. The wait asks hr_feed_set_interrupt's function every 100 ms. */
+/* Waits for the next table. *out is new; NULL: the end. The wait calls hr_feed_set_interrupt's function every
+ * 100 ms. */
 HR_API HR_MUST_USE hr_status hr_feed_next(hr_feed *f, hr_table **out, hr_error *err);
 /* As hr_feed_next; HR_PENDING: no table came within timeout_ms (0: does not wait; < 0: no limit). */
 HR_API HR_MUST_USE hr_status hr_feed_next_within(hr_feed *f, int timeout_ms, hr_table **out, hr_error *err);
@@ -724,13 +725,13 @@ typedef struct hr_progress {
     int64_t wait_ns;                  /* that the consumer waited */
     int64_t memory_bytes;             /* of data, in the whole process */
 } hr_progress;
-/* What the feed did so far. Any thread may ask. */
+/* The feed's progress so far. Any thread may call it. */
 HR_API HR_MUST_USE hr_status hr_feed_progress(hr_feed *f, hr_progress *out, hr_error *err);
 /* hr_feed_next calls `progress` on the consumer's thread, at most every interval_ms, also while no table comes. NULL:
  * no calls. */
 HR_API void hr_feed_set_progress(hr_feed *f, void (*progress)(void *context, const hr_progress *done), void *context,
                                  int interval_ms);
-/* What was done so far, as JSON: per operator rows, bytes, busy_ns, wait_ns, peak_bytes; files and fragments opened. */
+/* Counters so far, as JSON: per operator rows, bytes, busy_ns, wait_ns, peak_bytes; files and fragments opened. */
 HR_API HR_MUST_USE hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err);
 /* Stops the run and waits for its tasks. Tables that the consumer has stay valid. NULL is fine. */
 HR_API void hr_feed_close(hr_feed *f);
@@ -749,18 +750,18 @@ HR_API HR_MUST_USE hr_status hr_feed_export(hr_feed *f, struct ArrowArrayStream 
  * prefetch + 1 steps before the slowest. Counted; any thread may use it, one thread at a time for one rank. */
 typedef struct hr_split hr_split;
 
-/* What a split does with the rows after the last full step. */
+/* The treatment of the rows after the last full step of a split. */
 typedef enum hr_split_tail {
     HR_TAIL_EQUAL,  /* one short step with as many rows for each rank; at most N - 1 rows are left out (stats) */
     HR_TAIL_UNEVEN, /* rank 0 gets the first batch, then rank 1, ...; the last ranks may get none */
-    HR_TAIL_PAD     /* one short step with as many rows for each rank; at most N - 1 rows repeat others of it */
+    HR_TAIL_PAD     /* one short step with equally many rows for each rank; at most N - 1 rows repeat others */
 } hr_split_tail;
 
 /* HR_TAIL_PAD adds this column to all batches, of bools: true for rows that repeat others. */
 #define HR_PAD_COLUMN "__pad__"
 
-/* Shares p. Of `options` batch_rows (> 0), drop_last, prefetch and shuffle_* are those of every rank; `epoch` is the
- * first one, and each pass counts on. `position` is one of hr_split_position. */
+/* Shares p. In `options`, batch_rows (> 0), drop_last, prefetch and shuffle_* hold for every rank; `epoch` is the
+ * number of the first pass, and each later pass has the next number. `position` comes from hr_split_position. */
 HR_API HR_MUST_USE hr_status hr_split_open(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_feed_options *options,
                                            hr_split **out, hr_error *err);
 HR_API hr_split *hr_split_ref(hr_split *s);
@@ -774,21 +775,20 @@ HR_API HR_MUST_USE hr_status hr_split_begin(hr_split *s, int rank, int timeout_m
 HR_API HR_MUST_USE hr_status hr_split_next(hr_split *s, int rank, int timeout_ms, hr_table **out, hr_error *err);
 /* The rank gives up the rest of its epoch; the others go on. */
 HR_API void hr_split_leave(hr_split *s, int rank);
-/* The rank is gone for good. why: the others get HR_PEER with this text; NULL: they go on without it. */
+/* The rank does not come back. why: the others get HR_PEER with this text; NULL: they go on without the rank. */
 HR_API void hr_split_lost(hr_split *s, int rank, const char *why);
-/* Where all ranks are, one text for all. HR_MISMATCH names two ranks that have taken different numbers of steps. *out
- * is new: hr_string_free(). */
+/* The common position of all ranks. HR_MISMATCH names two ranks that have taken different numbers of steps. *out is
+ * new: hr_string_free(). */
 HR_API HR_MUST_USE hr_status hr_split_position(hr_split *s, char **out, hr_error *err);
 /* The next hr_split_begin goes on from there. HR_INVALID: an epoch is running. */
 HR_API HR_MUST_USE hr_status hr_split_restore(hr_split *s, const char *position, hr_error *err);
-/* As JSON: ranks, epoch, steps, rows of each rank, dropped_rows and padded_rows (of this epoch, and of
- * all), wait_ns of each rank, and the run's. *out is new:
- * hr_string_free(). */
+/* As JSON: ranks, epoch, steps, rows of each rank, dropped_rows and padded_rows (of this epoch, and of all), wait_ns of
+ * each rank, and the counters of the run. *out is new: hr_string_free(). */
 HR_API HR_MUST_USE hr_status hr_split_stats(hr_split *s, char **out, hr_error *err);
 /* Ends the run; ranks that wait get HR_CANCELLED. References stay valid. NULL is fine. */
 HR_API void hr_split_close(hr_split *s);
 
-/* -------------------------------------------------------------------------------- what there is: formats, functions */
+/* ------------------------------------------------------------------------------------ lists: formats and functions */
 
 typedef struct hr_format_info {
     size_t struct_bytes; /* set by the caller */

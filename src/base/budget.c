@@ -205,7 +205,7 @@ static bool fits(const hr_account *a, int64_t n)
     return held <= limit && n <= limit - held;
 }
 
-/* Checks twice: bytes that came back between the first check and the mark would wake nobody. */
+/* Checks twice: bytes that came back between the first check and the mark would not wake the waiter. */
 static bool fits_or_refused_locked(hr_account *a, int64_t n)
 {
     if (fits(a, n))
@@ -268,7 +268,7 @@ static hr_status default_limit(int64_t *out, hr_error *err)
     return st ? hr__error_at(err, st, "HEADRACE_MEMORY_LIMIT") : HR_OK;
 }
 
-/* The default; what is wrong with the variable goes to the log, since nobody waits for a status. */
+/* The default; an error of the variable goes to the log, since this call has no status. */
 static int64_t first_limit(void)
 {
     hr_error err = HR_ERROR_INIT;

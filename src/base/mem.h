@@ -43,7 +43,7 @@ extern _Thread_local bool
     hr__is_pool_thread; /* set by exec/pool.c on its threads, which must not wait for threads of the pool */
 /* Live blocks and bytes of the whole process, without pooled free buffers: what a test compares before and after. */
 int64_t hr__live_bytes(void);
-int64_t hr__live_blocks(void); /* For tests: blocks that nobody has freed yet. */
+int64_t hr__live_blocks(void); /* For tests: blocks that are not freed yet. */
 
 /* Frees pooled buffers until at most `keep_bytes` are left; called when the budget is short. Returns the freed
  * bytes. */

@@ -1,4 +1,4 @@
-/* number_short.h - short numbers, parsed in line. What these functions refuse, those of number.h parse.
+/* number_short.h - parses short numbers, in line. A text that these functions refuse goes to the functions of number.h.
  *
  * The numbers of a column differ in length: a loop over digits ends at another place each time, and the CPU mispredicts
  * the branch. So the code always takes three groups of eight digits, as arithmetic on 64-bit words; empty groups add

@@ -1,4 +1,4 @@
-/* pages.h - large blocks of memory, and the pool of free ones: what buffers and large blocks of hr__alloc are made of.
+/* pages.h - large blocks of memory, and the pool of free ones, for buffers and for large blocks of hr__alloc.
  *
  * A block belongs to the smallest class that holds the requested bytes, or to the next one. It begins at a page. Beside
  * the bytes of its class it has HR_PAGES_SLACK bytes, so that a head or a few zeros behind the end do not need the next
@@ -15,7 +15,7 @@
 int64_t hr__pages_most(void);
 int hr__pages_class(int64_t n); /* the least class that holds n bytes, at most hr__pages_most() */
 int64_t hr__pages_bytes(int class);
-int64_t hr__pages_charged(int class); /* what is mapped, and counted */
+int64_t hr__pages_charged(int class); /* bytes that are mapped, and charged */
 
 /* A block for n bytes, charged to `a` as one block; its class in *class; *fresh: it is all zero. NULL: no memory, or n
  * exceeds hr__pages_most(). The caller calls hr__fault(). */

@@ -99,7 +99,7 @@ enum { OUTPUT_TO = 256, OUTPUT_PARTITION, OUTPUT_ROWS, OUTPUT_OVERWRITE, OUTPUT_
 
 typedef struct output {
     const char *to;
-    input write; /* its settings are those of the format that is written, its columns name folders */
+    input write; /* its settings belong to the written format, its columns name folders */
     hr_write_options options;
     bool folder;
 } output;
@@ -116,7 +116,7 @@ typedef struct rewrite {
     void *context;
     int (*option)(const command *cmd, void *context, int option, char *value); /* -1: not mine; else the exit status */
     int (*check)(const command *cmd, void *context);                           /* after all options */
-    hr_status (*plan)(void *context, hr_plan *in, hr_plan **out, hr_error *err); /* what is done to the rows */
+    hr_status (*plan)(void *context, hr_plan *in, hr_plan **out, hr_error *err); /* adds operators to the input */
 } rewrite;
 int rewrite_run(const command *cmd, const rewrite *r, int argc, char **argv);
 int cli_seed(const command *cmd, const char *value, uint64_t *out); /* 0, or EXIT_MISUSED */

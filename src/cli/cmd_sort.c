@@ -17,7 +17,7 @@ static const struct option long_options[] = {
 };
 
 typedef struct sort_args {
-    hr_sort_key *keys; /* names are those of `names` */
+    hr_sort_key *keys; /* their names are borrowed from `names` */
     int64_t n, cap;
     input names;
     bool reverse, nulls_first; /* of all keys */

@@ -64,7 +64,7 @@ static void wait_for_signals(void)
             sigaction(signals[i], &soon, NULL);
 }
 
-/* What a written table says: a file a line. */
+/* Prints a table that the write gave, one line for each file. */
 static hr_status print_files(const hr_table *t, hr_error *err)
 {
     hr_text_view names = { .struct_bytes = sizeof names };
@@ -139,7 +139,7 @@ int output_option(const command *cmd, output *a, int option, char *value)
     }
 }
 
-/* One option, of the command, of what is read, or of what is written. */
+/* Handles one option: of the command, of the input, or of the output. */
 static int read_option(const command *cmd, const rewrite *r, input *in, output *out, int option)
 {
     hr_error err = HR_ERROR_INIT;

@@ -48,8 +48,8 @@ const hr_codec *hr__codec_guess(const char *path, hr_view head); /* NULL: not co
 /* HR_UNSUPPORTED if the codec is not in this build; HR_BAD_DATA if no block of n_in bytes can decompress to n_out. */
 hr_status hr__codec_check(const hr_codec *c, int64_t n_in, int64_t n_out, hr_error *err) HR_MUST_USE;
 hr_status hr__codec_block(const hr_codec *c, hr_view in, uint8_t *out, int64_t n_out, hr_error *err) HR_MUST_USE;
-/* hr__codec_block with as much of c->check as the caller wants. NONE: a checksum of the bytes was compared. USUAL: what
- * hr__codec_block does. ALL: everything. */
+/* hr__codec_block with a choice of checks. NONE: the caller has compared a checksum of the bytes. USUAL: the checks of
+ * hr__codec_block. ALL: all checks. */
 typedef enum hr_codec_verify { HR_VERIFY_NONE, HR_VERIFY_USUAL, HR_VERIFY_ALL } hr_codec_verify;
 hr_status hr__codec_block_verified(const hr_codec *c, hr_codec_verify verify, hr_view in, uint8_t *out, int64_t n_out,
                                    hr_error *err) HR_MUST_USE;

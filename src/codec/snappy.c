@@ -258,7 +258,7 @@ static uint8_t *pack_span(const uint8_t *in, uint32_t n, uint8_t *at, uint16_t *
     return put_literal(at, plain, (uint32_t)(end - plain));
 }
 
-/* A literal's tag for each span, and a copy never takes more than it stands for. */
+/* The most bytes: one tag for each literal; a copy is never longer than the bytes that it replaces. */
 static int64_t snappy_max_packed(int64_t n) { return 8 + n + n / 6; }
 
 static hr_status snappy_pack(hr_view in, uint8_t *out, int64_t cap, int level, int64_t *n_out, hr_error *err)

@@ -1,4 +1,4 @@
-/* zstd_check.c - checks of Zstandard frames beyond those of libzstd: does each bit stream end where it must?
+/* zstd_check.c - checks Zstandard frames beyond libzstd: whether each bit stream ends where it must.
  *
  * A frame without a checksum shows damage only where a block contradicts itself (RFC 8878). libzstd decodes some of
  * these blocks. Releases before 1.5.6 decode blocks with reserved bits, bytes after a section that says it is empty,

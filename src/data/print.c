@@ -3,7 +3,7 @@
  * A value on its own is plain (a string without quotes); inside lists and structs it is JSON-like. Numbers have as many
  * digits as reading the same number back takes. Times are in UTC, with a Z if the type has a zone. Bytes that are no
  * printable text become \xHH, so that a value is always one line. A limit ends the text early: a value may be an image,
- * and nobody reads its second thousand bytes.
+ * and no reader needs its second thousand bytes.
  *
  * Tests: test_array.c, test_json.c. */
 #include "data/data.h"

@@ -2,7 +2,7 @@
  *
  * A table is one block with its column pointers inside; everything else is shared by counted references, so slices and
  * renames never copy data. A function that copies (take, concat) marks its result as `sole`, and hr__table_claim marks
- * a table whose buffers nobody else has: the last holder of a sole table may write into its buffers. */
+ * a table whose buffers no other object shares: the last holder of a sole table may write into its buffers. */
 #include "data/data.h"
 
 /* A table without columns; the caller fills it. */

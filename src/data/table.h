@@ -104,7 +104,7 @@ hr_status hr__table_check(const hr_table *t, bool check_utf8, hr_error *err) HR_
 int64_t hr__table_bytes_used(const hr_table *t);
 /* A hash of the rows' values: digest.c. Equal rows have equal hashes, however they are stored. */
 uint64_t hr__table_digest(const hr_table *t);
-/* The only holder calls it: sets `sole` if nobody else has any of its columns. */
+/* The only holder calls it: sets `sole` if no other table has any of its columns. */
 void hr__table_claim(hr_table *t);
 
 /* The rows with keep[i] != 0. *out is new, NULL if there are none. */

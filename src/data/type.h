@@ -179,8 +179,8 @@ const char *hr__metadata_get(const uint8_t *metadata, int64_t n_bytes, const cha
 /* The pair at *at (0: the first), borrowed; false at the end and where the metadata is damaged. */
 bool hr__metadata_next(const uint8_t *metadata, int64_t n_bytes, int64_t *at, const char **key, int64_t *n_key,
                        const char **value, int64_t *n_value);
-/* Sets `key` in *metadata (replaced: hr__alloc'ed or NULL); value NULL removes the key. Only while nobody else uses
- * *metadata. */
+/* Sets `key` in *metadata (replaced: hr__alloc'ed or NULL); value NULL removes the key. *metadata must not be
+ * shared. */
 hr_status hr__metadata_set(uint8_t **metadata, int64_t *n_bytes, const char *key, const void *value, int64_t n_value,
                            hr_error *err) HR_MUST_USE;
 /* Outside, a tensor is a fixed list with the metadata of `arrow.fixed_shape_tensor`, a ragged tensor a struct with that

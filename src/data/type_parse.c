@@ -4,7 +4,7 @@
  *     time64[ns]
  *     decimal128(10, 2)  fixed_size_binary[16]  list<int64>  list<item: int64>  fixed_size_list<float>[3]  ...
  *
- * Blanks between words do not count. The parser does not read struct and map types: nobody writes them by hand.
+ * Blanks between words do not count. The parser does not read struct and map types: users do not write them by hand.
  *
  * Tests: test_eval.c, test_remembered_columns.c. */
 #include "data/data.h"

@@ -101,7 +101,7 @@ struct hr_ticket {
     int64_t n_saved, cap_saved;
     bool dropped; /* the stage was cut: freed when its step returns or it resumes */
     hr_ticket *next_dropped;
-    /* what goes in */
+    /* its input */
     hr_scan_file *file; /* leaf */
     int fragment;
     int64_t row_begin, n_rows;
@@ -258,7 +258,7 @@ struct hr_run {
 #endif
     hr_cond consumer;               /* out changed, the end, an error, an inline call */
     hr_cond idle;                   /* n_active or n_pending became 0 */
-    hr_cond shares_done;            /* no thread runs a share of some call any more */
+    hr_cond shares_done;            /* a call has no running share left */
     struct hr_parallel_call *calls; /* parallel_call.c: calls whose shares other threads may do */
     hr_stage **stages;              /* upstream before downstream */
     int n_stages, cap_stages;

@@ -15,7 +15,7 @@
  * holds their value, so that float32 * 2.0 is float32. Other literals keep their own type.
  *
  * Push-down: a reader that has statistics, an index or a bloom filter of a range of rows calls hr__expr_prune(), which
- * tells whether a predicate can be true there. */
+ * decides whether a predicate can be true there. */
 #ifndef HR_EXPR_H
 #define HR_EXPR_H
 
@@ -103,7 +103,7 @@ struct hr_expr_function {
                       hr_error *err);
     void (*state_free)(void *state); /* NULL: hr__free */
     /* The range of the result for inputs in these ranges; `out` is "anything" before the call. NULL: anything. A
-     * function that cannot tell leaves `out` unchanged. */
+     * function that does not know the range leaves `out` unchanged. */
     void (*range)(const hr_bound_call *call, const struct hr_pruner *p, const hr_range *inputs, hr_range *out);
 };
 

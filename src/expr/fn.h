@@ -2,8 +2,8 @@
  *
  * A function file is a table of functions, the types that each accepts (bind), loops over values (eval), and what it
  * makes of ranges of values (range, for push-down). Loops run over all rows, nulls too: a null has some value under it,
- * and nobody reads the result there. If a value can be wrong (overflow, a text that is no number), a second loop checks
- * whether a wrong one was valid. */
+ * and no function reads the result there. If a value can be wrong (overflow, a text that is no number), a second loop
+ * checks whether a wrong one was valid. */
 #ifndef HR_EXPR_FN_H
 #define HR_EXPR_FN_H
 
@@ -80,14 +80,14 @@ static inline bool hr__type_is_number(const hr_type *t) { return hr__type_is_int
 hr_type *hr__call_common_number(const hr_bound_call *call, int a, int b);
 hr_type *hr__common_number(hr_type *a, hr_type *b); /* the same, of two types of numbers */
 /* The type that holds the inputs from `first` on, by the same rules, and those of unify.c for other types; sets the
- * casts. *out is new. HR_TYPE: no such type. */
+ * casts. *out is new. HR_TYPE: no type holds them. */
 hr_status hr__call_common(hr_bound_call *call, int first, hr_type **out, hr_error *err) HR_MUST_USE;
 /* Sets the cast of input i to `type`, unless it has this type. */
 void hr__call_cast(hr_bound_call *call, int i, hr_type *type);
 /* "add: int64 and string: numbers expected": HR_TYPE, naming the function and the types of its inputs. */
 hr_status hr__call_type_error(const hr_bound_call *call, const char *expected, hr_error *err);
 const hr_expr_function *hr__cast_function(void);
-/* Turns a clean call into one of `cast`, without an expression. HR_TYPE: no such cast. */
+/* Turns a clean call into a call of `cast`, without an expression. HR_TYPE: this cast does not exist. */
 hr_status hr__cast_bind_to(hr_bound_call *call, const hr_type *from, hr_type *to, bool safe, hr_error *err) HR_MUST_USE;
 
 /* The error for a value that the cast's type does not hold. */

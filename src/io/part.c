@@ -6,8 +6,8 @@
  * Processes, containers of one host, and machines share folders. hr__part_sweep() removes a file only if one of two
  * facts proves that the writer has ended; every other file stays:
  *
- * 1. The lease lies in the folder and nobody holds its lock. The lock ends with the process, in any container, and with
- *    a restart of the machine. Only file systems where every process sees the locks have leases (hr__file_lock).
+ * 1. The lease lies in the folder and no process holds its lock. The lock ends with the process, in any container, and
+ *    with a restart of the machine. Only file systems where every process sees the locks have leases (hr__file_lock).
  * 2. The writer's space is ours (hr_process: boot id, pid and time namespace), and its process is gone.
  *
  * A lease is locked before it gets its name, and loses its name while it is locked: a lease with a name and without a
@@ -153,7 +153,7 @@ uint64_t hr__lease_of(hr_leases *l, const char *folder)
     return made->id;
 }
 
-/* ----------------------------------------------------------------------------------------------------- what is left */
+/* ------------------------------------------------------------------------------------------------- left-over files */
 
 /* The lease of the current names of a sweep: they are consecutive, and the lease's own name follows those of its
  * files. */

@@ -159,7 +159,7 @@ typedef struct hr_op_class {
      * true for every row with a partner. *out is new, NULL: none is known. */
     hr_status (*partner_filter)(const hr_op *op, const hr_op_run *run, int key, const char *column, hr_expr **out,
                                 hr_error *err);
-    /* first_input: that of the run. *out is new, NULL: none */
+    /* first_input: the input with which the run begins. *out is new, NULL: none */
     hr_status (*front)(const hr_op *op, int input, int first_input, hr_op **out, hr_error *err);
     hr_status (*start)(const hr_op *op, hr_op_run *run, hr_error *err); /* NULL: nothing to do */
     /* The run is ending early: complete all suspended tickets now, with HR_CANCELLED. May be called again, and

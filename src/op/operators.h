@@ -23,7 +23,7 @@ hr_status hr__op_filter(const hr_filter_function *fn, hr_op **out, hr_error *err
 /* The rows for which e is true; all columns and computed ones (see headrace.h). Shared. HR_TYPE and HR_INVALID come
  * from `schema`. */
 hr_status hr__op_filter_expr(hr_expr *e, hr_op **out, hr_error *err) HR_MUST_USE;
-/* The same; its output has only those of these columns that exist, in the input's order. Copies the names. */
+/* The same; the output has only the named columns, if they exist, in the input's order. Copies the names. */
 hr_status hr__op_filter_giving(hr_expr *e, const char *const *names, int n, hr_op **out, hr_error *err) HR_MUST_USE;
 hr_status hr__op_with_columns(const char *const *names, hr_expr *const *exprs, int n, hr_op **out,
                               hr_error *err) HR_MUST_USE;
@@ -70,8 +70,8 @@ hr_status hr__op_block_order(const hr_shuffle_seed *seed, hr_op **out, hr_error 
 /* Copies each table to contiguous memory of its own (hr_table.sole), in the run's arena if its output goes to another
  * process; lists of equal length stay lists. */
 hr_status hr__op_gather(hr_op **out, hr_error *err) HR_MUST_USE;
-/* The same rows, cut like function batches of n_rows (blocks.c inserts it above a limit or union that feeds a function
- * by batches). */
+/* The same rows, cut like function batches of n_rows. A run needs it upstream of a limit or union that feeds a function
+ * by batches (blocks.c). */
 hr_status hr__op_blocks(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
 /* A function in worker processes or Python threads: rows to `calls`. */
 typedef struct hr_calls hr_calls;

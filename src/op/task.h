@@ -18,7 +18,8 @@ void **hr__task_state(hr_task *task); /* this operator's state in this task; NUL
 void **hr__task_thread_state(hr_task *task); /* this operator's state in this run and pool thread; NULL at first */
 hr_op_run *hr__task_run(hr_task *task);
 /* In a serial call (push, ended, finish, block_parts): runs fn(context, 0 .. n-1), in any order, on this thread and
- * idle threads. Returns when all are done; the error is that of the lowest failed i. task NULL: on this thread only. */
+ * idle threads. Returns when all are done, with the error of the lowest i that failed. task NULL: on this thread
+ * only. */
 hr_status hr__task_share(hr_task *task, int64_t n, hr_share_fn *fn, void *context, hr_error *err) HR_MUST_USE;
 const hr_mem *hr__task_mem(hr_task *task);    /* for output: the run's account, and its arena if to_process */
 bool hr__task_cancelled(const hr_task *task); /* long loops check it */
@@ -41,9 +42,9 @@ void hr__task_where(const hr_task *task, const hr_origin *o, hr_text *out);
 void hr__task_pass(hr_task *task, hr_marker *takes, const char *state); /* STREAM only; state borrowed, NULL: none */
 void hr__marker_drop(hr_marker *m); /* instead of passing it, if a newer one exists. NULL is fine */
 hr_status hr__marker_copy(const hr_marker *m, hr_marker **out, hr_error *err) HR_MUST_USE; /* *out is new */
-/* One that says what all n say, each of another input; NULLs among them say nothing. *out is new; NULL: none does. */
+/* Joins n markers, each of another input, into one marker; a NULL adds nothing. *out is new; NULL: all are NULL. */
 hr_status hr__marker_join(const hr_marker *const *markers, int n, hr_marker **out, hr_error *err) HR_MUST_USE;
-/* CHOSEN, in restore: no more comes of this input, which had ended. Another is to be wanted (hr__task_want). */
+/* CHOSEN, in restore: this input had ended. The operator must want another input (hr__task_want). */
 void hr__task_end_input(hr_task *task, int input);
 
 /* Whether this ticket is the oldest of its stage: all output of earlier tickets has gone on. */

@@ -17,8 +17,8 @@ static const uint8_t zeros[64] __attribute__((aligned(64))); /* stands for buffe
 /* --------------------------------------------------------------------------------------------------- Python objects */
 
 /* Pickles run code when they are read. So an imported column is one of pickles only if this process exported it before
- * (to pyarrow, for instance): its metadata has a secret that nobody else knows. Columns from files lack the secret and
- * are binary. */
+ * (to pyarrow, for instance): its metadata has a secret that only this process knows. Columns from files lack the
+ * secret and are binary. */
 static char secret_words[2 * 16 + 1];
 static pthread_once_t secret_once = PTHREAD_ONCE_INIT;
 
@@ -263,7 +263,7 @@ static hr_status import_nested_type(const struct ArrowSchema *s, int depth, hr_t
     }
     HR_GO(hr__type_from_format(format, fields, n, out, err));
     if ((*out)->id == HR_T_MAP)
-        (*out)->keys_sorted = (s->flags & ARROW_FLAG_MAP_KEYS_SORTED) != 0; /* new, nobody else has it */
+        (*out)->keys_sorted = (s->flags & ARROW_FLAG_MAP_KEYS_SORTED) != 0; /* new, not shared yet */
 done:
     while (n > 0)
         hr__field_clear(&fields[--n]);

@@ -9,7 +9,7 @@
 #include "io/io.h"
 
 /* --- reading. A place is an offset from `data`; 0 stands for "not there". The first access beyond the end sets `bad`;
- * what is read from then on is 0. */
+ * later reads give 0. */
 typedef struct hr_flat {
     const uint8_t *data;
     int64_t n;

@@ -119,7 +119,7 @@ static hr_status bools(const hr_buffer *from, int64_t n, const hr_mem *mem, hr_b
     return HR_OK;
 }
 
-/* int64 in the stored unit -> in the type's; bits of what is a time. */
+/* Converts int64 from the stored unit to the type's unit; the validity bits are set for all values but NaT. */
 static hr_status times(const npy_field *f, const hr_buffer *from, int64_t n, const char *name, int64_t row,
                        const hr_mem *mem, hr_buffer *buffers[3], int64_t *n_nulls, hr_error *err)
 {

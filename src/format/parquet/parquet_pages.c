@@ -506,7 +506,7 @@ done:
     return st;
 }
 
-/* Of repeated columns only pages of version 2 give their number of rows. A row may begin in one page and continue in
+/* In repeated columns only pages of version 2 have their number of rows. A row may begin in one page and continue in
  * the next, so this function never skips pages of repeated columns. */
 hr_status pq__cursor_pass(pq_cursor *c, int64_t *rows, hr_error *err)
 {

@@ -62,7 +62,7 @@ hr_status hr__partitions_as(const hr_partitions *p, const hr_paths *paths, int k
                             hr_error *err) HR_MUST_USE;
 void hr__partitions_clear(hr_partitions *p);
 
-/* --- add_file_columns.c: a file with the columns that the scan wants */
+/* --- add_file_columns.c: a file with the columns of the scan */
 typedef struct hr_file_column {
     int inner;       /* column of the inner file, widened to the schema's type; < 0: none */
     hr_array *value; /* if inner < 0: one row, the value in all rows of the file; NULL: null */

@@ -674,8 +674,8 @@ static void next_call(apply_task *t)
     t->n_kept = t->at_batch = 0;
 }
 
-/* Adds the state that the ticket's first call saved to the ticket's marker, that of a later one to a marker before the
- * block of rows with which the call begins. */
+/* Adds the state that a call saved to a marker: the ticket's own marker for its first call; for a later call a marker
+ * before the call's first block of rows. */
 static void save(const apply_op *a, hr_task *task, apply_task *t, hr_call *call)
 {
     hr_coord at = call->place.begin;

@@ -174,7 +174,7 @@ void hr__workers_clear(hr_calls *c)
 
 /* ---------------------------------------------------------------------------------------------------------- sending */
 
-/* What a thread holds while it sends without the lock. */
+/* The values that a thread holds while it sends without the lock. */
 typedef struct sending {
     hr_link *link;
     uint64_t tag;
@@ -755,7 +755,7 @@ static hr_status list(hr_calls_worker *w, hr_error *err)
     return closed ? hr_error_set(err, HR_CANCELLED, "%s: cancelled: the function pool was closed", c->name) : HR_OK;
 }
 
-/* The runs (at most n_max) that want more instances ahead; returns their number. */
+/* The runs (at most n_max) that need more instances ahead; returns their number. */
 static int runs_ahead(hr_calls *c, uint64_t *ids, int n_max)
 {
     int n = 0;

@@ -2,8 +2,8 @@
  *
  * A key of one column of integers, dates or times whose values lie close together (as most identifiers do) needs no
  * hash: an array by value gives its number (`dense`). If no two rows have equal keys, the number is the row's;
- * otherwise it is value - least value. All other keys are hashed (join_hash.c): the number is that of the first row
- * with the key. */
+ * otherwise it is value - least value. All other keys are hashed (join_hash.c): a key has the number of its first
+ * row. */
 #include "op/join/join.h"
 
 #define DENSE_VALUES 8         /* array places of 4 bytes for each row: no more memory than a hash table */

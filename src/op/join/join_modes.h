@@ -3,7 +3,7 @@
  *   mode   taken when                                            held                       what comes out
  *   right  the join begins so, unless the next line holds        right side, by key         at once, as left rows come
  *   left   the left side has at most half the right one's rows   left side, right partners  parts, at the end
- *   partitioned  what is held passes the allowance, in either mode     nothing: partitions spill  parts, at the end
+ *   partitioned  the held rows pass the allowance, in either mode      nothing: partitions spill  parts, at the end
  *
  * The plan's rules choose between the first two (join_first_input); hr__join_begin_partitions changes to the third,
  * once. All calls of a mode are serial, except `read`. Private to src/op/join. */

@@ -52,7 +52,7 @@ hr_status hr__sorter_help(hr_sorter *s, hr_sort_space *space, bool *did, hr_erro
 void hr__sorter_may_hold(hr_sorter *s, int64_t allowance);
 /* One thread at a time: adds the next table, which is sorted. Takes it, even on failure. */
 hr_status hr__sorter_add(hr_sorter *s, hr_table *takes, hr_error *err) HR_MUST_USE;
-/* No more tables come, and no thread helps any more. */
+/* The last table was added, and no other thread uses the sorter. */
 hr_status hr__sorter_end(hr_sorter *s, int64_t *n_block_parts, hr_error *err) HR_MUST_USE;
 
 /* Any thread, once for each block part. The tables' origins are (0, 0, 0, place in the whole order). */
