@@ -79,7 +79,7 @@ def test_rows_beyond_the_share_lie_on_disk(small):
 def test_the_same_tables_and_coordinates_wherever_they_lie(small):
     lazy = rows(300_000)
     on_disk = lazy.materialize()
-    assert on_disk._node.op == "kept"
+    assert on_disk._node.op == "materialized"
     hd.DataContext.get_current().memory_limit_bytes = "1GiB"
     in_memory = hd.from_blocks(on_disk.to_arrow_refs())
 
@@ -99,7 +99,7 @@ def test_positions_are_of_rows_not_of_where_they_lie(small):
     """Begins with rows on disk, resumes with the same rows in memory."""
     lazy = rows(300_000)
     kept = lazy.materialize()
-    assert kept._node.op == "kept"
+    assert kept._node.op == "materialized"
     batches = kept.iter_batches(batch_size=1000)
     seen = [b["id"].copy() for _, b in zip(range(251), batches, strict=False)]
     state = batches.state_dict()
@@ -132,7 +132,7 @@ def test_nulls_strings_and_nested_columns(small):
     )
     kept = hd.from_arrow(table).filter(col("t") == col("t"))
     kept = kept.materialize()
-    assert kept._node.op == "kept"
+    assert kept._node.op == "materialized"
     assert kept.to_arrow().equals(table)
 
 
@@ -145,7 +145,7 @@ def test_functions_whose_types_nearly_agree(small):
         return {"id": n, "pad": np.zeros((len(n), 8)), "x": [float(i) if late else None for i in n]}
 
     kept = hd.range(300_000).map_batches(some, compute="threads").materialize()
-    assert kept._node.op == "kept"
+    assert kept._node.op == "materialized"
     assert kept.schema().types[2] == "double"
     got = kept.select_columns(["x"]).to_arrow()["x"]
     assert got.null_count == sum(1 for i in range(300_000) if i // 4096 * 4096 <= 250_000)

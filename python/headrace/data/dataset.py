@@ -805,14 +805,14 @@ class Dataset:
             print(row)
 
     def materialize(self):
-        """Runs the plan and keeps all rows: a MaterializedDataset, whose passes read the kept rows.
+        """Runs the plan and keeps all rows: a MaterializedDataset, whose passes read these rows.
 
         Rows stay in memory up to half of the memory limit. Later rows are in the spill folder
         (DataContext.spill_dir) until the dataset is garbage; DiskFullError if they do not fit there. A
         dataset with rows on disk cannot be pickled.
         """
         with self._run(self._node) as run, run_line(run):
-            node = materializing.kept(
+            node = materializing.node_of(
                 run,
                 lambda: getattr(self.schema(), "_core", None),
                 DataContext.get_current().run_options().get("memory_limit", 0),
@@ -1059,12 +1059,12 @@ class MaterializedDataset(Dataset):
     def num_blocks(self):
         """Number of tables that hold the rows."""
         args = self._node.args
-        return len(args["tables"]) if "tables" in args else args["keep"].num_tables
+        return len(args["tables"]) if "tables" in args else args["rows"].num_tables
 
     def size_bytes(self):
         """Bytes of all rows, as if all of them were in memory."""
         args = self._node.args
-        return sum(t.nbytes for t in args["tables"]) if "tables" in args else args["keep"].nbytes
+        return sum(t.nbytes for t in args["tables"]) if "tables" in args else args["rows"].nbytes
 
     def materialize(self):
         return self

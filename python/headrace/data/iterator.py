@@ -35,7 +35,7 @@ VERSION = 2  # of states
 
 
 def materialized_by(make):
-    """Registers what makes a dataset of the Node of kept rows: the module of datasets imports this one."""
+    """Registers the maker of a dataset from a Node of materialized rows: dataset.py imports this module."""
     global _materialized
     _materialized = make
 
@@ -758,7 +758,7 @@ class DataIterator:
     def materialize(self):
         """A MaterializedDataset of the rows of one pass."""
         tables = Iterable(self, _request(SHARE_ROWS, False, 1), _unchanged)
-        return _materialized(materializing.kept(tables, lambda: getattr(self.schema(), "_core", None)))
+        return _materialized(materializing.node_of(tables, lambda: getattr(self.schema(), "_core", None)))
 
     def iter_tf_batches(
         self,
@@ -994,9 +994,9 @@ class SplitIterator(DataIterator):
         return self._source.stats()
 
     def materialize(self):
-        """This rank's rows of one pass, kept as by Dataset.materialize(). All ranks must call it."""
+        """This rank's rows of one pass, stored as by Dataset.materialize(). All ranks must call it."""
         one = self._pass(_request(1024, False, 1), self._next_epoch(None), None, {})
-        return _materialized(materializing.kept(iter(one.next, None), lambda: None))
+        return _materialized(materializing.node_of(iter(one.next, None), lambda: None))
 
     def close(self):
         """Leaves the split."""

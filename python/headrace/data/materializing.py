@@ -4,20 +4,20 @@ from headrace._core import Materialized, Table
 from headrace.data.plan import Node
 
 
-def kept(tables, schema, memory_limit=0):
+def node_of(tables, schema, memory_limit=0):
     """A Node of the rows of `tables` (an iterator), in the same order: in memory up to half of the memory
     limit, on disk beyond that. schema(): the _core.Schema for the case of no tables, or None.
     """
-    keep = Materialized("materialize", memory_limit // 2)
+    rows = Materialized("materialize", memory_limit // 2)
     try:
         for table in tables:
-            keep.add(table)
+            rows.add(table)
     except BaseException:
-        keep = None  # otherwise the exception's traceback keeps the spilled files alive
+        rows = None  # otherwise the exception's traceback keeps the spilled files alive
         raise
-    if keep.disk_bytes:
-        return Node("kept", {"keep": keep})
-    made = keep.tables()
+    if rows.disk_bytes:
+        return Node("materialized", {"rows": rows})
+    made = rows.tables()
     if not made:
         found = schema()
         if found is None:

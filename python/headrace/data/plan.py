@@ -44,10 +44,10 @@ class Node:
             yield from node._functions()
 
     def __reduce__(self):
-        if self.op == "kept":
-            keep = self.args["keep"]
+        if self.op == "materialized":
+            rows = self.args["rows"]
             raise _core.UnsupportedError(
-                f"cannot pickle a materialized dataset with {keep.disk_bytes} of {keep.nbytes} bytes on "
+                f"cannot pickle a materialized dataset with {rows.disk_bytes} of {rows.nbytes} bytes on "
                 "disk: pickle the dataset before materialize(), write it to files, or set a larger "
                 "DataContext.memory_limit_bytes before materialize()"
             )
@@ -83,8 +83,8 @@ class Node:
         """A plan without rows and known columns: the result of a function without calls."""
         return Plan.tables([Table.build({})]).calls(_core.Calls("nothing"), "nothing", "nothing")
 
-    def _kept(self):
-        return self.args["keep"].plan()
+    def _materialized(self):
+        return self.args["rows"].plan()
 
     def _range(self):
         return Plan.range(self.args["n"], self.args["name"], self.args.get("n_blocks") or 0)
@@ -204,8 +204,8 @@ class Node:
             return f"{name}({what})"
         if self.op in ("tables", "nothing"):
             return f"{args['what']}({sum(t.num_rows for t in args['tables'])} rows)"
-        if self.op == "kept":
-            return f"materialize({args['keep'].num_rows} rows)"
+        if self.op == "materialized":
+            return f"materialize({args['rows'].num_rows} rows)"
         if self.op == "range":
             return f"range({args['n']})"
         if self.op in ("union", "zip", "mix"):
