@@ -40,7 +40,7 @@ static const function_case cases[] = {
     { "str_replace_regex",
       { 0 },
       { "string: bb", "=string: b", "=string: \\x" },
-      "a digit or \\ expected behind \\",
+      "expected a digit or \\ after \\",
       HR_INVALID },
     { "str_split_regex",
       { 0 },

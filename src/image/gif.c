@@ -151,12 +151,12 @@ static hr_status unpack(GifFileType *gif, int size, table *t, uint8_t *out, int6
             continue;
         }
         if (before < 0 ? code > t->clear : code > t->n || code == MAX_CODES)
-            return hr_error_set(err, HR_BAD_DATA, "gif: code %d behind %lld pixels, there are %d", code,
+            return hr_error_set(err, HR_BAD_DATA, "gif: code %d after %lld pixels, there are %d", code,
                                 (long long)*n_made, before < 0 ? t->clear : t->n + 1);
         if (before >= 0)
             add_string(t, before, code);
         if (code >= t->n)
-            return hr_error_set(err, HR_BAD_DATA, "gif: code %d behind %lld pixels, there are %d", code,
+            return hr_error_set(err, HR_BAD_DATA, "gif: code %d after %lld pixels, there are %d", code,
                                 (long long)*n_made, t->n);
         made = put_string(t, code, out + *n_made, n - *n_made);
         *n_made += HR_MIN(made, n - *n_made);

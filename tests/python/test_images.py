@@ -479,7 +479,7 @@ def test_gif_codes_that_do_not_exist(tmp_path):
         np.asarray(Image.open(path).convert("RGB")),
     )
     for codes in ([4, 0, 7, 1, 1, 1, 1, 1, 5], [4, 6, 1, 1, 1, 1, 1, 1, 5]):
-        with pytest.raises(DataError, match="a.gif: gif: code [67] behind [01] pixels"):
+        with pytest.raises(DataError, match="a.gif: gif: code [67] after [01] pixels"):
             pixels(codes)
         with pytest.raises(OSError):
             Image.open(path).load()

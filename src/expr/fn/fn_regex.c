@@ -74,7 +74,7 @@ static hr_status check_replacement(const regex_state *s, hr_view text, hr_error 
             continue;
         if (++i == text.n || (text.data[i] != '\\' && (text.data[i] < '0' || text.data[i] > '9')))
             return hr_error_set(err, HR_INVALID,
-                                "str_replace_regex: the replacement '%.*s': a digit or \\ expected behind \\",
+                                "str_replace_regex: the replacement '%.*s': expected a digit or \\ after \\",
                                 (int)HR_MIN(text.n, 100), (const char *)text.data);
         if (text.data[i] != '\\' && text.data[i] - '0' > hr__regex_groups(s->regex))
             return hr_error_set(err, HR_INVALID, "str_replace_regex: the replacement '%.*s': the pattern has %d groups",

@@ -395,7 +395,7 @@ static hr_status pad(void *context, const uint8_t *p, int64_t n, hr_writer *out,
     return add_padding(s, missing - left, out, err);
 }
 
-/* Puts zeros behind a sign. */
+/* Puts zeros after a sign. */
 static hr_status zfill(void *context, const uint8_t *p, int64_t n, hr_writer *out, hr_error *err)
 {
     const string_state *s = context;
@@ -714,7 +714,7 @@ const hr_expr_function hr__fn_string[] = {
     HR_ENTRY(str_lpad, 1, 2, pad_bind, pad_eval, "a filled on the left with blanks, or b", HR_WIDTH),
     HR_ENTRY(str_rpad, 1, 2, pad_bind, pad_eval, "a filled on the right with blanks, or b", HR_WIDTH),
     HR_ENTRY(str_center, 1, 2, pad_bind, pad_eval, "a filled on both sides with blanks, or b", HR_WIDTH),
-    HR_ENTRY(str_zfill, 1, 1, pad_bind, pad_eval, "a filled on the left with zeros, behind a sign", HR_WIDTH),
+    HR_ENTRY(str_zfill, 1, 1, pad_bind, pad_eval, "a filled on the left with zeros, after a sign", HR_WIDTH),
     HR_ENTRY(str_slice, 1, 1, slice_bind, slice_eval, "some of the characters, as a slice in Python", HR_SLICE),
     HR_ENTRY(str_replace_slice, 2, 2, replace_slice_bind, replace_slice_eval, "a with b in place of a slice", HR_SLICE),
     HR_ENTRY(str_repeat, 1, 1, text_bind, str_repeat_eval, "a repeated n times", .options = repeat_settings,

@@ -6,7 +6,8 @@
     train = steps.fit_transform(train)
     steps.transform_batch({"age": [31.0], "city": ["lagos"]})
 
-docs/preprocessors.md explains them. A user's own derive from headrace.data.preprocessor.Preprocessor.
+docs/preprocessors.md explains them. A user's preprocessors derive from
+headrace.data.preprocessor.Preprocessor.
 """
 
 from headrace.data.preprocessors.chain import Chain
