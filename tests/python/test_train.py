@@ -605,7 +605,7 @@ def test_enable_reproducibility():
         (lambda: ScalingConfig(num_workers=(1, 2)), ValueError, "elastic"),
         (lambda: ScalingConfig(num_workers=-1), ValueError, "num_workers=-1"),
         (lambda: RunConfig(storage_path="s3://bucket"), NotImplementedError, "only local paths"),
-        (lambda: RunConfig(callbacks=[1]), NotImplementedError, "callbacks"),
+        (lambda: RunConfig(callbacks=[1]), TypeError, "callbacks.*UserCallback"),
         (lambda: CheckpointConfig(num_to_keep=0), ValueError, "num_to_keep=0"),
         (lambda: CheckpointConfig(checkpoint_score_order="up"), ValueError, "'max' or 'min'"),
         (lambda: DataConfig("train"), TypeError, "datasets_to_split"),

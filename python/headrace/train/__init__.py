@@ -8,22 +8,62 @@ trainer = TorchTrainer(train_loop, datasets={"train": ds}, scaling_config=train.
 result = trainer.fit()
 """
 
+from headrace.train import collective
+from headrace.train.callback import (
+    CsvWriter,
+    JsonLinesWriter,
+    RayTrainCallback,
+    TensorBoardWriter,
+    TrainRunContext,
+    UserCallback,
+)
 from headrace.train.checkpoint import Checkpoint
-from headrace.train.config import CheckpointConfig, DataConfig, FailureConfig, RunConfig, ScalingConfig
-from headrace.train.context import TrainContext, get_checkpoint, get_context, get_dataset_shard, report
+from headrace.train.config import (
+    CheckpointConfig,
+    DataConfig,
+    FailureConfig,
+    LoggingConfig,
+    RunConfig,
+    ScalingConfig,
+)
+from headrace.train.context import (
+    TrainContext,
+    get_all_reported_checkpoints,
+    get_checkpoint,
+    get_context,
+    get_dataset_shard,
+    report,
+)
+from headrace.train.reported_checkpoint import (
+    CheckpointConsistencyMode,
+    ReportedCheckpoint,
+    ReportedCheckpointStatus,
+)
 from headrace.train.result import Result, TrainingFailedError, WorkerGroupError
 
 __all__ = [
     "Checkpoint",
     "CheckpointConfig",
+    "CheckpointConsistencyMode",
+    "CsvWriter",
     "DataConfig",
     "FailureConfig",
+    "JsonLinesWriter",
+    "LoggingConfig",
+    "RayTrainCallback",
+    "ReportedCheckpoint",
+    "ReportedCheckpointStatus",
     "Result",
     "RunConfig",
     "ScalingConfig",
+    "TensorBoardWriter",
     "TrainContext",
+    "TrainRunContext",
     "TrainingFailedError",
+    "UserCallback",
     "WorkerGroupError",
+    "collective",
+    "get_all_reported_checkpoints",
     "get_checkpoint",
     "get_context",
     "get_dataset_shard",

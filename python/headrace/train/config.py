@@ -6,6 +6,7 @@ NotImplementedError when the user sets it; no argument has silently no effect.
 
 from __future__ import annotations
 
+import logging
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.settings import OnlyKnown
+from headrace.train.callback import UserCallback
 
 if TYPE_CHECKING:
     from headrace.data import DataIterator, Dataset, ExecutionOptions
@@ -137,9 +139,32 @@ class CheckpointConfig(OnlyKnown):
 
 
 @dataclass
+class LoggingConfig(OnlyKnown):
+    """log_level: a name of Python's logging levels. Above "INFO" the driver does not print from which
+    checkpoint a run goes on or restarts.
+    """
+
+    _names = {"log_level": "str"}
+
+    log_level: str = "INFO"
+
+    def __post_init__(self):
+        levels = logging.getLevelNamesMapping()
+        if not isinstance(self.log_level, str) or self.log_level.upper() not in levels:
+            raise ValueError(
+                f"LoggingConfig(log_level={self.log_level!r}): expected one of {', '.join(sorted(levels))}"
+            )
+        self.log_level = self.log_level.upper()
+
+    def shows_progress(self) -> bool:
+        return logging.getLevelNamesMapping()[self.log_level] <= logging.INFO
+
+
+@dataclass
 class RunConfig(OnlyKnown):
     """name: the run's folder below storage_path (default ~/headrace_results); None: a name with the time and
-    a random suffix. A trainer with the name of an earlier run goes on with that run.
+    a random suffix. A trainer with the name of an earlier run goes on with that run. callbacks: objects of
+    UserCallback, whose methods the driver calls.
     """
 
     _names = {"name": "str|None", "callbacks": "list|None", "worker_runtime_env": "dict|None"}
@@ -151,16 +176,18 @@ class RunConfig(OnlyKnown):
     checkpoint_config: CheckpointConfig = field(default_factory=CheckpointConfig)
     callbacks: list | None = None
     worker_runtime_env: dict | None = None
-    logging_config: Any = None
+    logging_config: LoggingConfig | None = None
 
     def __post_init__(self):
         _refuse(
             "RunConfig",
             storage_filesystem=self.storage_filesystem,
-            callbacks=self.callbacks or None,
             worker_runtime_env=self.worker_runtime_env or None,
-            logging_config=self.logging_config,
         )
+        self.logging_config = self.logging_config or LoggingConfig()
+        _expect("RunConfig(logging_config)", self.logging_config, LoggingConfig)
+        for one in self.callbacks or []:
+            _expect("RunConfig(callbacks)", one, UserCallback)
         self.failure_config = self.failure_config or FailureConfig()
         self.checkpoint_config = self.checkpoint_config or CheckpointConfig()
         _expect("RunConfig(failure_config)", self.failure_config, FailureConfig)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headrace._core import StorageError
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.files import copy_folder
+from headrace.train.reported_checkpoint import CheckpointConsistencyMode, ReportedCheckpoint
 
 if TYPE_CHECKING:
     from headrace.data import DataIterator
@@ -149,6 +150,17 @@ def get_checkpoint() -> Checkpoint | None:
     beginning of a run it is TorchTrainer(resume_from_checkpoint=...), or None.
     """
     return get_session("get_checkpoint()").checkpoint
+
+
+def get_all_reported_checkpoints(
+    consistency_mode: CheckpointConsistencyMode = CheckpointConsistencyMode.VALIDATED,
+    timeout_s: float | None = None,
+) -> list[ReportedCheckpoint]:
+    """The checkpoints that the run keeps, the oldest first, with rank 0's metrics. report() returns when its
+    checkpoint is stored, so there is nothing to wait for: both modes give the same, timeout_s has no effect.
+    """
+    session = get_session("get_all_reported_checkpoints()")
+    return [ReportedCheckpoint(Checkpoint(path), metrics) for path, metrics in session.channel.reported()]
 
 
 def report(

@@ -1,7 +1,8 @@
 """The control channel between driver and workers, an abstract Unix socket: hello, reports, the worker's end.
 
-The driver accepts only processes of its own user that know the run's token. A report is a barrier: the driver
-answers when all workers have sent theirs. Rows and batches never travel over this channel.
+The driver accepts only processes of its own user that know the run's token. A report is a barrier, and so
+are the calls of collective.py: the driver answers when all workers have made the same call. Rows and batches
+never travel over this channel.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 import cloudpickle
 
+from headrace.train.callback import Callbacks
 from headrace.train.shards import ShardServer
 from headrace.train.storage import RunStorage
 
@@ -49,15 +51,25 @@ class _Report:
     has_files: bool
     dir_name: str | None
     error: Exception | None  # the worker could not copy its files
+    call = "report"
+
+
+@dataclass
+class _Meeting:
+    """A call of collective.py. data: pickled; rank 0's goes to all."""
+
+    call: str
+    data: bytes
 
 
 class Control:
     """The driver's end, for one start of the workers."""
 
-    def __init__(self, storage: RunStorage, world_size: int, shards: ShardServer):
+    def __init__(self, storage: RunStorage, world_size: int, shards: ShardServer, callbacks: Callbacks):
         self.storage = storage
         self.world_size = world_size
         self.shards = shards
+        self.callbacks = callbacks
         self.token = secrets.token_hex(16)
         self.address = f"headrace-train-{os.getpid()}-{secrets.token_hex(8)}"
         self.failures: list[WorkerFailure] = []
@@ -66,8 +78,8 @@ class Control:
         self.on_failure: Callable[[], None] | None = None  # called before a worker's failure counts
         self._lock = threading.Lock()  # guards the fields above and below
         self._conns: dict[int, Connection] = {}
-        self._pending: dict[int, _Report] = {}
-        self._n_reports = 0
+        self._pending: dict[int, _Report | _Meeting] = {}
+        self._n_calls = 0  # barriers that all workers have passed
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind("\0" + self.address)
         self._listener.listen(128)
@@ -101,7 +113,7 @@ class Control:
     def progress(self) -> dict[int, Any]:
         """rank -> a value that changes when the worker connects, reports, or gets its answer."""
         with self._lock:
-            return {rank: (self._n_reports, rank in self._pending) for rank in self.pids}
+            return {rank: (self._n_calls, rank in self._pending) for rank in self.pids}
 
     # --- threads: one accepts, one per worker
 
@@ -156,6 +168,11 @@ class Control:
         with self._lock:
             if kind == "report":
                 self._pending[rank] = _Report(*rest)
+            elif kind == "meet":
+                self._pending[rank] = _Meeting(*rest)
+            elif kind == "checkpoints":
+                send(self._conns[rank], ("ok", self.storage.reported(), self.storage.staging()))
+                return
             elif kind == "done":
                 self.return_values[rank] = _unpickled(rest[0])
             elif kind == "failed":
@@ -172,16 +189,14 @@ class Control:
         if not self._pending or len(self._pending) + len(self.return_values) < self.world_size:
             return
         pending, self._pending = self._pending, {}
-        if self.return_values:
-            early = min(self.return_values)
-            answer = (
-                "error",
-                RuntimeError(
-                    f"report(): expected equally many calls by all workers: rank {early} ended its train "
-                    f"loop after {self._n_reports} calls, rank {min(pending)} called it once more"
-                ),
-                self.storage.staging(),
-            )
+        wrong = self._mismatch_locked(pending)
+        if wrong:
+            if any(isinstance(p, _Report) for p in pending.values()):
+                self.storage.discard()
+            answer = ("error", RuntimeError(wrong), self.storage.staging())
+        elif isinstance(pending[0], _Meeting):
+            self._n_calls += 1
+            answer = ("ok", pending[0].data, self.storage.staging())
         else:
             answer = self._commit_locked(pending)
         for rank in pending:
@@ -192,8 +207,25 @@ class Control:
             except OSError:
                 pass  # the worker died; the launcher sees that
 
-    def _commit_locked(self, pending: dict[int, _Report]) -> tuple:
-        self._n_reports += 1
+    def _mismatch_locked(self, pending: dict[int, Any]) -> str:
+        """Why the workers cannot pass the barrier; "": they can."""
+        first = min(pending)
+        call = pending[first].call
+        if self.return_values:
+            return (
+                f"{call}(): expected equally many calls by all workers: rank {min(self.return_values)} ended "
+                f"its train loop after {self._n_calls} calls, rank {first} called it once more"
+            )
+        other = next((r for r, p in pending.items() if p.call != call), None)
+        if other is None:
+            return ""
+        return (
+            f"expected the same call by all workers: rank {first} called {call}(), rank {other} called "
+            f"{pending[other].call}()"
+        )
+
+    def _commit_locked(self, pending: dict[int, Any]) -> tuple:
+        self._n_calls += 1
         names = {r.dir_name for r in pending.values() if r.dir_name}
         failed = [pending[rank].error for rank in sorted(pending) if pending[rank].error]
         try:
@@ -208,21 +240,27 @@ class Control:
             self.storage.discard()
             return ("error", e, self.storage.staging())
         has_files = any(r.has_files for r in pending.values())
-        return committed(self.storage, self.shards, pending[0].metrics, has_files, next(iter(names), None))
+        metrics = [pending[rank].metrics for rank in sorted(pending)]
+        return committed(
+            self.storage, self.shards, self.callbacks, metrics, has_files, next(iter(names), None)
+        )
 
 
 def committed(
     storage: RunStorage,
     shards: ShardServer,
-    metrics: dict[str, Any],
+    callbacks: Callbacks,
+    metrics: list[dict[str, Any]],
     has_files: bool,
     dir_name: str | None,
 ) -> tuple:
-    """Stores a report of all workers, and with a checkpoint the positions. Returns the answer for them: "ok",
-    path of the newest checkpoint, folder for the next one; or "error", exception, folder.
+    """Stores a report of all workers, and with a checkpoint the positions; then runs the callbacks. metrics:
+    of each rank. Returns the answer for them: "ok", path of the newest checkpoint, folder for the next one;
+    or "error", exception, folder.
     """
     try:
-        storage.commit(metrics, has_files, dir_name, shards.state() if has_files else None)
+        stored = storage.commit(metrics[0], has_files, dir_name, shards.state() if has_files else None)
+        callbacks.after_report(metrics, stored)
     except Exception as e:
         return ("error", e, storage.staging())
     return ("ok", storage.resumed.path if storage.resumed else None, storage.staging())
@@ -257,12 +295,23 @@ class Channel:
         """Waits for all workers. error: why this one could not copy its files; all of them raise it. Returns
         the path of the newest checkpoint.
         """
-        send(self._conn, ("report", metrics, has_files, dir_name, error))
+        return self._answer(("report", metrics, has_files, dir_name, error))
+
+    def _answer(self, message: tuple) -> Any:
+        send(self._conn, message)
         # EOFError if the driver has ended; the worker then ends, too
         kind, found, self._staging = receive(self._conn)
         if kind == "error":
             raise found
         return found
+
+    def meet(self, call: str, data: Any) -> Any:
+        """Waits until all workers have made this call. Returns rank 0's data."""
+        return pickle.loads(self._answer(("meet", call, cloudpickle.dumps(data))))
+
+    def reported(self) -> list[tuple[str, dict[str, Any]]]:
+        """Path and metrics of each checkpoint that the run keeps."""
+        return self._answer(("checkpoints",))
 
     def done(self, value: bytes | None) -> None:
         send(self._conn, ("done", value))
@@ -274,9 +323,10 @@ class Channel:
 class LocalChannel:
     """The channel of local mode: without workers, it writes reports to the storage itself."""
 
-    def __init__(self, storage: RunStorage, shards: ShardServer):
+    def __init__(self, storage: RunStorage, shards: ShardServer, callbacks: Callbacks):
         self._storage = storage
         self._shards = shards
+        self._callbacks = callbacks
 
     def staging(self) -> str:
         return self._storage.staging()
@@ -287,7 +337,15 @@ class LocalChannel:
         if error is not None:
             self._storage.discard()
             raise error
-        kind, found, _ = committed(self._storage, self._shards, metrics, has_files, dir_name)
+        kind, found, _ = committed(
+            self._storage, self._shards, self._callbacks, [metrics], has_files, dir_name
+        )
         if kind == "error":
             raise found
         return found
+
+    def meet(self, call: str, data: Any) -> Any:
+        return data
+
+    def reported(self) -> list[tuple[str, dict[str, Any]]]:
+        return self._storage.reported()

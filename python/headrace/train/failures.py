@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from headrace._core import MismatchError
-from headrace.train.config import FailureConfig
+from headrace.train.config import RunConfig
 from headrace.train.result import TrainingFailedError
 from headrace.train.storage import RunStorage
 
@@ -13,8 +13,9 @@ from headrace.train.storage import RunStorage
 class Failures:
     """Counts the failures of one fit()."""
 
-    def __init__(self, config: FailureConfig, storage: RunStorage):
-        self._left = config.max_failures
+    def __init__(self, config: RunConfig, storage: RunStorage):
+        self._left = config.failure_config.max_failures
+        self._shows = config.logging_config.shows_progress()
         self._storage = storage
 
     def allow(self, error: Exception, text: str, what: str) -> bool:
@@ -28,5 +29,6 @@ class Failures:
         self._left -= 1
         resumed = self._storage.resumed
         where = resumed.path if resumed else "the beginning"
-        print(f"{text.rstrip()}\n\nrestarting {what} from {where}", file=sys.stderr)
+        if self._shows:
+            print(f"{text.rstrip()}\n\nrestarting {what} from {where}", file=sys.stderr)
         return True

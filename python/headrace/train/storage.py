@@ -31,6 +31,7 @@ from headrace import _core
 from headrace.train import files
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.config import CheckpointConfig, RunConfig
+from headrace.train.metrics import plain
 from headrace.train.owner import Lock
 from headrace.train.result import PROGRESS_FILE, Result
 
@@ -40,17 +41,6 @@ LOCK_FILE = ".headrace.lock"
 STAGING = ".checkpoint_"
 VERSION = 1  # of STATE_FILE, POSITIONS_FILE and PROGRESS_FILE
 WRITE_SHARE = 50  # a report without a checkpoint waits this many times as long as the last write took
-
-
-def plain(value: Any) -> Any:
-    """A value for JSON: NumPy and torch scalars as numbers, other unknown values as text."""
-    item = getattr(value, "item", None)
-    if callable(item):
-        try:
-            return item()
-        except (ValueError, RuntimeError, TypeError):
-            pass
-    return str(value)
 
 
 @dataclass
@@ -191,6 +181,10 @@ class RunStorage:
     def resumed(self) -> Checkpoint | None:
         """What get_checkpoint() gives."""
         return self.latest or self.start
+
+    def reported(self) -> list[tuple[str, dict[str, Any]]]:
+        """Path and metrics of each checkpoint that the run keeps, the oldest first."""
+        return [(k.checkpoint.path, k.metrics) for k in self.kept]
 
     def staging(self) -> str:
         """The folder into which the workers copy the files of the next checkpoint."""

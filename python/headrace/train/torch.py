@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
 import random
+import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -240,7 +242,74 @@ def enable_reproducibility(seed: int = 0) -> None:
     torch.backends.cudnn.benchmark = False
 
 
+class TorchCheckpoint(Checkpoint):
+    """A checkpoint with a model, and perhaps a preprocessor, under Ray's names."""
+
+    MODEL_FILENAME = "model.pt"
+
+    @classmethod
+    def from_state_dict(cls, state_dict: dict[str, Any], *, preprocessor: Any = None) -> TorchCheckpoint:
+        """A new temporary folder with a model's state_dict(), without the "module." of
+        DistributedDataParallel. preprocessor: a fitted one, stored as readable JSON.
+        """
+        plain = {name.removeprefix("module."): value for name, value in state_dict.items()}
+        return cls._of(plain, preprocessor)
+
+    @classmethod
+    def from_model(cls, model: torch.nn.Module, *, preprocessor: Any = None) -> TorchCheckpoint:
+        """A new temporary folder with the pickled model. Code that loads it runs what the pickle says:
+        from_state_dict() has only values.
+        """
+        return cls._of(model, preprocessor)
+
+    @classmethod
+    def _of(cls, saved: Any, preprocessor: Any) -> TorchCheckpoint:
+        made = cls(tempfile.mkdtemp(prefix="headrace-checkpoint-"))
+        torch.save(saved, os.path.join(made.path, cls.MODEL_FILENAME))
+        if preprocessor is not None:
+            made.set_preprocessor(preprocessor)
+        return made
+
+    def get_model(self, model: torch.nn.Module | None = None) -> torch.nn.Module:
+        """`model` with the stored values; without `model` the stored model, for checkpoints of from_model():
+        only for folders that you trust.
+        """
+        path = os.path.join(self.path, self.MODEL_FILENAME)
+        if not os.path.exists(path):
+            raise FileNotFoundError(f"{path}: expected the model of a TorchCheckpoint, found no such file")
+        if model is None:
+            found = torch.load(path, map_location="cpu", weights_only=False)
+            if isinstance(found, torch.nn.Module):
+                return found
+            raise ValueError(
+                f"{path}: expected a whole model, found a state_dict: call get_model(model) with a model of "
+                "the same shape"
+            )
+        try:
+            values = torch.load(path, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError:  # of from_model(): its own values count, as in Ray
+            return torch.load(path, map_location="cpu", weights_only=False)
+        model.load_state_dict(values)
+        return model
+
+    def set_preprocessor(self, preprocessor: Any) -> None:
+        """Stores a fitted preprocessor in the metadata."""
+        self.update_metadata({_PREPROCESSOR: preprocessor.serialize()})
+
+    def get_preprocessor(self) -> Any:
+        """The stored preprocessor, or None."""
+        text = self.get_metadata().get(_PREPROCESSOR)
+        if text is None:
+            return None
+        from headrace.data.preprocessor import Preprocessor
+
+        return Preprocessor.deserialize(text)
+
+
+_PREPROCESSOR = "preprocessor"
+
 __all__ = [
+    "TorchCheckpoint",
     "TorchConfig",
     "TorchTrainer",
     "enable_reproducibility",

@@ -20,6 +20,7 @@ import cloudpickle
 
 from headrace.data import launchers
 from headrace.train import context, restore
+from headrace.train.callback import Callbacks, TrainRunContext
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.config import DataConfig, RunConfig, ScalingConfig
 from headrace.train.control import Control, LocalChannel
@@ -178,15 +179,18 @@ class DataParallelTrainer:
             storage.close()
 
     def _fit(self, storage: RunStorage) -> Result:
-        failures = Failures(self.run_config.failure_config, storage)
-        if storage.latest is not None:
+        failures = Failures(self.run_config, storage)
+        if storage.latest is not None and self.run_config.logging_config.shows_progress():
             print(f"run {storage.name!r} goes on from {storage.latest.path}", file=sys.stderr)
+        run = TrainRunContext(self.run_config, self.loop_config, self.scaling_config, str(storage.path))
+        callbacks = Callbacks(self.run_config.callbacks or [], run)
         if self.scaling_config.num_workers == 0:
-            return self._fit_here(storage, failures)
+            return self._fit_here(storage, failures, callbacks)
         while True:
             try:
-                return self._fit_once(storage)
+                return self._fit_once(storage, callbacks)
             except TrainingFailedError as e:
+                callbacks.after_exception(e.worker_failures)
                 if not failures.allow(e, str(e), "the workers"):
                     raise
 
@@ -202,9 +206,10 @@ class DataParallelTrainer:
         return shards
 
     @contextmanager
-    def _shards_at(self, storage: RunStorage, world_size: int) -> Iterator[ShardServer]:
+    def _shards_at(self, storage: RunStorage, world_size: int, callbacks: Callbacks) -> Iterator[ShardServer]:
         """The shards of all workers, at the positions from which the run goes on."""
         state = storage.begin()
+        callbacks.before_start(storage.history)
         shards = ShardServer(self._shards(world_size))
         try:
             shards.restore(state)
@@ -218,10 +223,10 @@ class DataParallelTrainer:
     def _storage_names(self, storage: RunStorage) -> tuple[str, str]:
         return str(storage.path.parent), storage.name
 
-    def _fit_once(self, storage: RunStorage) -> Result:
+    def _fit_once(self, storage: RunStorage, callbacks: Callbacks) -> Result:
         n = self.scaling_config.num_workers
-        with self._shards_at(storage, n) as shards:
-            control = Control(storage, n, shards)
+        with self._shards_at(storage, n, callbacks) as shards:
+            control = Control(storage, n, shards, callbacks)
             try:
                 payload = {
                     "loop": cloudpickle.dumps((self.loop, self.loop_config)),
@@ -241,11 +246,12 @@ class DataParallelTrainer:
             finally:
                 control.close()
 
-    def _fit_here(self, storage: RunStorage, failures: Failures) -> Result:
+    def _fit_here(self, storage: RunStorage, failures: Failures, callbacks: Callbacks) -> Result:
         """Local mode: one rank, in this process and thread. Exceptions of the train loop reach the caller."""
         while True:
-            with self._shards_at(storage, 1) as shards:
-                context.set_session(self._local_session(storage, shards))
+            with self._shards_at(storage, 1, callbacks) as shards:
+                channel = LocalChannel(storage, shards, callbacks)
+                context.set_session(self._local_session(storage, shards, channel))
                 try:
                     with self._keeper(storage, shards):
                         value = self.loop() if self.loop_config is None else self.loop(self.loop_config)
@@ -253,14 +259,17 @@ class DataParallelTrainer:
                     return storage.finish(value)
                 except Exception as e:
                     storage.count(shards.counts())
+                    callbacks.after_exception({0: e})
                     if not failures.allow(e, traceback.format_exc(), "the train loop"):
                         raise
                 finally:
                     context.set_session(None)
 
-    def _local_session(self, storage: RunStorage, shards: ShardServer) -> context.Session:
+    def _local_session(
+        self, storage: RunStorage, shards: ShardServer, channel: LocalChannel
+    ) -> context.Session:
         return context.Session(
-            channel=LocalChannel(storage, shards),
+            channel=channel,
             world_size=1,
             world_rank=0,
             local_rank=0,

@@ -333,6 +333,7 @@ _KINDS = (  # parts of paths, the innermost frame first
     (_PACKAGE + "data" + os.sep, "data"),
     (_PACKAGE + "train" + os.sep + "control.py", "report"),
 )
+_COLLECTIVE = _PACKAGE + "train" + os.sep + "collective.py"
 
 
 def describe(frame: Any) -> dict[str, str]:
@@ -344,6 +345,8 @@ def describe(frame: Any) -> dict[str, str]:
         found = next((k for part, k in _KINDS if part in path), None)
         if found == "collective" and kind in ("user", "collective") and not at:
             kind, what = found, code.co_name.removeprefix("wrapper") or what
+        elif path == _COLLECTIVE and kind == "report":
+            kind, what = "collective", code.co_name
         elif found is not None and kind == "user" and not at:
             kind, what = found, code.co_name
         if not at and found is None and _is_users(path):

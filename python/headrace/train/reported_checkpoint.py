@@ -1,0 +1,37 @@
+"""What get_all_reported_checkpoints() returns, under Ray's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from headrace.train.checkpoint import Checkpoint
+
+
+class CheckpointConsistencyMode(Enum):
+    """Which checkpoints get_all_reported_checkpoints() waits for. report() returns when its checkpoint is
+    stored, so both modes give the same.
+    """
+
+    COMMITTED = "COMMITTED"
+    VALIDATED = "VALIDATED"
+
+
+class ReportedCheckpointStatus(Enum):
+    """COMMITTED: stored. Headrace gives no other status."""
+
+    COMMITTED = "COMMITTED"
+    PENDING_VALIDATION = "PENDING_VALIDATION"
+    VALIDATED = "VALIDATED"
+    VALIDATION_TIMEOUT = "VALIDATION_TIMEOUT"
+    VALIDATION_FAILED = "VALIDATION_FAILED"
+
+
+@dataclass
+class ReportedCheckpoint:
+    """A checkpoint that the run keeps, with the metrics that rank 0 reported with it."""
+
+    checkpoint: Checkpoint
+    metrics: dict[str, Any]
+    status: ReportedCheckpointStatus = ReportedCheckpointStatus.COMMITTED
