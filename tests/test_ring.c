@@ -696,7 +696,7 @@ typedef struct raw_request {
     int64_t batch_rows, shuffle_rows;
     uint64_t shuffle_seed;
     int32_t prefetch;
-    uint8_t bits[4];
+    uint8_t bits[12];
     char extra[256];
 } raw_request;
 typedef struct raw_hello {
@@ -734,7 +734,7 @@ static uint32_t answer_to(const house *h, uint32_t kind, const void *bytes, int6
 static void damaged_requests(void **state)
 {
     const raw_request good = { .batch_rows = BATCH, .bits = { 0, 1, 0, 0 }, .extra = "x" };
-    raw_request bad[9];
+    raw_request bad[11];
     hr_error err = HR_ERROR_INIT;
 
     (void)state;
@@ -748,6 +748,8 @@ static void damaged_requests(void **state)
     bad[5].batch_rows = -1;
     bad[6].shuffle_rows = INT64_MIN;
     memset(bad[7].extra, 'x', sizeof bad[7].extra);
+    bad[9].bits[4] = 2;
+    bad[10].bits[11] = 1;
     bad[8].extra[100] = 'y'; /* behind the end */
     for (int i = -1; i < HR_LEN(bad); i++) {
         house h = house_of(BATCH, 1);

@@ -282,6 +282,7 @@ class Materialized:
 class Feed:
     rows: int
     closed: bool
+    reads: bool
     code_differs: str | None
     def __new__(
         cls,
@@ -347,6 +348,7 @@ class Split:
         shuffle_seed: int | None = None,
         watch: Watch | None = None,
         by_row: bool = False,
+        ahead: bool = False,
     ) -> int: ...
     def next(self, rank: int, pass_: int = 0, watch: Watch | None = None, /) -> Table | None: ...
     def leave(self, rank: int, /) -> None: ...
@@ -392,6 +394,7 @@ class Ring:
         shuffle_seed: int | None = None,
         watch: Watch | None = None,
         by_row: bool = False,
+        ahead: bool = False,
     ) -> int: ...
     def next(self, pass_: int = 0, watch: Watch | None = None, /) -> Table | None: ...
     def leave(self) -> None: ...

@@ -420,6 +420,14 @@ static PyObject *feed_closed(PyObject *op, void *none)
     return PyBool_FromLong(!self->feed || (self->closing && !self->busy));
 }
 
+static PyObject *feed_reads(PyObject *op, void *none)
+{
+    feed_object *self = (feed_object *)op;
+
+    (void)none;
+    return PyBool_FromLong(self->feed && !self->closing && hr__feed_reads(self->feed));
+}
+
 static PyObject *feed_counts(PyObject *op, PyObject *none)
 {
     feed_object *self = (feed_object *)op;
@@ -615,6 +623,7 @@ static PyMethodDef feed_methods[] = {
 
 static PyGetSetDef feed_getset[] = {
     { "rows", feed_rows, NULL, "Rows returned so far; -1 when closed.", NULL },
+    { "reads", feed_reads, NULL, "Whether it has still to read from its sources.", NULL },
     { "closed", feed_closed, NULL, "True after close().", NULL },
     { "code_differs", feed_code_differs, NULL,
       "Names of functions whose code has changed since the position, as text; or None.", NULL },

@@ -298,6 +298,17 @@ void hr__run_close(hr_run *r)
 
 /* --- counters */
 
+bool hr__run_reads(hr_run *r)
+{
+    bool reads = false;
+
+    hr__run_lock(r);
+    for (int i = 0; i < r->n_stages && !r->out_ended; i++)
+        reads = reads || (r->stages[i]->scan && !r->stages[i]->leaf.done && !r->stages[i]->cut && !r->stages[i]->ended);
+    hr__run_unlock(r);
+    return reads;
+}
+
 void hr__run_counts(hr_run *r, hr_run_counts *out)
 {
     hr__run_lock(r);

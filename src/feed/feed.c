@@ -515,6 +515,7 @@ void hr_feed_close(hr_feed *f)
 
 hr_run *hr__feed_run(hr_feed *f) { return f->run; }
 int64_t hr__feed_epoch(const hr_feed *f) { return f->options.epoch; }
+bool hr__feed_reads(const hr_feed *f) { return f->run && hr__run_reads(f->run); }
 
 /* ----------------------------------------------------------------------------------------------------------- tables */
 

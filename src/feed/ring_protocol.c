@@ -21,7 +21,8 @@ hr_status hr__ring_put_request(const hr_split_request *q, hr_ring_request *out, 
                               .drop_last = q->drop_last,
                               .own_memory = q->own_memory,
                               .has_shuffle_seed = q->has_shuffle_seed,
-                              .by_row = q->by_row };
+                              .by_row = q->by_row,
+                              .ahead = q->ahead };
     snprintf(out->extra, sizeof out->extra, "%s", q->extra);
     return HR_OK;
 }
@@ -39,13 +40,15 @@ static bool is_padded(const char *text, size_t cap)
 
 bool hr__ring_get_request(const hr_message *m, hr_split_request *out)
 {
+    static const uint8_t none[sizeof((hr_ring_request *)NULL)->zero];
     hr_ring_request w;
 
     if (m->n_bytes != sizeof w)
         return false;
     memcpy(&w, m->bytes, sizeof w);
-    if (w.drop_last > 1 || w.own_memory > 1 || w.has_shuffle_seed > 1 || w.by_row > 1 || w.batch_rows < 0 ||
-        w.shuffle_rows < 0 || w.prefetch > HR_RING_MOST_PREFETCH || !is_padded(w.extra, sizeof w.extra))
+    if (w.drop_last > 1 || w.own_memory > 1 || w.has_shuffle_seed > 1 || w.by_row > 1 || w.ahead > 1 ||
+        memcmp(w.zero, none, sizeof none) || w.batch_rows < 0 || w.shuffle_rows < 0 ||
+        w.prefetch > HR_RING_MOST_PREFETCH || !is_padded(w.extra, sizeof w.extra))
         return false;
     *out = (hr_split_request){ .batch_rows = w.batch_rows,
                                .drop_last = w.drop_last,
@@ -54,7 +57,8 @@ bool hr__ring_get_request(const hr_message *m, hr_split_request *out)
                                .shuffle_rows = w.shuffle_rows,
                                .has_shuffle_seed = w.has_shuffle_seed,
                                .shuffle_seed = w.shuffle_seed,
-                               .by_row = w.by_row };
+                               .by_row = w.by_row,
+                               .ahead = w.ahead };
     memcpy(out->extra, w.extra, sizeof out->extra);
     return true;
 }

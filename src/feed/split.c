@@ -35,7 +35,9 @@
  * 5. By rows (hr_split_request.by_row) row i of the epoch goes to rank i % N, as with batches of one row, but a step
  *    has many rows for each rank, as one table. A position lies between rows, so the consumer says how many it has
  *    taken (hr__split_report_rows).
- * 6. The steps that a rank has *taken* may lag behind the steps handed to it (the ring sends ahead). Positions count
+ * 6. If the ranks say that they repeat (hr_split_request.ahead), the feed of the next epoch opens when the sources
+ *    of this one have been read, so that an epoch's first steps do not wait for it.
+ * 7. The steps that a rank has *taken* may lag behind the steps handed to it (the ring sends ahead). Positions count
  *    taken steps. A step is *done* when every rank has taken a later one; the feed keeps its markers back to there.
  *
  * Locks: `lock` guards all state, except the feed while PULLING and OPENING. `ready_lock`, taken after `lock`, is held
@@ -96,6 +98,10 @@ struct hr_split {
     hr_account *account;
     hr_arena *arena;      /* for coming epochs */
     hr_arena *feed_arena; /* of this epoch's batches */
+    hr_feed *ahead;       /* of the epoch behind it, opened early for these requests; NULL: none */
+    hr_arena *ahead_arena;
+    hr_split_request ahead_request;
+    bool looked_ahead;    /* in this epoch */
     int64_t epoch;        /* of the feed */
     int64_t next_epoch;   /* of the next begin, unless `restored` gives one */
     char *restored;       /* position for the next begin */
@@ -253,11 +259,29 @@ static void feed_drop_relocks(hr_split *s)
     changed_locked(s);
 }
 
+/* Closes the feed of the next epoch. */
+static void ahead_drop_relocks(hr_split *s)
+{
+    hr_feed *f = s->ahead;
+    hr_arena *arena = s->ahead_arena;
+
+    if (!f)
+        return;
+    s->ahead = NULL;
+    s->ahead_arena = NULL;
+    hr__unlock(&s->lock);
+    hr_feed_close(f);
+    hr__arena_unref(arena);
+    hr__lock(&s->lock);
+}
+
 /* ----------------------------------------------------------------------------------------------- making and freeing */
 
 static void split_free(hr_split *s)
 {
     hr_feed_close(s->feed);
+    hr_feed_close(s->ahead);
+    hr__arena_unref(s->ahead_arena);
     for (int r = 0; s->ranks && r < s->n_ranks; r++) {
         if (s->ranks[r].queue)
             queue_drop_locked(s, &s->ranks[r]);
@@ -400,6 +424,8 @@ void hr__split_close(hr_split *s)
         hr__run_cancel(hr__feed_run(s->feed)); /* the pulling rank returns and drops the feed */
     else
         feed_drop_relocks(s);
+    if (s->phase != PULLING)
+        ahead_drop_relocks(s);
     changed_locked(s);
     hr__unlock(&s->lock);
 }
@@ -716,6 +742,69 @@ static void feed_failed_locked(hr_split *s, hr_status st, hr_error *moved)
     hr__error_move(&s->feed_err, moved);
 }
 
+/* Without the lock, while no request changes (OPENING, PULLING): opens the feed of an epoch for the agreed request. */
+static hr_status open_feed(hr_split *s, hr_arena *arena, int64_t epoch, const char *position, hr_feed **out,
+                           hr_error *err)
+{
+    hr_feed_options o = s->options;
+    uint64_t shuffle_seed = s->agreed.shuffle_seed;
+    hr_feed_extra extra = { .own_memory = s->agreed.own_memory,
+                            .arena = arena,
+                            .keep_positions = true,
+                            .ready = feed_ready,
+                            .ready_context = s,
+                            .of_split = true,
+                            .by_row = s->agreed.by_row,
+                            .pad_column = s->tail == HR_TAIL_PAD,
+                            .split_drop_last = s->agreed.drop_last };
+
+    o.batch_rows = s->agreed.by_row ? 0 : s->agreed.batch_rows;
+    o.shuffle_rows = s->agreed.shuffle_rows;
+    o.shuffle_seed = s->agreed.has_shuffle_seed ? &shuffle_seed : NULL;
+    o.drop_last = false; /* the tail's rule handles short steps, which depend on all ranks */
+    o.prefetch = s->n_ranks * HR_MAX(s->agreed.prefetch, 1);
+    o.epoch = epoch;
+    o.position = position;
+    o.moved = s->moved;
+    o.strict = false; /* hr__split_restore has checked it */
+    return hr__feed_open(s->plan, &o, &extra, out, err);
+}
+
+/* PULLING, without the lock: opens the feed of the next epoch if it is time. If that fails, its begin tries
+ * again and reports it. */
+static hr_feed *open_ahead(hr_split *s, hr_arena *arena, int64_t epoch)
+{
+    hr_error e = HR_ERROR_INIT;
+    hr_feed *f = NULL;
+
+    if (open_feed(s, arena, epoch, NULL, &f, &e))
+        f = NULL;
+    hr_error_clear(&e);
+    return f;
+}
+
+/* PULLING: looks once per epoch. */
+static void look_ahead_relocks(hr_split *s)
+{
+    hr_arena *arena;
+    hr_feed *f;
+
+    if (!s->agreed.ahead || s->looked_ahead || s->ahead || s->closed || hr__feed_reads(s->feed))
+        return;
+    s->looked_ahead = true;
+    arena = s->arena ? hr__arena_ref(s->arena) : NULL;
+    hr__unlock(&s->lock);
+    f = open_ahead(s, arena, s->epoch + 1);
+    hr__lock(&s->lock);
+    if (!f) {
+        hr__arena_unref(arena);
+        return;
+    }
+    s->ahead = f;
+    s->ahead_arena = arena;
+    s->ahead_request = s->agreed;
+}
+
 /* RUNNING, then PULLING: takes one batch from the feed and queues it. HR_PENDING: no batch came; other results are in
  * the split. */
 static hr_status pull_relocks(hr_split *s, int timeout_ms)
@@ -746,9 +835,13 @@ static hr_status pull_relocks(hr_split *s, int timeout_ms)
         then = FAILED;
         feed_failed_locked(s, st, &e);
     }
+    if (!st)
+        look_ahead_relocks(s);
     enter_locked(s, then);
     hr_error_clear(&e);
     feed_drop_relocks(s); /* all ranks may have left meanwhile */
+    if (s->closed)
+        ahead_drop_relocks(s);
     changed_locked(s);
     return st;
 }
@@ -939,7 +1032,7 @@ static bool requests_equal(const hr_split_request *a, const hr_split_request *b)
 {
     return a->batch_rows == b->batch_rows && a->drop_last == b->drop_last && a->prefetch == b->prefetch &&
            a->own_memory == b->own_memory && a->shuffle_rows == b->shuffle_rows && a->by_row == b->by_row &&
-           a->has_shuffle_seed == b->has_shuffle_seed && a->shuffle_seed == b->shuffle_seed &&
+           a->ahead == b->ahead && a->has_shuffle_seed == b->has_shuffle_seed && a->shuffle_seed == b->shuffle_seed &&
            !strcmp(a->extra, b->extra);
 }
 
@@ -951,6 +1044,7 @@ static void request_print(const hr_split_request *q, hr_text *t)
         hr__text_add(t, ", local_shuffle_buffer_size %" PRId64, q->shuffle_rows);
     if (q->has_shuffle_seed)
         hr__text_add(t, ", local_shuffle_seed %" PRIu64, q->shuffle_seed);
+    hr__text_add(t, "%s", q->ahead ? ", repeated" : "");
     hr__text_add(t, "%s%s", q->extra[0] ? ", " : "", q->extra);
 }
 
@@ -1017,42 +1111,33 @@ static hr_status queues_locked(hr_split *s, hr_error *err)
     return HR_OK;
 }
 
-/* OPENING: opens the feed of the next epoch. */
+/* OPENING: takes or opens the feed of the next epoch. */
 static hr_status open_feed_relocks(hr_split *s, hr_error *err)
 {
-    hr_feed_options o = s->options;
-    uint64_t shuffle_seed = s->agreed.shuffle_seed;
+    bool fits = s->ahead && !s->restored && s->ahead_arena == s->arena && hr__feed_epoch(s->ahead) == s->next_epoch &&
+                requests_equal(&s->ahead_request, &s->agreed);
     hr_arena *arena = s->arena ? hr__arena_ref(s->arena) : NULL;
-    hr_feed_extra extra = { .own_memory = s->agreed.own_memory,
-                            .arena = arena,
-                            .keep_positions = true,
-                            .ready = feed_ready,
-                            .ready_context = s,
-                            .of_split = true,
-                            .by_row = s->agreed.by_row,
-                            .pad_column = s->tail == HR_TAIL_PAD,
-                            .split_drop_last = s->agreed.drop_last };
     hr_feed *f = NULL;
-    hr_status st;
+    hr_status st = HR_OK;
 
-    o.batch_rows = s->agreed.by_row ? 0 : s->agreed.batch_rows;
-    o.shuffle_rows = s->agreed.shuffle_rows;
-    o.shuffle_seed = s->agreed.has_shuffle_seed ? &shuffle_seed : NULL;
-    o.drop_last = false; /* the tail's rule handles short steps, which depend on all ranks */
-    o.prefetch = s->n_ranks * HR_MAX(s->agreed.prefetch, 1);
-    o.epoch = s->next_epoch;
-    o.position = s->restored;
-    o.moved = s->moved;
-    o.strict = false; /* hr__split_restore has checked it */
-    hr__unlock(&s->lock);
-    st = hr__feed_open(s->plan, &o, &extra, &f, err);
-    hr__lock(&s->lock);
+    if (fits) {
+        f = s->ahead;
+        s->ahead = NULL;
+        hr__arena_unref(s->ahead_arena);
+        s->ahead_arena = NULL;
+    } else {
+        ahead_drop_relocks(s);
+        hr__unlock(&s->lock);
+        st = open_feed(s, arena, s->next_epoch, s->restored, &f, err);
+        hr__lock(&s->lock);
+    }
     if (st) {
         hr__arena_unref(arena);
         return st;
     }
     s->feed = f;
     s->feed_arena = arena;
+    s->looked_ahead = false;
     s->epoch = hr__feed_epoch(f);
     s->next_epoch = s->epoch + 1;
     hr__free(s->restored);

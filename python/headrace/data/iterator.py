@@ -74,6 +74,14 @@ class _RunPass:
         """A position for this process; DatasetIterator._whole makes it valid for other processes."""
         return self.run.feed.position(-1 if row is None else row, False)
 
+    @property
+    def reads(self):
+        """Whether its sources have not been read to the end."""
+        return self.run.feed.reads
+
+    def true_epoch(self):
+        return self.epoch
+
     def forget(self, row):
         self.run.feed.forget(row)
 
@@ -88,6 +96,7 @@ class _SharePass:
     """A pass over one rank's share."""
 
     remembers = False  # the state is common to all ranks
+    reads = True  # the split opens its next epoch itself
 
     def __init__(self, source, request, epoch, position, how, rank):
         self.rank = rank
@@ -114,6 +123,10 @@ class _SharePass:
         """Rows of this pass by rows that the consumer has taken; None: the pass has no reader any more."""
         reader = self.reader and self.reader()
         return None if reader is None or self.done else reader.taken
+
+    def true_epoch(self):
+        """Of the split, which may have resumed in another one."""
+        return json.loads(self.source.stats())["epoch"]
 
     def supersede(self):
         """Another pass over this share begins: this one gets no more rows and does not leave the share."""
@@ -208,6 +221,20 @@ class Iterable:
         self._loaded = None  # (process that loaded the state, random token of the state)
         self._after = None  # the state after the last pass
         self._beginning = threading.Lock()
+        self._ahead = None  # (process, the _RunPass of the next epoch), opened early
+
+    def repeat(self, n=None):
+        """The same batches or rows, on and on: one iteration goes through n epochs, or for ever.
+
+        An epoch's first batches are made while the last ones of the epoch before it are taken, so that its
+        border costs no more than any other batch. No batch crosses it. An iteration ends before the next
+        epoch whose number divides by n: so one that resumes in epoch 3 of 10 has 7 epochs to go.
+        state_dict() has epoch and position. An epoch without rows is the last.
+        """
+        if n is not None and not is_whole(n, 1):
+            raise InvalidArgument(f"repeat: n: expected a number of at least 1, or None, found {n!r}")
+        request = self._request | {"ahead": True}
+        return Repeated(Iterable(self._owner, request, self._convert, self._by_row), n)
 
     def __reduce__(self):
         parts = self._owner.to_send(), self._request, self._convert, self._by_row
@@ -237,6 +264,22 @@ class Iterable:
         one = self._pass and self._pass()
         if one is not None:
             one.close()
+        self._take_ahead(None)
+
+    def _open_ahead(self, epoch):
+        """Opens the pass of an epoch that will follow. If that fails, its begin tries again and says why."""
+        try:
+            self._ahead = os.getpid(), self._owner._pass(self._request, epoch, None, {})
+        except Exception:
+            self._ahead = None
+
+    def _take_ahead(self, epoch):
+        """The pass of this epoch that was opened early; None: there is none. One of another epoch ends."""
+        (process, under), self._ahead = self._ahead or (0, None), None
+        if process != os.getpid() or under.epoch == epoch:
+            return under if process == os.getpid() else None
+        under.close()
+        return None
 
     def stats(self):
         """Counters of the last pass, as a dict; empty before the first."""
@@ -287,8 +330,79 @@ class Iterable:
             )
         epoch = self._owner._next_epoch(state and state["epoch"], share)
         position = state and state["position"]
-        under = self._owner._pass(self._request, epoch, position, how, share)
+        under = self._take_ahead(epoch if position is None and share is None else None)
+        if under is None:
+            under = self._owner._pass(self._request, epoch, position, how, share)
         return under, begun[2] if begun else 0
+
+
+class Repeated:
+    """The result of Iterable.repeat(): an iterable of the items of many epochs. Its other methods are as
+    those of an Iterable.
+    """
+
+    def __init__(self, iterable, n):
+        self._iterable = iterable
+        self._n = n
+
+    def __reduce__(self):
+        return Repeated, (self._iterable, self._n)
+
+    def __iter__(self):
+        return _Repeating(self._iterable, self._n)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def close(self):
+        self._iterable.close()
+
+    def stats(self):
+        return self._iterable.stats()
+
+    def state_dict(self):
+        return self._iterable.state_dict()
+
+    def load_state_dict(self, state, *, moved=False, strict=False):
+        self._iterable.load_state_dict(state, moved=moved, strict=strict)
+
+
+class _Repeating:
+    """One iteration over a Repeated."""
+
+    def __init__(self, iterable, n):
+        self.iterable = iterable
+        self.n = n
+        self.ended = False
+        self._next_pass()
+
+    def _next_pass(self):
+        self.resumes = self.iterable._resume is not None
+        self.one = iter(self.iterable)
+        self.one.prepares = True
+        self.any = False
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        while not self.ended:
+            for item in self.one:
+                self.any = True
+                return item
+            self.ended = self._is_last()
+            if not self.ended:
+                self._next_pass()
+        raise StopIteration
+
+    def _is_last(self):
+        one = self.one
+        if not one.finished or (not self.any and not self.resumes):
+            return True
+        return self.n is not None and (one.epoch + 1) % self.n == 0
 
 
 _KEYS = {"version", "epoch", "position"}
@@ -352,11 +466,19 @@ class _Pass:
         self.under = None  # a _RunPass or _SharePass
         self.active = False
         self.ended = False
+        self.finished = False  # it gave all items, and was not left early
         self.superseded = False
         self.reading = threading.Lock()
+        self.prepares = False  # the next epoch follows, and opens when the sources of this one have been read
+        self.epoch = None  # set with `prepares`
 
     def __iter__(self):
         return self
+
+    def _prepare(self):
+        if not self.under.reads:
+            self.prepares = False
+            self.iterable._open_ahead(self.under.epoch + 1)
 
     def supersede(self):
         """A new iteration over the same iterable begins. A reader of this one, perhaps in another thread,
@@ -386,6 +508,8 @@ class _Pass:
                 self._begin()
                 self._take = self._taker()
                 self.active = True
+                if self.prepares:
+                    self.epoch = self.under.true_epoch()
             table = None if self.ended else self._take()  # another thread may have called close()
         except BaseException as e:
             self.close()
@@ -400,7 +524,10 @@ class _Pass:
         if table is None:
             if not self.ended:
                 self.iterable._after = _start_of(self.under.epoch + 1)
+                self.finished = True
             self.close()
+        elif self.prepares:
+            self._prepare()
         return table
 
     def stats(self):
