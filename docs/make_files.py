@@ -34,8 +34,8 @@ FOLDERS = {
     "op/group": "groups and aggregates",
     "op/order": "sorts, shuffles, blocks",
     "op/write": "rows into files",
-    "plan": "what to do, as data, and the rules that rewrite it",
-    "exec": "how it is done: threads, tickets, positions",
+    "plan": "plans as immutable trees, and the rules that rewrite them",
+    "exec": "runs a plan: threads, tickets, positions",
     "feed": "exact batches, for one consumer or many",
     "cli": "the command `headrace`",
 }

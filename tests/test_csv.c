@@ -49,7 +49,7 @@ static const struct {
     { "a\n10:00\n23:59:59\n", NULL, "a:time32[s]\n10:00:00\n23:59:59\n" },
     { "a\n2020-01-01 10:00\n2020-01-02\n", NULL, "a:timestamp[s]\n2020-01-01 10:00:00\n2020-01-02 00:00:00\n" },
     { "a\n\xff\n", NULL, "a:binary\n\xff\n" },
-    { "a\n\xff\n", "default_type=string", "a.csv: line 2, column 'a': string expected, found text that is not UTF-8" },
+    { "a\n\xff\n", "default_type=string", "a.csv: line 2, column 'a': expected string, found text that is not UTF-8" },
     { "a;b\n1,5;2\n", "delimiter=;", "a:string b:int64\n1,5|2\n" },
     { "a\n1,5\n", "delimiter=;", "a:string\n1,5\n" },
     { "a,b\n1,2\n", "header=none", "f0:string f1:string\na|b\n1|2\n" },
@@ -58,20 +58,20 @@ static const struct {
     { "a,b\n1,2\n3,4\n", "skip_rows_after_names=1", "a:int64 b:int64\n3|4\n" },
     { "a,b\n1,2\n", "dtypes=a:double,b:string", "a:double b:string\n1.0|2\n" },
     { "a,b\n1,2\n", "dtypes=c:double", "a.csv: dtypes: no column 'c'" },
-    { "a\n300\n", "dtypes=a:int8", "a.csv: line 2, column 'a': int8 expected, found '300'" },
-    { "a\n-1\n", "dtypes=a:uint64", "a.csv: line 2, column 'a': uint64 expected, found '-1'" },
+    { "a\n300\n", "dtypes=a:int8", "a.csv: line 2, column 'a': expected int8, found '300'" },
+    { "a\n-1\n", "dtypes=a:uint64", "a.csv: line 2, column 'a': expected uint64, found '-1'" },
     { "a\n1\n", "dtypes=a:list", "no type 'list'" },
     { "a\nx\\,y\n\"x\\\"y\"\n\\\"z\n", "escape=\\\\", "a:string\nx,y\nx\"y\n\"z\n" },
     { "a\n\"x\"\"y\"\n", "double_quote=false", "a:string\nx\"y\"\n" },
     { "a,b\n\"x\",y\n", "quote=", "a:string b:string\n\"x\"|y\n" },
     { "#x\na\n#,\"\n1\n", "comment=#", "a:int64\n1\n" },
-    { "a,b\n1,2\n3\n", NULL, "a.csv: line 3: 2 fields expected, found 1" },
-    { "a,b\n1,2\n3,4,5\n", NULL, "a.csv: line 3: 2 fields expected, found 3" },
+    { "a,b\n1,2\n3\n", NULL, "a.csv: line 3: expected 2 fields, found 1" },
+    { "a,b\n1,2\n3,4,5\n", NULL, "a.csv: line 3: expected 2 fields, found 3" },
     { "a,b\n1,2\n3\n", "ragged=pad", "a:int64 b:int64\n1|2\n3|~\n" },
     { "a,b\n1,2\n3,4,5\n", "ragged=truncate", "a:int64 b:int64\n1|2\n3|4\n" },
     { "a,b\n1\n3,4,5\n", "ragged=fit", "a:int64 b:int64\n1|~\n3|4\n" },
     { "a,b\n1\n3,4,5\n5,6\n", "ragged=skip", "a:int64 b:int64\n5|6\n" },
-    { "a,b\n1\n3,4,5\n", "ragged=pad", "a.csv: line 3: 2 fields expected, found 3" },
+    { "a,b\n1\n3,4,5\n", "ragged=pad", "a.csv: line 3: expected 2 fields, found 3" },
     { "", NULL, "a.csv: the file is empty, expected a row with the names of columns" },
     { "\n\n", NULL, "a.csv: the file is empty, expected a row with the names of columns" },
     { "\xff\n1\n", NULL, "a.csv: byte 0: a column's name is not UTF-8" },
@@ -264,7 +264,7 @@ static void ragged_pairs(void **state)
 
     (void)state;
     assert_int_equal(file_read(&q, &err), HR_BAD_DATA);
-    assert_string_equal(err.text, "a.csv: line 2: 2 fields expected, found 1: 1");
+    assert_string_equal(err.text, "a.csv: line 2: expected 2 fields, found 1: 1");
 }
 
 /* Fragments read in any order give the same rows: those of the last first. */
@@ -370,7 +370,7 @@ static void places(void **state)
     n += snprintf(data + n, sizeof data - (size_t)n, "1000,seven\r\n");
     q.n = n;
     assert_status(file_read(&q, &err), HR_BAD_DATA, &err);
-    assert_contains(err.text, "a.csv: line 1002, column 'x': int64 expected, found 'seven' (byte ");
+    assert_contains(err.text, "a.csv: line 1002, column 'x': expected int64, found 'seven' (byte ");
     hr_error_clear(&err);
     q.settings[2] = "dtypes=x:string";
     assert_ok(file_read(&q, &err), &err);

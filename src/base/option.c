@@ -162,14 +162,14 @@ static hr_status set_text(const hr_option *o, const char *s, char **field, hr_er
     return HR_OK;
 }
 
-/* "option 'level': one of 'fast best' expected, found 'slow'", with the range if there is one. */
+/* "option 'level': expected one of 'fast best', found 'slow'", with the range if there is one. */
 static hr_status wrong_value(const hr_option *o, const char *found, hr_error *err)
 {
     char range[80] = "";
 
     if (o->min != 0 || o->max != 0)
         snprintf(range, sizeof range, " from %.15g to %.15g", o->min, o->max);
-    return hr_error_set(err, HR_INVALID, "option '%s': %s%s%s%s%s expected, found '%s'", o->name, kind_names[o->kind],
+    return hr_error_set(err, HR_INVALID, "option '%s': expected %s%s%s%s%s, found '%s'", o->name, kind_names[o->kind],
                         o->kind == HR_OPT_CHOICE ? " '" : "", o->kind == HR_OPT_CHOICE ? o->text : "",
                         o->kind == HR_OPT_CHOICE ? "'" : "", range, found);
 }

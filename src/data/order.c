@@ -340,20 +340,20 @@ static void add_text(const hr_array *a, int64_t row, uint8_t turn, hr_text *out)
 {
     int64_t n = 0;
     const uint8_t *p = hr__array_bytes(a, row, &n);
-    uint8_t piece[64];
+    uint8_t escaped[64];
 
     for (int64_t at = 0; at < n; at += 32) { /* 64 bytes hold 32 escaped ones */
         int64_t some = HR_MIN(32, n - at), used = 0;
 
         for (int64_t k = 0; k < some; k++) {
-            piece[used++] = p[at + k] ^ turn;
+            escaped[used++] = p[at + k] ^ turn;
             if (p[at + k] == 0)
-                piece[used++] = 0xFF ^ turn;
+                escaped[used++] = 0xFF ^ turn;
         }
-        hr__text_add_bytes(out, piece, used);
+        hr__text_add_bytes(out, escaped, used);
     }
-    memset(piece, turn, 2);
-    hr__text_add_bytes(out, piece, 2);
+    memset(escaped, turn, 2);
+    hr__text_add_bytes(out, escaped, 2);
 }
 
 static void add_key(const hr_order_key *k, const hr_array *a, int64_t row, hr_text *out)

@@ -11,7 +11,7 @@
 
 #include <inttypes.h>
 
-/* A question without an answer yet, on its thread's stack. */
+/* A request that waits for its answer, on its thread's stack. */
 typedef struct question {
     uint64_t tag;
     bool answered;
@@ -362,7 +362,7 @@ void hr__ring_leave(hr_ring *r)
     hr__unlock(&r->lock);
 }
 
-/* Sends a question and waits for its answer; the caller clears *answer. HR_PENDING: no answer within timeout_ms. */
+/* Sends a request and waits for its answer; the caller clears *answer. HR_PENDING: no answer within timeout_ms. */
 static hr_status ring_ask(hr_ring *r, uint32_t kind, const char *text, int timeout_ms, hr_message *answer,
                           hr_error *err)
 {

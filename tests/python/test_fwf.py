@@ -102,7 +102,7 @@ def test_errors(tmp_path):
     path = tmp_path / "a.fwf"
     path.write_text("a b\n1 2\n3 x\n")
     with pytest.raises(
-        exceptions.DataError, match=r"a\.fwf: line 3, column 'b' \(characters 2:3\): int64 expected"
+        exceptions.DataError, match=r"a\.fwf: line 3, column 'b' \(characters 2:3\): expected int64"
     ):
         hd.read_fwf(path, colspecs=[(0, 1), (2, 3)], dtypes={"b": "int64"}).take_all()
     with pytest.raises(exceptions.InvalidArgument, match="widths or colspecs"):

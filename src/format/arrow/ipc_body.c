@@ -175,8 +175,8 @@ typedef struct holder {
     hr_buffer *block;  /* the column's part of the body */
     hr_buffer **parts; /* decompressed ones */
     int64_t n_parts, cap_parts;
-    void **pieces; /* arrays of pointers, nodes */
-    int64_t n_pieces, cap_pieces;
+    void **owned; /* arrays of pointers, nodes */
+    int64_t n_owned, cap_owned;
     struct ArrowArray *dictionaries[32]; /* to be released */
     int n_dictionaries;
 } holder;
@@ -203,11 +203,11 @@ static void holder_free(holder *h)
     }
     for (int64_t i = 0; i < h->n_parts; i++)
         hr__buffer_unref(h->parts[i]);
-    for (int64_t i = 0; i < h->n_pieces; i++)
-        hr__free(h->pieces[i]);
+    for (int64_t i = 0; i < h->n_owned; i++)
+        hr__free(h->owned[i]);
     hr__buffer_unref(h->block);
     hr__free(h->parts);
-    hr__free(h->pieces);
+    hr__free(h->owned);
     hr__free(h);
 }
 
@@ -227,10 +227,10 @@ static hr_status hold(walk *w, int64_t n_bytes, void **out)
     holder *h = w->held;
 
     *out = NULL;
-    if (!hr__grow(w->mem->account, (void **)&h->pieces, &h->cap_pieces, h->n_pieces + 1, sizeof *h->pieces) ||
+    if (!hr__grow(w->mem->account, (void **)&h->owned, &h->cap_owned, h->n_owned + 1, sizeof *h->owned) ||
         !(*out = hr__zalloc(w->mem->account, (size_t)n_bytes)))
         return hr__error_memory(w->err, "record batch", n_bytes);
-    h->pieces[h->n_pieces++] = *out;
+    h->owned[h->n_owned++] = *out;
     return HR_OK;
 }
 

@@ -405,7 +405,7 @@ static hr_status skip_to_row(csv_reader *r, int64_t most, hr_error *err)
     return HR_OK;
 }
 
-/* "f.csv: line 7: 3 fields expected, found 4: a,b,c,d" */
+/* "f.csv: line 7: expected 3 fields, found 4: a,b,c,d" */
 static hr_status ragged_error(csv_reader *r, const csv_ragged *ragged, hr_error *err)
 {
     const uint8_t *p = r->block->data + ragged->at;
@@ -413,7 +413,7 @@ static hr_status ragged_error(csv_reader *r, const csv_ragged *ragged, hr_error 
 
     while (n < most && p[n] != '\n' && p[n] != '\r')
         n++;
-    return hr_error_set(err, HR_BAD_DATA, "%s: line %lld: %d fields expected, found %lld: %.*s%s", r->s->source->name,
+    return hr_error_set(err, HR_BAD_DATA, "%s: line %lld: expected %d fields, found %lld: %.*s%s", r->s->source->name,
                         (long long)line_of(r->s, r->at + ragged->at), r->s->n_columns, (long long)ragged->found, (int)n,
                         (const char *)p, n == 80 ? "..." : "");
 }
@@ -443,7 +443,7 @@ static hr_status value_error(csv_reader *r, const csv_rows *rows, int column, co
     hr__type_print(r->s->types[column], &type);
     st = hr_error_set(
         err, HR_BAD_DATA,
-        "%s: line %lld, column '%s': %s expected, found %s%s'%.*s'%s (byte %lld); dtypes= says how to read it",
+        "%s: line %lld, column '%s': expected %s, found %s%s'%.*s'%s (byte %lld); dtypes= says how to read it",
         r->s->source->name, (long long)line_of(r->s, at), r->s->names.items[column], type.data ? type.data : "?",
         bad->why ? bad->why : "", bad->why ? ", " : "", (int)HR_MIN(n, 60), (const char *)p, n > 60 ? "..." : "",
         (long long)at);
@@ -976,7 +976,7 @@ static hr_status one_dtype(csv_shared *s, char *item, hr_error *err)
     hr_type *type;
 
     if (!colon)
-        return hr_error_set(err, HR_INVALID, "csv: dtypes: '%s': name:type expected", item);
+        return hr_error_set(err, HR_INVALID, "csv: dtypes: '%s': expected name:type", item);
     *colon = 0;
     HR_TRY(hr__csv_type(colon + 1, &type, err));
     for (int i = 0; i < s->n_columns; i++) {
@@ -1055,7 +1055,7 @@ static hr_status infer_types(csv_head *h, const hr_open *how)
     st = hr__csv_cut(&cutter, h->bytes->data + h->at, 0, HR_MAX(s->values.options->infer_bytes - h->at, 1), &h->index,
                      &rows, &used, &ragged, h->err);
     if (st == HR_BAD_DATA && ragged.at >= 0)
-        st = hr_error_set(h->err, HR_BAD_DATA, "%s: line %lld: %d fields expected, found %lld", s->source->name,
+        st = hr_error_set(h->err, HR_BAD_DATA, "%s: line %lld: expected %d fields, found %lld", s->source->name,
                           (long long)line_of(s, h->at + ragged.at), s->n_columns, (long long)ragged.found);
     if (st)
         goto done;

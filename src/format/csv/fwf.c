@@ -302,7 +302,7 @@ static hr_status value_error(const fwf_file *f, const fwf_block *b, const csv_ro
     if (span->end != INT64_MAX)
         snprintf(end, sizeof end, "%lld", (long long)span->end);
     st = hr_error_set(err, HR_BAD_DATA,
-                      "%s: line %lld, column '%s' (characters %lld:%s): %s expected, found %s%s'%.*s'%s; dtypes= says "
+                      "%s: line %lld, column '%s' (characters %lld:%s): expected %s, found %s%s'%.*s'%s; dtypes= says "
                       "how to read it",
                       f->base.name, (long long)line_of(f, at), f->names.items[f->columns[i]], (long long)span->begin,
                       end, type.data ? type.data : "?", bad->why ? bad->why : "", bad->why ? ", " : "",
@@ -483,7 +483,7 @@ static hr_status read_spans(fwf_file *f, hr_error *err)
 
         good = by_width ? take_width(item, at, &f->spans[f->n_columns]) : take_colspec(item, &f->spans[f->n_columns]);
         if (!good)
-            HR_FAIL(HR_INVALID, "fwf: %s: '%.40s': %s expected", by_width ? "widths" : "colspecs", item,
+            HR_FAIL(HR_INVALID, "fwf: %s: '%.40s': expected %s", by_width ? "widths" : "colspecs", item,
                     by_width ? "a whole number of at least 1" : "begin:end with begin < end");
     }
 done:
@@ -644,7 +644,7 @@ static hr_status one_dtype(fwf_file *f, char *item, hr_error *err)
     int column;
 
     if (!colon)
-        return hr_error_set(err, HR_INVALID, "fwf: dtypes: '%s': name:type expected", item);
+        return hr_error_set(err, HR_INVALID, "fwf: dtypes: '%s': expected name:type", item);
     *colon = 0;
     column = column_of(f, item);
     if (column < 0)

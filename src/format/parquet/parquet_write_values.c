@@ -443,7 +443,8 @@ typedef struct table {
     uint64_t mask;
 } table;
 
-/* The low bits of a double are often zero, and so are those of its product: the high bits come down first. */
+/* The low bits of a double are often zero, and so are the low bits of its product: the shift brings the high bits down
+ * first. */
 static uint64_t mix(uint64_t x)
 {
     x ^= x >> 32;

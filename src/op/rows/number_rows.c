@@ -28,7 +28,7 @@ static hr_status number_schema(const hr_op *op, const hr_schema *in, hr_schema *
     const char *name = ((const number_op *)op)->name;
 
     if (hr__schema_find(in, name) >= 0)
-        return hr_error_set(err, HR_INVALID, "number_rows: there is a column '%s' already", name);
+        return hr_error_set(err, HR_INVALID, "number_rows: column '%s' exists already", name);
     return hr__schema_append(in, name, hr__type_simple(HR_T_INT64), false, out, err);
 }
 

@@ -35,7 +35,7 @@ typedef struct pack_op {
     int64_t row_bytes;                            /* of the tokens of a row; a guess where the types are not known */
 } pack_op;
 
-/* Of a run, for stats(). */
+/* The counters of a run, for stats(). */
 typedef struct pack_counts {
     _Atomic int64_t rows, tokens, padding, truncated, dropped, left_out;
 } pack_counts;
@@ -668,7 +668,7 @@ static hr_status pack_finish(const hr_op *op, hr_task *task, hr_error *err)
 
 /* ------------------------------------------------------------------------------------------------------ going on */
 
-/* The text behind "bins="; NULL: there is none. */
+/* The text after "bins="; NULL: there is none. */
 static const char *bins_in(const char *state)
 {
     const char *p = strstr(state, " bins=");

@@ -190,7 +190,7 @@ static hr_status add(rebatch_state *s, hr_task *task, const hr_table *in, hr_err
     return HR_OK;
 }
 
-/* Of the first n rows. */
+/* The bytes of the first n rows. */
 static hr_status bytes_of(const rebatch_state *s, int64_t n, int64_t *out, hr_error *err)
 {
     *out = 0;
