@@ -15,7 +15,7 @@ hr_status hr__plan_schema(hr_plan *p, hr_schema **out, hr_error *err) HR_MUST_US
 /* --- marker.c: positions */
 struct hr_marker {
     hr_coord at;    /* the row before which it lies: source instance, file, fragment, row */
-    hr_coord *more; /* behind an operator of several inputs: the same of the other sources that it reads from */
+    hr_coord *more; /* downstream of an operator of several inputs: the rows of its other sources */
     int n_more;
     int n_states, cap_states;
     struct {

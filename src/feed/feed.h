@@ -16,7 +16,7 @@ typedef struct hr_feed_extra {
     void (*ready)(void *context);
     void *ready_context;
     bool of_split, split_drop_last; /* the feed of a split, and the split's drop_last */
-    bool pad_column;                /* adds HR_PAD_COLUMN, of falses, behind the others */
+    bool pad_column;                /* adds HR_PAD_COLUMN, of falses, after the others */
     bool by_row;                    /* tables of any size; positions as with batches of one row */
     char **differs;                 /* see hr_position_how */
 } hr_feed_extra;

@@ -7,7 +7,7 @@
  *                                   <-    BEGUN | FAILED
  *                                   <-    BATCH table ... END | FAILED
  *   TAKEN steps, wait               ->                            gives a credit back
- *   FINISHED steps, wait            ->                            the same, behind END
+ *   FINISHED steps, wait            ->                            the same, after END
  *   REPORT rows                     ->                            before a question, if the pass is by rows
  *   LEAVE                           ->                            batches on their way are dropped by their tag
  *   ASK_POSITION | ASK_POSITION_OF | ASK_RESTORE text | ASK_SCHEMA | ASK_STATS | ASK_RANKS
@@ -54,7 +54,7 @@ enum {
 /* Message bodies: structs without padding. The receiver checks every field. */
 typedef struct hr_ring_hello {
     int32_t split, rank, pid, version;
-    char key[HR_RING_KEY]; /* zeros behind its end */
+    char key[HR_RING_KEY]; /* zeros after its end */
 } hr_ring_hello;
 
 typedef struct hr_ring_welcome {

@@ -17,7 +17,7 @@
  * A *front* is a map operator that runs on the tickets of another operator's input, in parallel, before that operator
  * sees the tables; both share the run's state of the operator (hr_op_run.partner).
  *
- * Several inputs. IN_TURN: input 0 to its end, then input 1; the run reads no input before those in front of it have
+ * Several inputs. IN_TURN: input 0 to its end, then input 1; the run reads an input when all earlier inputs have
  * ended. An operator may begin with another input (first_input). CHOSEN: the operator chooses the next input
  * (hr__task_want); the others wait with full windows. The output is new rows, as of a BLOCK operator.
  *
@@ -61,7 +61,7 @@ struct hr_op_run {
     int first_input;              /* IN_TURN: the input to begin with */
     int32_t last_instance; /* source instance of the rows that it makes at the end of its input; see hr_op.closes */
     bool other_code;       /* it goes on from a position that was saved with other functions or other code */
-    bool marks;            /* of a rebatch: a function is behind it, so that each batch has a marker */
+    bool marks;            /* of a rebatch: a function follows downstream, so each batch has a marker */
     bool to_process;       /* another process reads its output: allocate from `arena` */
     hr_arena *arena;       /* NULL: none */
     atomic_bool settled;   /* the order of tickets no longer matters: see hr__task_await_turn */
@@ -91,10 +91,10 @@ hr_status hr__kept_schema(const hr_op *op, const hr_schema *in, hr_schema **out,
 hr_status hr__same_needs(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out,
                          hr_error *err) HR_MUST_USE;
 
-/* Of random orders. */
+/* The seed of a random order. */
 typedef struct hr_shuffle_seed {
-    bool own;  /* `seed`; else the run's */
-    bool once; /* the same in each epoch */
+    bool own;  /* uses `seed`; else the run's seed */
+    bool once; /* the same order in each epoch */
     uint64_t seed;
 } hr_shuffle_seed;
 

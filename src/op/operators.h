@@ -57,7 +57,7 @@ hr_status hr__op_hash_partition(const hr_sort_column *keys, int n, int64_t n_par
 /* The same rows in n tables of about equal size. */
 hr_status hr__op_repartition(int64_t n_blocks, hr_op **out, hr_error *err) HR_MUST_USE;
 /* All rows in random order. */
-/* Of a run: the seed, and the epoch (0 if all epochs have the same order). op.c */
+/* op.c. The seed that a run uses, and the epoch (0 if all epochs have the same order). */
 uint64_t hr__shuffle_seed_of(const hr_shuffle_seed *seed, const hr_op_run *run, uint64_t *epoch);
 void hr__shuffle_fingerprint(const hr_shuffle_seed *seed, hr_hash *h);
 hr_status hr__op_random_shuffle(const hr_shuffle_seed *seed, hr_op **out, hr_error *err) HR_MUST_USE;

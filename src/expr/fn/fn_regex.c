@@ -217,7 +217,7 @@ static hr_status begin(const hr_eval *how, const hr_array *a, const hr_regex *r,
     return st ? st : hr__matcher_new(r, &m->m, err);
 }
 
-/* Where the search goes on behind a match; behind an empty one, a character further. */
+/* The place where the search continues after a match; after an empty match, one character further. */
 static int64_t behind(const uint8_t *p, int64_t n, int64_t first, int64_t last)
 {
     int bytes = 1;

@@ -433,7 +433,7 @@ static hr_status group_block_parts(const hr_op *op, hr_task *task, int64_t *n, h
     return HR_OK;
 }
 
-/* A stack of partitions to read: a partition that is too large is replaced by smaller ones. */
+/* A stack of partitions to read: smaller partitions replace one that is too large. */
 typedef struct level {
     hr_partition_store *store; /* owned, except the first */
     int part, n_parts;

@@ -284,7 +284,7 @@ static hr_status filter_needs(const hr_op *op, int input, const char *const *wan
     return n < 0 ? HR_OK : need_columns_of(op->predicate, out, err);
 }
 
-/* Drops columns that only the predicate reads: nobody copies them. */
+/* Drops columns that only the predicate reads, so that no operator copies them. */
 static hr_status filter_narrow(const hr_op *op, const char *const *wanted, int n, hr_op **out, hr_error *err)
 {
     const char **names = NULL;

@@ -8,7 +8,7 @@
  * the marker, makes the same decisions, and drops the first `skip` rows that it closes, which the first run emitted
  * before it passed the marker. So the state is always small:
  *
- *   row=<rows closed before the marker> skip=<rows closed behind it, up to where it was passed> bins=<tokens>:<age>,...
+ *   row=<rows closed before the marker> skip=<rows closed after it, up to where it was passed> bins=<tokens>:<age>,...
  *
  * Two markers wait: the older one until its rows are closed, and the newest. The operator closes a bin at the latest
  * when it has closed HR_BIN_AGE * open_bins rows since it opened the bin, so a marker waits for no more rows. */
@@ -348,7 +348,7 @@ static hr_status close_bin(const pack_op *o, pack_state *s, hr_task *task, int i
 
 /* -------------------------------------------------------------------------------------------------------- documents */
 
-/* Tokens [at, at + n) of a document behind those of the bin. */
+/* Appends tokens [at, at + n) of a document to the bin. */
 static hr_status put(const pack_op *o, pack_state *s, hr_bin *bin, const document *d, int64_t at, int64_t n,
                      hr_error *err)
 {
@@ -373,7 +373,7 @@ static hr_status put(const pack_op *o, pack_state *s, hr_bin *bin, const documen
     return hr__bin_add_segment(&s->bins, bin, n, err);
 }
 
-/* A whole row of one document. */
+/* Makes a whole row of one document. */
 static hr_status put_row(const pack_op *o, pack_state *s, hr_task *task, const document *d, int64_t at, hr_error *err)
 {
     hr_bin *bin = NULL;
@@ -388,7 +388,7 @@ static hr_status put_row(const pack_op *o, pack_state *s, hr_task *task, const d
     return close_aged(o, s, task, err);
 }
 
-/* Tokens [at, at + n) of a document to the bin for them, n < seq_len. */
+/* Puts tokens [at, at + n) of a document into the bin for them, n < seq_len. */
 static hr_status place(const pack_op *o, pack_state *s, hr_task *task, const document *d, int64_t at, int64_t n,
                        hr_error *err)
 {
@@ -406,7 +406,7 @@ static hr_status place(const pack_op *o, pack_state *s, hr_task *task, const doc
     return bin->used == o->seq_len ? close_bin(o, s, task, i, err) : HR_OK;
 }
 
-/* Tokens from `at` on: as many as the open row has room for. */
+/* Puts tokens from `at` on into the open row, as many as it has room for. */
 static hr_status append(const pack_op *o, pack_state *s, hr_task *task, const document *d, int64_t at, int64_t *n,
                         hr_error *err)
 {
@@ -509,7 +509,7 @@ static hr_status pack_marker(const hr_op *op, hr_task *task, hr_marker *takes, h
 
 /* --------------------------------------------------------------------------------------------------- what comes in */
 
-/* The lists of column c, and which of them is row i. */
+/* The lists of column c, and the index of row i among them. */
 static const hr_array *lists_of(const hr_table *in, const hr_pack_column *c, int64_t *i)
 {
     const hr_array *a = in->columns[c->index];

@@ -144,7 +144,7 @@ static hr_status columns(hr_pack_rows *r, hr_array **out, hr_error *err)
             continue;
         n_bytes = i < l->n ? r->n * r->seq_len * l->columns[i].bytes : made_bytes(r, i - l->n, r->n);
         r->values[i] = NULL;
-        if (i == l->n + MASK) /* the bits behind the last row */
+        if (i == l->n + MASK) /* the bits after the last row */
             hr__bits_fill(b->data, r->n * r->seq_len, 8 * n_bytes - r->n * r->seq_len, false);
         HR_TRY(column(r, l->out->fields[at].type, b, n_bytes, &out[at], err));
         at++;
