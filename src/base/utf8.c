@@ -64,7 +64,7 @@ static bool valid_scalar(const uint8_t *p, int64_t n)
     return true;
 }
 
-/* ------------------------------------------------------------------------------------------------ what can be wrong */
+/* -------------------------------------------------------------------------------------------------- kinds of errors */
 
 #if defined(HAVE_AVX2) || defined(HAVE_NEON)
 enum {

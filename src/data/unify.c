@@ -183,7 +183,7 @@ hr_status hr__type_widens(const hr_type *from, const hr_type *to, bool *out, hr_
     return HR_OK;
 }
 
-/* ----------------------------------------------------------------------------------------------------- what is kept */
+/* ------------------------------------------------------------------------------------------- checks of exact values */
 
 #define EXACT ((uint64_t)1 << 53) /* up to here each integer is a double */
 #define LOOK_ROWS 1024

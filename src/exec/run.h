@@ -49,7 +49,7 @@ bool hr__queue_pop(hr_queue *q, hr_item *out);
 void hr__queue_clear(hr_queue *q);
 void hr__item_clear(hr_item *i);
 
-/* --- what an operator sees: one per map operator of a ticket, one per stage for its stream operator */
+/* --- the task of an operator: one per map operator of a ticket, one per stage for its stream operator */
 typedef struct hr_stage hr_stage;
 typedef struct hr_ticket hr_ticket;
 typedef struct hr_op_state hr_op_state;

@@ -99,7 +99,7 @@ static bool tells_inputs(const hr_stage *s)
     return s->gate.stream && s->gate.stream->run.op->cls->inputs != HR_INPUTS_ONE;
 }
 
-/* --- what may be done */
+/* --- choosing work */
 
 static bool next_accepts(const hr_stage *s)
 {

@@ -84,7 +84,7 @@ hr_type *hr__common_number(hr_type *a, hr_type *b); /* the same, of two types of
 hr_status hr__call_common(hr_bound_call *call, int first, hr_type **out, hr_error *err) HR_MUST_USE;
 /* Sets the cast of input i to `type`, unless it has this type. */
 void hr__call_cast(hr_bound_call *call, int i, hr_type *type);
-/* "add: int64 and string: expected numbers": HR_TYPE, naming the function and the types of its inputs. */
+/* "add of int64 and string: expected numbers": HR_TYPE, naming the function and the types of its inputs. */
 hr_status hr__call_type_error(const hr_bound_call *call, const char *expected, hr_error *err);
 const hr_expr_function *hr__cast_function(void);
 /* Turns a clean call into a call of `cast`, without an expression. HR_TYPE: this cast does not exist. */

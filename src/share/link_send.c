@@ -94,7 +94,7 @@ void hr__link_drop_all_locked(hr_link *l, hr_pending_free *t)
     l->n_known = l->cap_known = 0;
 }
 
-/* ----------------------------------------------------------------------------------------- what goes out, lock held */
+/* ----------------------------------------------------------------------------------------------- sending, lock held */
 
 /* Sending is no longer possible. Unless the peer is gone, it must not wait for us, and may continue to read. */
 static void break_locked(hr_link *l, int64_t why)

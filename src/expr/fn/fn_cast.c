@@ -176,7 +176,7 @@ static bool number_of(hr_type_id id, enum number *out)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------- what did not fit */
+/* ------------------------------------------------------------------------------------------- values that do not fit */
 
 hr_status hr__cast_refuse(const hr_bound_call *call, const hr_eval *how, const hr_array *a, int64_t row, hr_error *err)
 {

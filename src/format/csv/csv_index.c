@@ -73,7 +73,7 @@ uint64_t hr__csv_walk(const csv_dialect *d, const uint8_t *p, int64_t n, csv_sta
     return ends;
 }
 
-/* ----------------------------------------------------------------------------------------------- what kernels share */
+/* -------------------------------------------------------------------------------------------- shared by the kernels */
 
 typedef struct csv_masks {
     uint64_t quotes, delimiters, newlines, returns;

@@ -195,7 +195,7 @@ typedef struct pq_page {
 /* Header at `bytes`; *n_used its length. HR_PENDING: the header is longer than the bytes. */
 hr_status pq__page_parse(hr_view bytes, pq_page *out, int64_t *n_used, hr_error *err) HR_MUST_USE;
 
-/* -------------------------------------------------------------------------- what is known of pages: parquet_index.c */
+/* -------------------------------------------------------------------------- statistics and indexes: parquet_index.c */
 
 typedef struct pq_place {
     int64_t offset;  /* of the page's header in the file */

@@ -805,7 +805,7 @@ done:
     return st;
 }
 
-/* --- what is known of all files */
+/* --- facts about all files */
 
 static hr_status add_rows(file_scan *s, int file, void *context, hr_error *err)
 {
@@ -972,7 +972,7 @@ static void files_fingerprint(const hr_scan *base, hr_hash *h)
         hr__hash_int(h, (int64_t)s->seed);
 }
 
-/* --- what positions keep of files */
+/* --- hashes of files, for positions */
 
 /* Bytes of the folder that all files lie in, with its '/': every path begins with it. */
 static int64_t shared_folder(const hr_paths *p)

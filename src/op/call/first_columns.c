@@ -29,7 +29,7 @@ void hr__first_columns_clear(hr_first_columns *f)
     *f = (hr_first_columns){ 0 };
 }
 
-/* ----------------------------------------------------------------------------------------------- what was it shown? */
+/* ------------------------------------------------------------------------------------ columns that repeat the input */
 
 static double double_at(const hr_array *a, int64_t i) { return ((const double *)(const void *)hr__array_values(a))[i]; }
 

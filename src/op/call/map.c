@@ -22,7 +22,7 @@ typedef struct map_thread {
     void *state; /* the function's */
 } map_thread;
 
-/* ------------------------------------------------------------------------------- what a function gave: also apply.c */
+/* -------------------------------------------------------------------------- results of a function: also for apply.c */
 
 static hr_status result_origin(const hr_function *f, const hr_table *in, int64_t n_before, int64_t n, hr_origin **out,
                                hr_error *err)

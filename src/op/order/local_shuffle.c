@@ -432,7 +432,7 @@ static hr_status next_chunk(const hr_op *op, hr_task *task, shuffle_state *s, hr
     return HR_OK;
 }
 
-/* ---------------------------------------------------------------------------------------------------- what comes in */
+/* ------------------------------------------------------------------------------------------------------------ input */
 
 /* A function's later tables may have more exact types (data/conform.c). The parts held so far stay as they are, because
  * other threads copy from them; local_gather.c conforms them. */

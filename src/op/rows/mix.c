@@ -194,7 +194,7 @@ static hr_status go_on(const mix_op *o, mix_state *s, hr_task *task, hr_error *e
     return HR_OK;
 }
 
-/* ---------------------------------------------------------------------------------------------------- what comes in */
+/* ------------------------------------------------------------------------------------------------------------ input */
 
 /* The tables of all inputs have nearly one schema: converts later tables, and the waiting ones if a later table has
  * wider types. */

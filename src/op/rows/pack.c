@@ -507,7 +507,7 @@ static hr_status pack_marker(const hr_op *op, hr_task *task, hr_marker *takes, h
     return pass(task, takes, s->bins.n_closed, s->skip, s->restored ? s->restored : "-", err);
 }
 
-/* --------------------------------------------------------------------------------------------------- what comes in */
+/* ------------------------------------------------------------------------------------------------------------ input */
 
 /* The lists of column c, and the index of row i among them. */
 static const hr_array *lists_of(const hr_table *in, const hr_pack_column *c, int64_t *i)
