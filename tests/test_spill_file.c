@@ -57,7 +57,7 @@ static void check_same(const hr_table *a, const hr_table *b)
         assert_same_array(a->columns[i], b->columns[i]);
 }
 
-/* Every type, whole tables and slices, several parcels in one file; read in another order than written. */
+/* Every type, whole tables and slices, several chunks in one file; read in another order than written. */
 static void test_types(void **unused)
 {
     live_memory before = live_now();
@@ -374,12 +374,12 @@ static int64_t n_reads(void)
     return n;
 }
 
-/* The size of the memory was looked up, in some ten files, for every parcel behind the first 16 MiB. */
+/* The size of the memory was looked up, in some ten files, for every chunk after the first 16 MiB. */
 static void test_memory_is_looked_up_seldom(void **unused)
 {
-    enum { PARCELS = 80, ROWS = 1 << 16 };
+    enum { CHUNKS = 80, ROWS = 1 << 16 };
     hr_type *type = hr__type_simple(HR_T_INT64);
-    hr_spilled_table places[PARCELS];
+    hr_spilled_table places[CHUNKS];
     hr_error err = HR_ERROR_INIT;
     hr_spill_file *s = store();
     uint64_t random = 5;
@@ -389,10 +389,10 @@ static void test_memory_is_looked_up_seldom(void **unused)
     (void)unused;
     if (reads < 0)
         skip();
-    for (int i = 0; i < PARCELS; i++)
+    for (int i = 0; i < CHUNKS; i++)
         assert_ok(hr__spill_file_write(s, t, &places[i], &err), &err);
     assert_true(hr__spill_file_counts(s).written_bytes > 32 << 20);
-    assert_in_range(n_reads() - reads, 0, PARCELS);
+    assert_in_range(n_reads() - reads, 0, CHUNKS);
     hr_table_unref(t);
     hr__spill_file_unref(s);
 }

@@ -59,7 +59,7 @@ static const hr_writer_class digits_class = {
     sizeof(int64_t), digits_encode, digits_begin, digits_add, digits_finish, NULL, digits_free,
 };
 
-static int64_t piece_rows = 100;
+static int64_t chunk_rows = 100;
 static bool each_row;
 
 static hr_status digits_create(hr_schema *schema, const void *options, hr_account *account, hr_writer **out,
@@ -70,7 +70,7 @@ static hr_status digits_create(hr_schema *schema, const void *options, hr_accoun
     (void)options;
     if (!w)
         return hr__error_memory(err, "digits", sizeof *w);
-    *w = (hr_writer){ &digits_class, ".digits", piece_rows, 0, 0, each_row };
+    *w = (hr_writer){ &digits_class, ".digits", chunk_rows, 0, 0, each_row };
     if (schema->n < 1 || schema->fields[0].type->id != HR_T_INT64) {
         hr__free(w);
         return hr_error_set(err, HR_TYPE, "digits: no int64 column");
@@ -89,7 +89,7 @@ static int setup(void **unused)
 {
     (void)unused;
     temp_dir_new(dir);
-    piece_rows = 100;
+    chunk_rows = 100;
     each_row = false;
     return 0;
 }
@@ -330,7 +330,7 @@ static void test_contents(void **unused)
     assert_ok(run(none, at("one.digits"), &o, 0, &n_files, &n_rows, &err), &err);
     check_file(at("one.digits"), "[\n]0\n");
     o = (hr_write_options){ .struct_bytes = sizeof o, .max_file_bytes = 1, .min_rows_per_file = 5, .job = "j" };
-    piece_rows = 2;
+    chunk_rows = 2;
     assert_ok(run(p, at("b"), &o, 0, &n_files, &n_rows, &err), &err);
     assert_int_equal(n_files, 2); /* 6 rows: the first piece border at which there are 5 */
     check_file(at("b/j_000001_000000.digits"), "[\n6\n]1\n");

@@ -8,7 +8,7 @@
  *        |
  *        |                +--------------------------------------------------------------+
  *        v                v                                                              |
- *      READY  ----->  RUNNING  ----->  settle_locked() asks what the step returned:      |
+ *      READY  ----->  RUNNING  ----->  settle_locked() checks what the step returned:    |
  *        ^    choose_   |  hr__ticket_step() on one thread: an operator call, a read     |
  *        |    locked()  |                                                                |
  *        |              +-- HR_OK, and there is more to do ---------------> READY -------+

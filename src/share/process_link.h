@@ -26,11 +26,11 @@ hr_status hr__link_new(int fd, hr_account *account, hr_arena *arena, hr_link **o
 hr_link *hr__link_ref(hr_link *l);
 void hr__link_unref(hr_link *l);   /* the last one closes */
 int hr__link_fd(const hr_link *l); /* to poll for reading */
-/* Borrows table and bytes (either may be NULL). If the caller holds the only reference of a sole table, the peer
- * may write to it: the caller must not read it again. Never waits for the peer: what the socket does not accept is
- * queued, and the next send, receive, release or flush sends it. hr__link_recv frees what the peer has released, so
- * callers that expect no messages must call it, too. HR_PEER: the peer has ended. hr__link_recv still returns its
- * earlier messages; its tables are freed when hr__link_recv reports the end, or by hr__link_close. */
+/* Borrows table and bytes (either may be NULL). If the caller holds the only reference of a sole table, the peer may
+ * write to it: the caller must not read it again. Never waits for the peer: the link queues the packets that the socket
+ * does not accept, and the next send, receive, release or flush sends them. hr__link_recv frees the tables that the
+ * peer has released, so callers that expect no messages must call it, too. HR_PEER: the peer has ended. hr__link_recv
+ * still returns its earlier messages, and frees its tables when it reports the end; hr__link_close frees them, too. */
 hr_status hr__link_send(hr_link *l, uint32_t kind, uint64_t tag, const void *bytes, int64_t n_bytes,
                         const hr_table *table, hr_error *err) HR_MUST_USE;
 /* The next message. HR_PENDING: none within timeout_ms (0: do not wait; < 0: no limit). HR_PEER: the peer closed or
@@ -63,8 +63,8 @@ hr_status hr__listener_open(const char *address, hr_listener **out, hr_error *er
 void hr__listener_close(hr_listener *l);                /* NULL is fine */
 const char *hr__listener_address(const hr_listener *l); /* with the token: a secret. Borrowed from l */
 int hr__listener_fd(const hr_listener *l);              /* readable when accept may return a link */
-/* The next link, its arguments as for hr__link_new. HR_PENDING: none now. Closes connections of other
- * users or without the token without a message. */
+/* The next link, its arguments as for hr__link_new. HR_PENDING: none now. Closes connections of other users, or without
+ * the token, and reports nothing. */
 hr_status hr__listener_accept(hr_listener *l, hr_account *account, hr_arena *arena, hr_link **out,
                               hr_error *err) HR_MUST_USE;
 /* HR_PEER: no process listens there. If the listener refuses us, the first receive returns HR_PEER. */

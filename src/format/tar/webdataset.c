@@ -596,7 +596,7 @@ static void count_bytes(wds_file *f, const char *suffix, int64_t n)
         f->suffixes[at].n_bytes += n;
 }
 
-/* Walks the headers: samples of a plain archive, suffixes if they are to be found. */
+/* Walks the headers: finds the samples of a plain archive and, with `find`, the suffixes. */
 static hr_status index_samples(wds_file *f, const wds_options *options, bool find, hr_error *err)
 {
     wds_name name = { .text = { .account = f->base.account } };
