@@ -375,6 +375,20 @@ static PyObject *split_position_of(PyObject *op, PyObject *arg)
     return pyhr_text_taken(pyhr_state_of(op), st, text, &err);
 }
 
+static PyObject *split_replicate(PyObject *op, PyObject *arg)
+{
+    hr_error err = HR_ERROR_INIT;
+    int n = rank_from(arg);
+    hr_split *split;
+    hr_status st;
+
+    if (PyErr_Occurred() || !(split = split_of(op)))
+        return NULL;
+    st = hr__split_replicate(split, n, &err);
+    split_drop(split);
+    return st ? pyhr_raise(pyhr_state_of(op), st, &err) : Py_NewRef(Py_None);
+}
+
 static PyObject *split_expect(PyObject *op, PyObject *arg)
 {
     int n = rank_from(arg);
@@ -541,6 +555,7 @@ static PyMethodDef split_methods[] = {
       "while the ranks are at different steps." },
     { "position_of", split_position_of, METH_O,
       "position_of(rank): the position of all ranks after the steps that this rank has taken." },
+    { "replicate", split_replicate, METH_O, "replicate(n): each n ranks behind one another get the same batches." },
     { "expect", split_expect, METH_O,
       "expect(n): only n ranks will come, in any order; the split drops the shares of the others." },
     { "ranks", split_describe_ranks, METH_NOARGS,

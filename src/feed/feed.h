@@ -74,6 +74,9 @@ hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_fe
 hr_split *hr__split_ref(hr_split *s);
 void hr__split_unref(hr_split *s);
 int hr__split_n_ranks(const hr_split *s);
+/* Before any rank begins: each n_replicas ranks behind one another get the same batches, those of one share; N, in what
+ * a step and a tail are, is then the number of shares. HR_INVALID: it does not divide the number of ranks. */
+hr_status hr__split_replicate(hr_split *s, int n_replicas, hr_error *err) HR_MUST_USE;
 hr_split_request *hr__split_usual(hr_split *s); /* the request of hr_split_begin; set before any rank begins */
 /* Rank r begins an epoch: waits (HR_PENDING after timeout_ms) until all remaining ranks have sent the same request. */
 hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int timeout_ms, hr_error *err) HR_MUST_USE;

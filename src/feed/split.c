@@ -86,7 +86,9 @@ struct hr_split {
     atomic_int refs;
     hr_plan *plan;
     int n_ranks;
-    int n_here; /* ranks that will come; the others' shares are dropped */
+    int n_replicas; /* ranks that get the same batches: r / n_replicas is the share of rank r */
+    int n_shares;   /* n_ranks / n_replicas */
+    int n_here;     /* ranks that will come; the others' shares are dropped */
     hr_split_tail tail;
     hr_split_request usual; /* the request of hr_split_begin */
     hr_feed_options options;
@@ -212,7 +214,7 @@ static int64_t rows_of_steps(const hr_split *s, int64_t n_steps)
 }
 
 /* The first row after n steps, of this feed's rows. */
-static int64_t row_of_step(const hr_split *s, int64_t n_steps) { return rows_of_steps(s, n_steps) * s->n_ranks; }
+static int64_t row_of_step(const hr_split *s, int64_t n_steps) { return rows_of_steps(s, n_steps) * s->n_shares; }
 
 static void queue_drop_locked(hr_split *s, split_rank *r)
 {
@@ -349,7 +351,8 @@ hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_fe
     hr__mutex_init(&s->ready_lock);
     hr__cond_init(&s->changed);
     s->plan = hr_plan_ref(p);
-    s->n_ranks = s->n_here = n_ranks;
+    s->n_ranks = s->n_here = s->n_shares = n_ranks;
+    s->n_replicas = 1;
     s->tail = tail;
     s->options = own;
     s->options.position = NULL;
@@ -385,6 +388,16 @@ void hr__split_unref(hr_split *s)
 }
 
 int hr__split_n_ranks(const hr_split *s) { return s->n_ranks; }
+
+hr_status hr__split_replicate(hr_split *s, int n_replicas, hr_error *err)
+{
+    if (n_replicas < 1 || s->n_ranks % n_replicas)
+        return hr_error_set(err, HR_INVALID, "split: replicas is %d; give a divisor of the %d ranks", n_replicas,
+                            s->n_ranks);
+    s->n_replicas = n_replicas;
+    s->n_shares = s->n_ranks / n_replicas;
+    return HR_OK;
+}
 
 hr_split_request *hr__split_usual(hr_split *s) { return &s->usual; }
 
@@ -433,7 +446,7 @@ void hr__split_close(hr_split *s)
 /* ---------------------------------------------------------------------------------------------------------- running */
 
 /* Queues a batch for a rank. Takes it. */
-static void queue_locked(hr_split *s, int rank, hr_table *takes)
+static void queue_rank_locked(hr_split *s, int rank, hr_table *takes)
 {
     split_rank *r = &s->ranks[rank];
 
@@ -443,21 +456,47 @@ static void queue_locked(hr_split *s, int rank, hr_table *takes)
         r->queue[(r->head + r->n++) % s->cap_queue] = takes;
 }
 
+/* Queues a batch for the ranks of a share, each of which may write to its own. Takes it, even on failure. */
+static hr_status queue_locked(hr_split *s, int share, hr_table *takes, hr_error *err)
+{
+    const hr_mem mem = { s->account, s->feed_arena };
+    int first = share * s->n_replicas;
+    hr_status st = HR_OK;
+
+    for (int r = first + 1; r < first + s->n_replicas && !st; r++) {
+        hr_table *copy = NULL;
+
+        if (s->ranks[r].state != RANK_IN)
+            continue;
+        st = hr__table_concat(&mem, takes->schema, &takes, 1, &copy, err);
+        if (!st)
+            queue_rank_locked(s, r, copy);
+    }
+    queue_rank_locked(s, first, takes);
+    return st;
+}
+
 /* By rows: the next step has this many rows for each rank. */
 static void count_rows_locked(hr_split *s, int64_t each)
 {
     s->step_rows[(s->n_steps + 1) % s->cap_steps] = rows_of_steps(s, s->n_steps) + each;
 }
 
-static void release_step_locked(hr_split *s)
+static hr_status release_step_locked(hr_split *s, hr_error *err)
 {
+    hr_status st = HR_OK;
+
     if (s->agreed.by_row)
         count_rows_locked(s, s->step_each);
     for (int r = 0; r < s->n_parts; r++)
-        queue_locked(s, r, s->parts[r]);
+        if (s->parts[r] && !st)
+            st = queue_locked(s, r, s->parts[r], err);
+        else
+            hr_table_unref(s->parts[r]);
     s->n_parts = 0;
     s->n_steps++;
     hr__feed_forget(s->feed, row_of_step(s, done_locked(s)));
+    return st;
 }
 
 static int64_t rest_rows_locked(const hr_split *s)
@@ -517,15 +556,15 @@ static hr_status tail_equal_locked(hr_split *s, hr_error *err)
     int64_t rest = rest_rows_locked(s), each;
     hr_status st = HR_OK;
 
-    each = s->agreed.drop_last ? 0 : rest / s->n_ranks;
-    s->dropped_rows = rest - each * s->n_ranks;
+    each = s->agreed.drop_last ? 0 : rest / s->n_shares;
+    s->dropped_rows = rest - each * s->n_shares;
     if (each > 0) {
-        for (int r = 0; r < s->n_ranks && !st; r++) {
+        for (int r = 0; r < s->n_shares && !st; r++) {
             hr_table *t = NULL;
 
             st = rest_slice_locked(s, r * each, each, &t, err);
             if (!st)
-                queue_locked(s, r, t);
+                st = queue_locked(s, r, t, err);
         }
         s->n_steps++;
     }
@@ -549,7 +588,7 @@ static hr_status mark_padding(hr_table *t, int64_t begin, int64_t end, hr_error 
 /* The last step of HR_TAIL_PAD: the remaining rows, then the first ones again, so that all ranks get equally many. */
 static hr_status tail_pad_locked(hr_split *s, hr_error *err)
 {
-    int64_t rest = rest_rows_locked(s), each = (rest + s->n_ranks - 1) / s->n_ranks;
+    int64_t rest = rest_rows_locked(s), each = (rest + s->n_shares - 1) / s->n_shares;
     hr_status st = HR_OK;
 
     if (s->agreed.drop_last && each < s->agreed.batch_rows) {
@@ -557,7 +596,7 @@ static hr_status tail_pad_locked(hr_split *s, hr_error *err)
         each = 0;
     }
     if (each > 0) {
-        for (int r = 0; r < s->n_ranks && !st; r++) {
+        for (int r = 0; r < s->n_shares && !st; r++) {
             int64_t real = HR_MAX(0, HR_MIN(rest - r * each, each));
             hr_table *t = NULL;
 
@@ -567,9 +606,9 @@ static hr_status tail_pad_locked(hr_split *s, hr_error *err)
             if (st)
                 hr_table_unref(t);
             else
-                queue_locked(s, r, t);
+                st = queue_locked(s, r, t, err);
         }
-        s->padded_rows = each * s->n_ranks - rest;
+        s->padded_rows = each * s->n_shares - rest;
         if (s->agreed.by_row)
             count_rows_locked(s, each);
         s->n_steps++;
@@ -579,10 +618,12 @@ static hr_status tail_pad_locked(hr_split *s, hr_error *err)
 }
 
 /* The last step of HR_TAIL_UNEVEN: the remaining batches as they are. */
-static void tail_uneven_locked(hr_split *s)
+static hr_status tail_uneven_locked(hr_split *s, hr_error *err)
 {
+    hr_status st = HR_OK;
+
     if (s->n_parts == 0)
-        return;
+        return HR_OK;
     for (int r = 0; r < s->n_parts; r++) {
         hr_table *t = s->parts[r];
 
@@ -590,13 +631,14 @@ static void tail_uneven_locked(hr_split *s)
             s->dropped_rows += hr_table_rows(t);
             hr_table_unref(t);
         } else {
-            queue_locked(s, r, t);
+            st = st ? (hr_table_unref(t), st) : queue_locked(s, r, t, err);
         }
     }
     s->n_parts = 0;
     if (s->agreed.by_row)
         count_rows_locked(s, 1);
     s->n_steps++;
+    return st;
 }
 
 /* ---------------------------------------------------------------------------------------------------------- by rows */
@@ -633,7 +675,7 @@ static hr_status rows_of_rank(hr_split *s, int rank, uint32_t *picks, hr_table *
     int64_t n_rest = s->rest ? hr_table_rows(s->rest) : 0;
 
     for (int64_t i = 0; i < s->step_each; i++) {
-        int64_t row = i * s->n_ranks + rank;
+        int64_t row = i * s->n_shares + rank;
 
         picks[i] = row < n_rest ? (uint32_t)row : (uint32_t)(n_slices - 1) << HR_PICK_BITS | (uint32_t)(row - n_rest);
     }
@@ -643,7 +685,7 @@ static hr_status rows_of_rank(hr_split *s, int rank, uint32_t *picks, hr_table *
 /* Makes a step in s->parts from the first rows of `rest` and `big`. */
 static hr_status make_step(hr_split *s, hr_error *err)
 {
-    int64_t n_rest = s->rest ? hr_table_rows(s->rest) : 0, from_big = s->step_each * s->n_ranks - n_rest;
+    int64_t n_rest = s->rest ? hr_table_rows(s->rest) : 0, from_big = s->step_each * s->n_shares - n_rest;
     uint32_t *picks = hr__alloc(s->account, (size_t)s->step_each * sizeof *picks);
     hr_table *slices[2], *more = NULL;
     int n_slices = 0;
@@ -655,7 +697,7 @@ static hr_status make_step(hr_split *s, hr_error *err)
     if (s->rest)
         slices[n_slices++] = s->rest;
     slices[n_slices++] = more;
-    for (; s->n_parts < s->n_ranks; s->n_parts++) {
+    for (; s->n_parts < s->n_shares; s->n_parts++) {
         s->parts[s->n_parts] = NULL;
         if (s->wanted[s->n_parts])
             HR_GO(rows_of_rank(s, s->n_parts, picks, slices, n_slices, &s->parts[s->n_parts], err));
@@ -683,7 +725,7 @@ static hr_status pull_rows(hr_split *s, hr_feed *f, int timeout_ms, bool *end, h
     if (!s->big)
         return HR_OK;
     n = (s->rest ? hr_table_rows(s->rest) : 0) + hr_table_rows(s->big) - s->big_at;
-    s->step_each = HR_MIN(HR_MIN(n / s->n_ranks, STEP_ROWS), HR_MAX(STEP_ROWS_OF_ALL / s->n_ranks, 1));
+    s->step_each = HR_MIN(HR_MIN(n / s->n_shares, STEP_ROWS), HR_MAX(STEP_ROWS_OF_ALL / s->n_shares, 1));
     if (s->step_each > 0)
         HR_TRY(make_step(s, err));
     else
@@ -708,13 +750,13 @@ static hr_status rest_to_parts_locked(hr_split *s, hr_error *err)
 /* RUNNING: a batch goes to the next rank of the incomplete step. */
 static hr_status batch_came_locked(hr_split *s, hr_table *takes, hr_error *err)
 {
-    if (s->n_parts == s->n_ranks) {
+    if (s->n_parts == s->n_shares) {
         hr_table_unref(takes);
         return hr_error_set(err, HR_BUG, "split: a batch came after a short one");
     }
     s->parts[s->n_parts++] = takes;
-    if (s->n_parts == s->n_ranks && hr_table_rows(takes) == s->agreed.batch_rows)
-        release_step_locked(s);
+    if (s->n_parts == s->n_shares && hr_table_rows(takes) == s->agreed.batch_rows)
+        return release_step_locked(s, err);
     return HR_OK;
 }
 
@@ -728,7 +770,7 @@ static hr_status feed_ended_locked(hr_split *s, hr_error *err)
     else if (s->tail == HR_TAIL_PAD)
         HR_TRY(tail_pad_locked(s, err));
     else
-        tail_uneven_locked(s);
+        HR_TRY(tail_uneven_locked(s, err));
     s->all_epochs++;
     s->all_dropped += s->dropped_rows;
     s->all_padded += s->padded_rows;
@@ -762,7 +804,7 @@ static hr_status open_feed(hr_split *s, hr_arena *arena, int64_t epoch, const ch
     o.shuffle_rows = s->agreed.shuffle_rows;
     o.shuffle_seed = s->agreed.has_shuffle_seed ? &shuffle_seed : NULL;
     o.drop_last = false; /* the tail's rule handles short steps, which depend on all ranks */
-    o.prefetch = s->n_ranks * HR_MAX(s->agreed.prefetch, 1);
+    o.prefetch = s->n_shares * HR_MAX(s->agreed.prefetch, 1);
     o.epoch = epoch;
     o.position = position;
     o.moved = s->moved;
@@ -818,15 +860,16 @@ static hr_status pull_relocks(hr_split *s, int timeout_ms)
 
     enter_locked(s, PULLING);
     for (int r = 0; r < s->n_ranks; r++)
-        s->wanted[r] = s->ranks[r].state == RANK_IN;
+        s->wanted[r / s->n_replicas] =
+            (r % s->n_replicas && s->wanted[r / s->n_replicas]) || s->ranks[r].state == RANK_IN;
     hr__unlock(&s->lock);
     st = by_row ? pull_rows(s, f, timeout_ms, &end, &e) : hr__feed_next(f, timeout_ms, &t, &e);
     hr__lock(&s->lock);
     if (!st && t) {
         st = batch_came_locked(s, t, &e);
     } else if (!st && by_row && !end) {
-        if (s->n_parts == s->n_ranks)
-            release_step_locked(s);
+        if (s->n_parts == s->n_shares)
+            st = release_step_locked(s, &e);
     } else if (!st) {
         then = ENDED;
         st = feed_ended_locked(s, &e);
@@ -1482,7 +1525,7 @@ static hr_status position_of(hr_split *s, bool done, char **out, hr_error *err)
             row = rows_of_steps(s, done_locked(s));
         else
             HR_GO(common_place_locked(s, &end, &row, err));
-        HR_GO(hr__feed_position_bare(s->feed, end ? hr__feed_rows(s->feed) : row * s->n_ranks, &p, err));
+        HR_GO(hr__feed_position_bare(s->feed, end ? hr__feed_rows(s->feed) : row * s->n_shares, &p, err));
         hr__position_make_whole(s->plan, &s->inputs, &p);
         HR_GO(hr__position_print(&p, out, err));
     }
@@ -1516,7 +1559,7 @@ hr_status hr__split_position_of(hr_split *s, int rank, char **out, hr_error *err
     row = taken_rows_locked(s, r);
     if (row < 0)
         HR_FAIL(HR_INVALID, "position: rank %d has not said how many rows it has taken", rank);
-    HR_GO(hr__feed_position_bare(s->feed, at_end_locked(s, r) ? hr__feed_rows(s->feed) : row * s->n_ranks, &p, err));
+    HR_GO(hr__feed_position_bare(s->feed, at_end_locked(s, r) ? hr__feed_rows(s->feed) : row * s->n_shares, &p, err));
     hr__position_make_whole(s->plan, &s->inputs, &p);
     HR_GO(hr__position_print(&p, out, err));
 done:

@@ -1,5 +1,6 @@
 """Shares of a streaming_split by rows: their order, their positions, and what happens at an epoch's end."""
 
+import itertools
 import json
 import random
 import tempfile
@@ -315,3 +316,85 @@ def test_policies_of_a_trainer_and_their_counts(tmp_path, workers):
     assert [len(result.metrics[name]) for name in ("train", "test", "rest")] == (
         [10, 11, 12] if workers else [21, 21, 21]
     )
+
+
+# ------------------------------------------------------------------------------------------- replica groups
+
+
+@pytest.mark.parametrize("tail", ["drop", "pad", "uneven"])
+@pytest.mark.parametrize("by_row", [False, True])
+def test_the_members_of_a_group_get_the_same_batches(folder, tail, by_row):
+    ds = hd.read_parquet(folder).select_columns(["id", "text"])
+
+    def read(rank, share):
+        if by_row:
+            return [[row["id"]] for row in share.iter_rows()]
+        return [b["id"].tolist() for b in share.iter_batches(batch_size=32)]
+
+    alone = on_all(ds.streaming_split(2, tail=tail), read)
+    shards = ds.streaming_split(6, tail=tail, replicas=3)
+    for _ in range(2):
+        assert on_all(shards, read) == [alone[0]] * 3 + [alone[1]] * 3
+
+
+def test_the_members_own_their_batches():
+    def double(rank, share):
+        out = []
+        for batch in share.iter_torch_batches(batch_size=5):
+            batch["id"] *= 2 + rank
+            out += batch["id"].tolist()
+        return out
+
+    assert on_all(hd.range(10).streaming_split(2, replicas=2), double) == [
+        [2 * i for i in range(10)],
+        [3 * i for i in range(10)],
+    ]
+
+
+def test_groups_resume_with_another_number_of_ranks(folder):
+    def begin(n, replicas, state, take):
+        batches = [
+            s.iter_batches(batch_size=32)
+            for s in hd.read_parquet(folder).streaming_split(n, replicas=replicas)
+        ]
+
+        def some(rank, one):
+            if state:
+                one.load_state_dict(state)
+            begun = iter(one)
+            got = [i for b in itertools.islice(begun, take) for i in b["id"].tolist()]
+            return begun, got
+
+        return batches, on_all(batches, some)
+
+    batches, taken = begin(4, 2, None, 5)
+    assert taken[0][1] == taken[1][1] and taken[2][1] == taken[3][1]
+    state = batches[3].state_dict()
+    _, rest = begin(3, 3, state, None)
+    assert [got for _, got in rest] == [list(range(320, N))] * 3
+
+
+def test_wrong_groups():
+    for replicas in (0, 3, 5, 1.5):
+        with pytest.raises(exceptions.InvalidArgument, match="divisor of the 4 ranks"):
+            hd.range(9).streaming_split(4, replicas=replicas)
+    with pytest.raises(ValueError, match="replicas"):
+        train.DataConfig(replicas=0)
+
+
+def _see(config):
+    got = [b["id"].tolist() for b in train.get_dataset_shard("train").iter_batches(batch_size=4)]
+    train.report({"got": got})
+    return got
+
+
+def test_groups_of_a_trainer(tmp_path):
+    torch_trainer = pytest.importorskip("headrace.train.torch").TorchTrainer
+    result = torch_trainer(
+        _see,
+        datasets={"train": hd.range(12)},
+        scaling_config=train.ScalingConfig(num_workers=2),
+        dataset_config=train.DataConfig(replicas=2),
+        run_config=train.RunConfig(name="groups", storage_path=str(tmp_path)),
+    ).fit()
+    assert result.metrics["got"] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]

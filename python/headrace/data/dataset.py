@@ -892,7 +892,7 @@ class Dataset:
         """
         return shares.share(self, rank, world_size, splitting.tail("shard", equal and tail is None, tail))
 
-    def streaming_split(self, n, *, equal=False, locality_hints=None, tail=None):
+    def streaming_split(self, n, *, equal=False, locality_hints=None, tail=None, replicas=1):
         """n DataIterators that share one pass: step s of rank r holds the rows [(s*n + r) * B, +B) of the
         epoch, where B is the batch size.
 
@@ -902,6 +902,11 @@ class Dataset:
         (as equal=False), or "pad": all ranks get equally many batches and rows, and all rows; up to n - 1
         rows of the last step come again, and all batches have a column __pad__ of bools, true for the
         repeated rows. stats() has dropped_rows and padded_rows.
+
+        replicas=k: ranks 0 to k - 1 get the same batches in the same order, then ranks k to 2k - 1, and so
+        on, as the members of a tensor-parallel group need; the rows are divided among the n / k groups. All
+        ranks of all groups have one position.
+
 
         The iterators belong to this process (one thread for each) unless headrace.train sends them to its
         workers. An epoch begins when all iterators have begun it. In a rank of a launcher with n ranks,
@@ -914,10 +919,19 @@ class Dataset:
                 f"streaming_split: locality_hints: expected {n}, found {len(locality_hints)}"
             )
         tail = splitting.tail("streaming_split", equal, tail)
+        if not is_whole(replicas, 1) or n % replicas:
+            raise InvalidArgument(
+                f"streaming_split: replicas: expected a divisor of the {n} ranks, found {replicas!r}"
+            )
         made = shares.of_launcher(self, n, tail)
+        if made is not None and replicas > 1:
+            raise UnsupportedError(
+                "streaming_split(replicas=...) in a rank of a launcher: expected a TorchTrainer, or "
+                "shard(rank=group, world_size=groups) in one process of each group"
+            )
         if made is not None:
             return made
-        owner = SplitOwner(self, n, tail)
+        owner = SplitOwner(self, n, tail, int(replicas))
         return [SplitIterator(LocalSource(owner, rank), n, rank) for rank in range(n)]
 
     def to_pandas(self, limit=None):

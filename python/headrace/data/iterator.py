@@ -1160,7 +1160,7 @@ class SplitOwner:
     it.
     """
 
-    def __init__(self, dataset, n, tail):
+    def __init__(self, dataset, n, tail, replicas=1):
         self.node = dataset._node
         self.n = n
         self.pools = self.node.pools()
@@ -1171,6 +1171,8 @@ class SplitOwner:
             inline_calls=[p.inline for p in self.pools if p.inline],
             **DataContext.get_current().run_options(),
         )
+        if replicas != 1:
+            self.split.replicate(replicas)
         self._begun = self._warned = False
         self.sources = weakref.WeakSet()  # its ranks in this process
         self._end = weakref.finalize(self, _end_split, self.split, self.pools)

@@ -211,6 +211,8 @@ class DataConfig(OnlyKnown):
         no worker; Ray's way), "pad" (all workers get equally many, so up to num_workers - 1 rows come twice;
         a column __pad__ of bools marks these) or "uneven" (each row once; some workers get fewer batches). A
         dict of name -> one of these for some of the datasets. Result.datasets counts the rows.
+    replicas: each so many workers behind one another get the same rows of the split datasets (a tensor- or
+        pipeline-parallel group); it divides the number of workers.
     execution_options: one ExecutionOptions for all datasets, or a dict of name -> ExecutionOptions.
     enable_shard_locality: no effect on one machine.
     """
@@ -222,6 +224,7 @@ class DataConfig(OnlyKnown):
         enable_shard_locality: bool = True,
         *,
         tail: Tail | dict[str, Tail] = "drop",
+        replicas: int = 1,
     ):
         if datasets_to_split != "all" and not isinstance(datasets_to_split, (list, tuple, set)):
             raise TypeError(
@@ -238,7 +241,10 @@ class DataConfig(OnlyKnown):
                 raise ValueError(
                     f"DataConfig(tail=...): expected 'drop', 'pad' or 'uneven', found {policy!r}"
                 )
+        if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 1:
+            raise ValueError(f"DataConfig(replicas={replicas!r}): expected a number of workers, at least 1")
         self._tail = tail
+        self._replicas = replicas
         self._datasets_to_split = datasets_to_split
         self._execution_options = execution_options
         self._enable_shard_locality = enable_shard_locality
@@ -276,7 +282,9 @@ class DataConfig(OnlyKnown):
             with self._options(name):
                 if name in split:
                     tail = self._tail.get(name, "drop") if isinstance(self._tail, dict) else self._tail
-                    shards = ds.streaming_split(world_size, locality_hints=hints, tail=tail)
+                    shards = ds.streaming_split(
+                        world_size, locality_hints=hints, tail=tail, replicas=self._replicas
+                    )
                 else:
                     shards = [ds.streaming_split(1, equal=True)[0] for _ in range(world_size)]
             for rank, shard in enumerate(shards):
