@@ -9,6 +9,7 @@ ends or is killed, the server kills its workers and ends; if the server dies, th
     driver -> "import pandas"                                    imports a library, for the next workers
     driver -> "worker" + [socket, output, end, folder]          requests a worker
            -> "worker sees 0,1" + ...                           requests one with that CUDA_VISIBLE_DEVICES
+           -> "for MODULE worker" + ...                         requests one that runs MODULE.serve(socket)
            <- its process id as text, or -errno
            -> "end"                                             the server ends when its workers have ended
     end    <- a worker's status as waitpid gives it, four bytes, when the worker has ended
@@ -25,7 +26,7 @@ import time
 
 from headrace.udf.preload import Learner, Reporter
 
-WORKER, SEES, IMPORT, END = b"worker", b"worker sees ", b"import ", b"end"
+WORKER, SEES, FOR, IMPORT, END = b"worker", b"worker sees ", b"for ", b"import ", b"end"
 STATUS_BYTES = 4
 MESSAGE_BYTES = 4096
 DEVICES = "CUDA_VISIBLE_DEVICES"
@@ -33,8 +34,8 @@ LOOK = 0.2  # seconds between checks of the driver, if the kernel cannot report 
 
 
 def serve(fd, driver, idle):
-    """Returns (its socket's descriptor, the server's process id, its Reporter) in each worker, and None in
-    the server at its end.
+    """Returns (its socket's descriptor, the server's process id, its Reporter, the module that serves it or
+    "") in each worker, and None in the server at its end.
     """
     server = _Server(fd, driver, idle)
     gc.disable()
@@ -82,7 +83,7 @@ class _Server:
                 self._kill()
             self._reap()
             if self.socket in ready and (worker := self._request()) is not None:
-                return worker, self.process, Reporter(self.learner.write)
+                return worker, self.process, Reporter(self.learner.write), self.serves
             self._learn(ready)
             if not self.children and (self.retired or not ready and self._idles()):
                 return None
@@ -147,6 +148,10 @@ class _Server:
         if request.startswith(IMPORT):
             self._import(request.removeprefix(IMPORT).decode())
             return None
+        self.serves = ""
+        if request.startswith(FOR):
+            name, _, request = request.removeprefix(FOR).partition(b" ")
+            self.serves = name.decode()
         worker, output, end, folder = given
         try:
             pid = _fork()

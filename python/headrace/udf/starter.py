@@ -15,7 +15,7 @@ import sys
 import threading
 
 from headrace import _core
-from headrace.udf.forkserver import DEVICES, END, IMPORT, MESSAGE_BYTES, SEES, STATUS_BYTES, WORKER
+from headrace.udf.forkserver import DEVICES, END, FOR, IMPORT, MESSAGE_BYTES, SEES, STATUS_BYTES, WORKER
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # glibc's allocator after a free() of 32 MiB: the arrays of a call reuse the pages of the call before, which
@@ -104,10 +104,11 @@ class _Server:
         os.ftruncate(self.messages, 0)
         return text.decode(errors="replace")
 
-    def worker(self, cuda, *descriptors):
+    def worker(self, cuda, serves, *descriptors):
         """The process id of a new worker. OSError: the fork failed; EOFError: the server has ended."""
         try:
             request = WORKER if cuda is None else SEES + os.fsencode(cuda)
+            request = FOR + serves.encode() + b" " + request if serves else request
             socket.send_fds(self.socket, [request], descriptors)
             answer = self.socket.recv(MESSAGE_BYTES)
         except (BrokenPipeError, ConnectionResetError):
@@ -212,9 +213,10 @@ def warm_up(modules=()):
         pass  # the start of a worker reports it
 
 
-def start(worker_socket, devices, modules=()):
+def start(worker_socket, devices, modules=(), serves=""):
     """A Process that serves calls at the other end of `worker_socket`; devices: its GPUs, or none for all;
-    modules: libraries that it imports in any case.
+    modules: libraries that it imports in any case; serves: a module whose serve() it runs, instead of
+    functions.
     """
     cuda = ",".join(devices) if devices else os.environ.get(DEVICES)
     read_output, output = os.pipe()
@@ -222,7 +224,7 @@ def start(worker_socket, devices, modules=()):
     folder = -1
     try:
         folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
-        pid = _worker(modules, cuda, worker_socket.fileno(), output, end, folder)
+        pid = _worker(modules, cuda, serves, worker_socket.fileno(), output, end, folder)
     except BaseException:
         os.close(read_output)
         os.close(read_end)
@@ -237,13 +239,13 @@ def start(worker_socket, devices, modules=()):
     return Process(pid, open(read_output, "rb", buffering=0), open(read_end, "rb", buffering=0))
 
 
-def _worker(modules, cuda, *descriptors):
+def _worker(modules, cuda, serves, *descriptors):
     with _lock:
         for last in (False, True):
             server = _current()
             server.imports(modules)
             try:
-                pid = server.worker(cuda, *descriptors)
+                pid = server.worker(cuda, serves, *descriptors)
                 break
             except EOFError:  # the server has ended, perhaps because it was idle
                 code = server.process.wait()

@@ -6,6 +6,7 @@ kernel kills it when the driver dies.
 """
 
 import functools
+import importlib
 import os
 import signal
 import sys
@@ -21,6 +22,9 @@ def main():
     found = forkserver.serve(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
     if found is None or not _core.die_with_parent(found[1]):
         return  # the server at its end, or a child whose server has died
+    if found[3]:
+        importlib.import_module(found[3]).serve(found[0])
+        return
     worker = _core.Worker(found[0])
     try:
         serve(worker, found[2])

@@ -1,0 +1,367 @@
+"""DataLoader: torch's DataLoader with warm workers and a state to resume from."""
+
+import collections
+import random
+import sys
+from concurrent.futures import ThreadPoolExecutor, wait
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader as TorchLoader
+from torch.utils.data import _utils
+from torch.utils.data.dataloader import _DatasetKind
+
+from headrace._core import InvalidArgument, MismatchError
+from headrace.torch import workers as processes
+from headrace.torch.worker import fetcher, state_of
+from headrace.udf import starter
+
+FORM = 1  # of the state
+
+
+class DataLoader(TorchLoader):
+    """torch.utils.data.DataLoader, with state_dict() and load_state_dict().
+
+    Batches come in torch's order. With worker processes, the random generators of torch, numpy and random
+    are seeded for each batch of a map-style dataset: batches do not depend on num_workers, nor on a resume.
+
+    Args:
+        workers: "processes", "threads" (map-style datasets only), or None for threads where Python runs
+            without the GIL and the dataset is map-style, and processes elsewhere.
+        others: as torch's. multiprocessing_context is accepted; it has no effect.
+            in_order=False permits another order; batches still come in order.
+
+    Raises:
+        PeerError: a worker process died. MismatchError: a state of another dataset or other options.
+    """
+
+    def __init__(self, dataset, *args, workers=None, **kwargs):
+        if workers not in (None, "threads", "processes"):
+            raise InvalidArgument(
+                f"DataLoader: workers: expected 'threads', 'processes' or None, found {workers!r}"
+            )
+        super().__init__(dataset, *args, **kwargs)
+        iterable = self._dataset_kind == _DatasetKind.Iterable
+        if workers == "threads" and iterable and self.num_workers:
+            raise InvalidArgument(
+                "DataLoader: workers='threads': expected a map-style dataset; threads would share the one "
+                "iterator of an IterableDataset. Use workers='processes' or num_workers=0"
+            )
+        if workers is None:
+            free = not getattr(sys, "_is_gil_enabled", lambda: True)()
+            workers = "threads" if free and not iterable else "processes"
+        self.workers = workers
+        self._groups = []
+        self._loaded = None
+        self._latest = None
+        if self.num_workers and workers == "processes":
+            starter.warm_up(processes.MODULES)
+
+    def __iter__(self):
+        state, self._loaded = self._loaded, None
+        self._latest = _Pass(self, state)
+        return self._latest
+
+    def state_dict(self):
+        """Where the latest iterator is: its next batch is the first one after load_state_dict()."""
+        if self._latest is not None and self._loaded is None:
+            return self._latest.state()
+        return self._loaded or {**self._options(), "taken": 0}
+
+    def load_state_dict(self, state):
+        """The next iterator begins at the state. MismatchError: the dataset or options differ."""
+        if not isinstance(state, dict) or state.get("form") != FORM:
+            raise InvalidArgument("DataLoader.load_state_dict: expected a state of headrace.torch.DataLoader")
+        for name, found in self._options().items():
+            if state[name] != found:
+                raise MismatchError(
+                    f"DataLoader.load_state_dict: {name} was {state[name]} when the "
+                    f"state was taken, and is {found}"
+                )
+        if state.get("epoch") is not None and (sampler := _with(self, "set_epoch")):
+            sampler.set_epoch(state["epoch"])
+        self._loaded = dict(state)
+
+    def _options(self):
+        iterable = self._dataset_kind == _DatasetKind.Iterable
+        return {
+            "form": FORM,
+            "length": len(self.dataset) if not iterable and hasattr(self.dataset, "__len__") else None,
+            "batch_size": self.batch_size,
+            "drop_last": self.drop_last,
+            "num_workers": self.num_workers if iterable else None,
+        }
+
+    def _parts(self):
+        return {
+            "dataset": self.dataset,
+            "collate": self.collate_fn,
+            "auto": self._auto_collation,
+            "drop": self.drop_last,
+            "kind": self._dataset_kind,
+            "size": [None] * (self.batch_size or 1),
+            "init": self.worker_init_fn,
+        }
+
+    def _group(self):
+        """Workers that no iterator uses."""
+        self._groups = [g for g in self._groups if g._end.alive]
+        for group in self._groups:
+            if not group.busy:
+                break
+        else:
+            group = processes.Group(self.num_workers)
+            self._groups.append(group)
+        group.busy = True
+        return group
+
+    def __getstate__(self):
+        return {**self.__dict__, "_groups": [], "_latest": None}
+
+
+def _with(loader, *names):
+    """The sampler that has these methods, or None."""
+    for one in (loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None), loader.sampler):
+        if one is not None and all(hasattr(one, name) for name in names):
+            return one
+    return None
+
+
+def _random(generators):
+    return {
+        "torch": torch.get_rng_state(),
+        "numpy": np.random.get_state(),
+        "random": random.getstate(),
+        "generators": [g.get_state() for g in generators],
+    }
+
+
+def _set_random(state, generators):
+    torch.set_rng_state(state["torch"])
+    np.random.set_state(state["numpy"])
+    random.setstate(state["random"])
+    for generator, one in zip(generators, state["generators"], strict=True):
+        generator.set_state(one)
+
+
+class _Pass:
+    """One pass over the dataset."""
+
+    def __init__(self, loader, state):
+        self.loader = loader
+        self.n = loader.num_workers
+        self.iterable = loader._dataset_kind == _DatasetKind.Iterable
+        self.group = self.threads = None
+        self.ended = False
+        self.stateful = None if self.iterable else _with(loader, "state_dict", "load_state_dict")
+        if state is not None and not (state["taken"] or "random" in state):
+            state = None
+        sampler = _with(loader, "set_epoch")
+        self.epoch = getattr(sampler, "epoch", None)
+        if state and state["epoch"] != self.epoch:
+            raise MismatchError(
+                f"DataLoader: the state is of the sampler's epoch {state['epoch']}, "
+                f"found set_epoch({self.epoch})"
+            )
+        self._begin(state)
+        try:
+            self._start(state)
+        except BaseException:
+            self.close()
+            raise
+
+    # --- the order
+
+    def _begin(self, state):
+        """Begins the sampler, and skips what the state's iterator gave."""
+        found = (self.loader.generator, getattr(_with(self.loader, "generator"), "generator", None))
+        generators = list({id(g): g for g in found if g is not None}.values())
+        self.taken = self.drawn = 0
+        self.sampler_state = None
+        now = None
+        if state:
+            now = _random(()) | {"generators": []}
+            _set_random(state["random"], generators)
+        self.random = state["random"] if state else _random(generators)
+        if self.stateful and state and state["sampler"] is not None:
+            self.stateful.load_state_dict(state["sampler"])
+            self.sampler_state = state["sampler"]
+        self.base_seed = torch.empty((), dtype=torch.int64).random_(generator=self.loader.generator).item()
+        self.indices = iter(self.loader._index_sampler)
+        if state:
+            if not self.iterable and not self.sampler_state:
+                for _ in range(state["taken"]):
+                    next(self.indices)
+            self.taken = self.drawn = state["taken"]
+            _set_random(now, ())
+
+    def _draw(self):
+        """(number, indices, the sampler's state after them), or None at the end."""
+        try:
+            indices = next(self.indices)
+        except StopIteration:
+            return None
+        self.drawn += 1
+        return self.drawn - 1, indices, self.stateful.state_dict() if self.stateful else None
+
+    # --- the workers
+
+    def _start(self, state):
+        loader, n = self.loader, max(1, self.n)
+        of = state["workers"] if state and self.iterable else [{"n": 0, "state": None, "ended": False}] * n
+        self.of = [dict(one) for one in of]
+        self.turn = state["turn"] if state and self.iterable else 0
+        self.waiting = collections.deque()
+        if self.n == 0:
+            one = self.of[0]
+            self.fetcher = fetcher(loader._parts(), one["state"])
+            for _ in range(0 if one["state"] or not self.iterable else one["n"]):
+                self.fetcher.fetch(loader._parts()["size"])
+        elif loader.workers == "threads":
+            self.fetcher = fetcher(loader._parts())
+            number = iter(range(self.n))
+            init = loader.worker_init_fn
+            self.threads = ThreadPoolExecutor(
+                self.n, "headrace DataLoader", None if init is None else lambda: init(next(number))
+            )
+        else:
+            self._start_processes()
+        self._fill()
+
+    def _start_processes(self):
+        loader = self.loader
+        self.group = loader._group()
+        spec = self.group.spec
+        if spec is None or not loader.persistent_workers:
+            spec = processes.spec(loader._parts())
+        common = {"n_workers": self.n, "base_seed": self.base_seed, "fresh": not loader.persistent_workers}
+        self.group.begin(
+            spec,
+            [
+                common | {"worker": w, "state": one["state"], "skip": 0 if one["state"] else one["n"]}
+                for w, one in enumerate(self.of)
+            ],
+        )
+        if self.iterable:
+            for _ in range(max(1, loader.prefetch_factor)):
+                for w in range(self.n):
+                    self.group.request(w, 0, None)
+
+    def _fill(self):
+        """Requests batches of a map-style dataset ahead."""
+        most = self.n * max(1, self.loader.prefetch_factor or 1)
+        while self.n and not self.iterable and len(self.waiting) < most and (drawn := self._draw()):
+            if self.threads:
+                drawn = (*drawn, self.threads.submit(self._fetch, drawn[1]))
+            else:
+                self.group.request(drawn[0] % self.n, drawn[0], drawn[1])
+            self.waiting.append(drawn)
+
+    # --- batches
+
+    def __iter__(self):
+        return self
+
+    def __len__(self):
+        return len(self.loader)
+
+    def __next__(self):
+        if self.ended:
+            raise StopIteration
+        try:
+            data = self._next()
+        except StopIteration:
+            self.close()
+            raise
+        if self.loader.pin_memory and torch.accelerator.is_available():
+            data = _utils.pin_memory.pin_memory(data, None)
+        return data
+
+    def _next(self):
+        if self.iterable:
+            return self._next_of_iterable()
+        if self.n == 0:
+            if (drawn := self._draw()) is None:
+                raise StopIteration
+            self._took(drawn)
+            data = self._fetch(drawn[1])
+            return data
+        if not self.waiting:
+            raise StopIteration
+        drawn = self.waiting[0]
+        if self.threads:
+            made = drawn[3]
+            if not wait([made], self.loader.timeout or None).done:
+                raise processes.late(self.loader.timeout)
+            error = made.exception()
+            answer = ("raise", error) if error else ("batch", made.result())
+        else:
+            answer = self.group.take(drawn[0] % self.n, drawn[0], self.loader.timeout)
+        self.waiting.popleft()
+        self._took(drawn)
+        self._fill()
+        if answer[0] == "raise":
+            raise answer[1]
+        if answer[0] == "error":
+            processes.raise_error(answer[1], drawn[0])
+        return answer[1]
+
+    def _fetch(self, indices):
+        try:
+            return self.fetcher.fetch(indices)
+        except StopIteration as e:  # it would end the loop as if there were no more batches
+            raise RuntimeError("DataLoader: the dataset raised StopIteration") from e
+
+    def _took(self, drawn):
+        self.taken = drawn[0] + 1
+        self.sampler_state = drawn[2]
+
+    def _next_of_iterable(self):
+        while not all(one["ended"] for one in self.of):
+            w = self.turn
+            one = self.of[w]
+            self.turn = (w + 1) % len(self.of)
+            if one["ended"]:
+                continue
+            if self.n == 0:
+                data = self.fetcher.fetch(self.loader._parts()["size"])
+                kind, state = "batch", state_of(self.fetcher)
+            else:
+                kind, data, state = self.group.take(w, self.taken, self.loader.timeout)
+                if kind != "end":
+                    self.group.request(w, 0, None)
+            if kind == "end":
+                one["ended"] = True
+                continue
+            self.taken += 1
+            one["n"], one["state"] = one["n"] + 1, state
+            if kind == "error":
+                processes.raise_error(data, self.taken - 1)
+            return data
+        raise StopIteration
+
+    def state(self):
+        if self.ended:
+            return {**self.loader._options(), "taken": 0, "epoch": None}
+        return {
+            **self.loader._options(),
+            "taken": self.taken,
+            "epoch": self.epoch,
+            "random": self.random,
+            "sampler": self.sampler_state,
+            "workers": [dict(one) for one in self.of] if self.iterable else None,
+            "turn": self.turn,
+        }
+
+    def close(self):
+        """Ends the pass; its workers serve the next one."""
+        self.ended = True
+        if self.group is not None:
+            self.group.busy = False
+            self.group = None
+        if self.threads is not None:
+            self.threads.shutdown(wait=False, cancel_futures=True)
+
+    def __del__(self):
+        if getattr(self, "loader", None) is not None and hasattr(self, "group"):
+            self.close()

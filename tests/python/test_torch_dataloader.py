@@ -1,0 +1,207 @@
+"""headrace.torch.DataLoader: the same batches as torch's DataLoader, and a state to resume from."""
+
+import os
+import signal
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.utils.data import (  # noqa: E402
+    DataLoader as TorchLoader,
+)
+from torch.utils.data import (  # noqa: E402
+    Dataset,
+    DistributedSampler,
+    IterableDataset,
+    get_worker_info,
+)
+
+from headrace.exceptions import InvalidArgument, MismatchError, PeerError  # noqa: E402
+from headrace.torch import DataLoader  # noqa: E402
+
+WORKERS = [(0, None), (2, "processes"), (2, "threads")]
+
+
+class Squares(Dataset):
+    def __init__(self, n=23):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, i):
+        return {"x": torch.full((500,), float(i)), "y": i * i, "name": f"row {i}"}
+
+
+class Noise(Squares):
+    def __getitem__(self, i):
+        return torch.rand(3) + i
+
+
+class Bad(Squares):
+    def __getitem__(self, i):
+        if i == 9:
+            raise KeyError("row nine is bad")
+        return i
+
+
+class Dies(Squares):
+    def __getitem__(self, i):
+        if i == 9:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return i
+
+
+class Stops(Squares):
+    def __getitem__(self, i):
+        if i == 9:
+            raise StopIteration
+        return i
+
+
+class Sleeps(Squares):
+    def __getitem__(self, i):
+        time.sleep(i)
+        return i
+
+
+class Stream(IterableDataset):
+    def __init__(self, n=20):
+        self.n = n
+
+    def __iter__(self):
+        info = get_worker_info()
+        first, step = (0, 1) if info is None else (info.id, info.num_workers)
+        yield from range(first, self.n, step)
+
+
+def text(batches):
+    return [
+        repr(b) if not isinstance(b, dict) else (b["y"].tolist(), b["name"], b["x"].sum().item())
+        for b in batches
+    ]
+
+
+def seeded():
+    return torch.Generator().manual_seed(7)
+
+
+@pytest.mark.parametrize("n, workers", WORKERS)
+def test_same_batches_as_torch(n, workers):
+    """The second epoch too: the generator goes on."""
+    ours = DataLoader(Squares(), 4, shuffle=True, num_workers=n, workers=workers, generator=seeded())
+    theirs = TorchLoader(Squares(), 4, shuffle=True, generator=seeded())
+    assert len(ours) == len(theirs) == 6
+    for _ in range(2):
+        assert text(ours) == text(theirs)
+
+
+@pytest.mark.parametrize("n, workers", WORKERS)
+@pytest.mark.parametrize("generator", [None, seeded])
+def test_resume_gives_the_remaining_batches(n, workers, generator):
+    def loader():
+        return DataLoader(
+            Squares(), 4, shuffle=True, num_workers=n, workers=workers, generator=generator and generator()
+        )
+
+    first = loader()
+    it = iter(first)
+    for _ in range(2):
+        next(it)
+    state = first.state_dict()
+    rest = text(it)
+    second = loader()
+    second.load_state_dict(state)
+    assert len(rest) == 4
+    assert text(second) == rest
+    assert len(text(second)) == 6
+
+
+def test_resume_keeps_random_values():
+    """A worker's random numbers depend on the batch, not on what the worker did before."""
+    first = DataLoader(Noise(), 4, num_workers=2, generator=seeded())
+    it = iter(first)
+    next(it)
+    state = first.state_dict()
+    rest = text(it)
+    second = DataLoader(Noise(), 4, num_workers=1, generator=seeded())
+    second.load_state_dict(state)
+    assert text(second) == rest
+
+
+@pytest.mark.parametrize("n", [0, 2])
+def test_iterable(n):
+    def rows():
+        return DataLoader(Stream(), 3, num_workers=n)
+
+    expected = text(TorchLoader(Stream(), 3, num_workers=n))
+    first = rows()
+    assert text(first) == expected
+    it = iter(first)
+    for _ in range(3):
+        next(it)
+    second = rows()
+    second.load_state_dict(first.state_dict())
+    assert text(second) == expected[3:]
+
+
+def test_state_of_others_is_an_error():
+    state = DataLoader(Squares(), 4).state_dict()
+    with pytest.raises(MismatchError, match="length was 23.*is 22"):
+        DataLoader(Squares(22), 4).load_state_dict(state)
+    with pytest.raises(MismatchError, match="batch_size was 4.*is 5"):
+        DataLoader(Squares(), 5).load_state_dict(state)
+    with pytest.raises(InvalidArgument, match="map-style"):
+        DataLoader(Stream(), 4, num_workers=1, workers="threads")
+
+
+@pytest.mark.parametrize("n, workers", WORKERS)
+def test_exception_keeps_its_type(n, workers):
+    with pytest.raises(KeyError, match="row nine is bad") as caught:
+        list(DataLoader(Bad(), 4, num_workers=n, workers=workers))
+    if workers == "processes":
+        assert 'raise KeyError("row nine is bad")' in caught.value.__notes__[0]
+
+
+def test_dead_worker_is_named():
+    with pytest.raises(
+        PeerError, match=r"worker 0 \(process \d+\) was killed by SIGKILL before it gave batch 2"
+    ):
+        list(DataLoader(Dies(), 4, num_workers=2))
+
+
+def test_two_iterators_and_early_break():
+    loader = DataLoader(Squares(), 4, num_workers=2)
+    expected = text(TorchLoader(Squares(), 4))
+    assert text(b for pair in zip(loader, loader, strict=True) for b in pair[:1]) == expected
+    for _ in loader:
+        break
+    assert text(loader) == expected
+
+
+@pytest.mark.parametrize("n", [0, 2])
+def test_distributed_sampler(n):
+    def sampler():
+        return DistributedSampler(Squares(), 2, 1, shuffle=True, seed=3)
+
+    ours, theirs = sampler(), sampler()
+    loader = DataLoader(Squares(), 4, sampler=ours, num_workers=n)
+    for epoch in range(2):
+        ours.set_epoch(epoch)
+        theirs.set_epoch(epoch)
+        assert text(loader) == text(TorchLoader(Squares(), 4, sampler=theirs))
+
+
+@pytest.mark.parametrize("n, workers", WORKERS)
+def test_stop_iteration_is_an_error(n, workers):
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(DataLoader(Stops(), 4, num_workers=n, workers=workers))
+
+
+@pytest.mark.parametrize("workers", ["processes", "threads"])
+def test_timeout(workers):
+    loader = DataLoader(Sleeps(2), 1, num_workers=1, workers=workers, timeout=0.3)
+    with pytest.raises(RuntimeError, match="timed out after 0.3 seconds"):
+        list(loader)
