@@ -176,9 +176,96 @@ def test_two_iterators_and_early_break():
     loader = DataLoader(Squares(), 4, num_workers=2)
     expected = text(TorchLoader(Squares(), 4))
     assert text(b for pair in zip(loader, loader, strict=True) for b in pair[:1]) == expected
+    assert len(loader._groups) == 1, "the second set of workers has ended"
+    pids = workers_of(loader)
+    for _ in range(3):
+        for _ in loader:
+            break
+        assert loader.state_dict()["taken"] == 1
+    assert text(loader) == expected
+    assert workers_of(loader) == pids
+    second = DataLoader(Squares(), 4)
     for _ in loader:
         break
+    second.load_state_dict(loader.state_dict())
+    assert text(second) == expected[1:]
+    loader = None
+    wait_for_end(pids)
+
+
+def workers_of(loader):
+    return [worker.process.pid for group in loader._groups for worker in group.workers]
+
+
+def wait_for_end(pids):
+    until = time.monotonic() + 5
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids):
+        assert time.monotonic() < until, "a worker outlives its loader"
+        time.sleep(0.01)
+
+
+def test_resume_before_the_first_batch():
+    """The order belongs to the start of the iterator, not to its first batch."""
+    first = DataLoader(Squares(), 4, shuffle=True)
+    it = iter(first)
+    state = first.state_dict()
+    expected = text(it)
+    second = DataLoader(Squares(), 4, shuffle=True)
+    second.load_state_dict(state)
+    assert text(second) == expected
+
+
+OPTIONS = {
+    "sampler": lambda: {"batch_size": 4, "sampler": list(range(22, -1, -2))},
+    "batch_sampler": lambda: {"batch_sampler": [[3, 1], [2], [7, 7, 0]]},
+    "no batches": lambda: {"batch_size": None, "collate_fn": only_y},
+    "drop_last": lambda: {"batch_size": 4, "drop_last": True, "shuffle": True, "generator": seeded()},
+    "collate_fn": lambda: {"batch_size": 4, "collate_fn": names},
+    "ahead": lambda: {"batch_size": 4, "prefetch_factor": 5, "persistent_workers": True, "in_order": False},
+    "pin_memory": lambda: {"batch_size": 4, "pin_memory": torch.accelerator.is_available()},
+    "context": lambda: {"batch_size": 4, "multiprocessing_context": "spawn", "timeout": 30},
+}
+ONLY_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout", "in_order")
+
+
+def only_y(row):
+    return row["y"]
+
+
+def names(rows):
+    return [row["name"] for row in rows]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("n, workers", WORKERS[1:])
+def test_options_as_torch(name, n, workers):
+    theirs = {k: v for k, v in OPTIONS[name]().items() if k not in ONLY_WORKERS}
+    expected = text(TorchLoader(Squares(), **theirs))
+    loader = DataLoader(Squares(), num_workers=n, workers=workers, **OPTIONS[name]())
     assert text(loader) == expected
+    it = iter(loader)
+    next(it)
+    if OPTIONS[name]().get("generator") is None:
+        assert text(it) == expected[1:]
+
+
+class Told(Squares):
+    told = None
+
+    def __getitem__(self, i):
+        return (i, self.told, get_worker_info().id, get_worker_info().num_workers)
+
+
+def tell(worker):
+    get_worker_info().dataset.told = worker * 10
+
+
+def test_worker_init_fn_and_worker_info():
+    batches = [
+        b.tolist()
+        for b in DataLoader(Told(4), 1, num_workers=2, worker_init_fn=tell, collate_fn=torch.tensor)
+    ]
+    assert batches == [[[i, i % 2 * 10, i % 2, 2]] for i in range(4)]
 
 
 @pytest.mark.parametrize("n", [0, 2])

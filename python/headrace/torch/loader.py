@@ -1,8 +1,10 @@
 """DataLoader: torch's DataLoader with warm workers and a state to resume from."""
 
 import collections
+import itertools
 import random
 import sys
+import weakref
 from concurrent.futures import ThreadPoolExecutor, wait
 
 import numpy as np
@@ -53,20 +55,28 @@ class DataLoader(TorchLoader):
         self.workers = workers
         self._groups = []
         self._loaded = None
-        self._latest = None
+        self._latest = None  # weakly, the latest iterator: a loop that is left early frees its workers
+        self._serial = 0  # of the latest iterator
+        self._left = None  # the state of the latest iterator, when that is gone
         if self.num_workers and workers == "processes":
             starter.warm_up(processes.MODULES)
 
     def __iter__(self):
         state, self._loaded = self._loaded, None
-        self._latest = _Pass(self, state)
-        return self._latest
+        self._latest = self._left = None
+        self._serial += 1
+        made = _Pass(self, state)
+        self._latest = weakref.ref(made)
+        return made
 
     def state_dict(self):
         """Where the latest iterator is: its next batch is the first one after load_state_dict()."""
-        if self._latest is not None and self._loaded is None:
-            return self._latest.state()
-        return self._loaded or {**self._options(), "taken": 0}
+        if self._loaded is not None:
+            return dict(self._loaded)
+        latest = self._latest and self._latest()
+        if latest is not None:
+            return latest.state()
+        return dict(self._left or {**self._options(), "taken": 0, "epoch": None})
 
     def load_state_dict(self, state):
         """The next iterator begins at the state. MismatchError: the dataset or options differ."""
@@ -115,8 +125,15 @@ class DataLoader(TorchLoader):
         group.busy = True
         return group
 
+    def _free(self, group):
+        """Keeps a group for the next iterator, or ends it if one is kept already."""
+        group.busy = False
+        if any(g is not group and not g.busy for g in self._groups):
+            self._groups.remove(group)
+            group.close()
+
     def __getstate__(self):
-        return {**self.__dict__, "_groups": [], "_latest": None}
+        return {**self.__dict__, "_groups": [], "_latest": None, "_left": self.state_dict()}
 
 
 def _with(loader, *names):
@@ -149,6 +166,7 @@ class _Pass:
 
     def __init__(self, loader, state):
         self.loader = loader
+        self.serial = loader._serial
         self.n = loader.num_workers
         self.iterable = loader._dataset_kind == _DatasetKind.Iterable
         self.group = self.threads = None
@@ -192,6 +210,8 @@ class _Pass:
             if not self.iterable and not self.sampler_state:
                 for _ in range(state["taken"]):
                     next(self.indices)
+            if not self.iterable and not state["taken"]:  # a sampler may draw its order with the first item
+                self.indices = itertools.chain(list(itertools.islice(self.indices, 1)), self.indices)
             self.taken = self.drawn = state["taken"]
             _set_random(now, ())
 
@@ -357,11 +377,14 @@ class _Pass:
         """Ends the pass; its workers serve the next one."""
         self.ended = True
         if self.group is not None:
-            self.group.busy = False
+            self.loader._free(self.group)
             self.group = None
         if self.threads is not None:
             self.threads.shutdown(wait=False, cancel_futures=True)
 
     def __del__(self):
-        if getattr(self, "loader", None) is not None and hasattr(self, "group"):
-            self.close()
+        if not hasattr(self, "turn"):
+            return  # its start failed, and closed it
+        if self.loader._serial == self.serial:
+            self.loader._left = self.state()
+        self.close()
