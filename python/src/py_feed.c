@@ -423,9 +423,18 @@ static PyObject *feed_closed(PyObject *op, void *none)
 static PyObject *feed_reads(PyObject *op, void *none)
 {
     feed_object *self = (feed_object *)op;
+    hr_feed *feed;
+    bool reads;
 
     (void)none;
-    return PyBool_FromLong(self->feed && !self->closing && hr__feed_reads(self->feed));
+    if (!self->feed || self->closing)
+        Py_RETURN_FALSE;
+    feed = feed_hold(self);
+    Py_BEGIN_ALLOW_THREADS
+    reads = hr__feed_reads(feed);
+    Py_END_ALLOW_THREADS
+    feed_drop(self);
+    return PyBool_FromLong(reads);
 }
 
 static PyObject *feed_counts(PyObject *op, PyObject *none)

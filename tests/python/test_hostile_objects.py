@@ -278,6 +278,7 @@ HELD = {
     ("py_split.c", "hr__ring_server_of"),  # two numbers
     ("py_split.c", "hr__ring_clients"),  # a number; stop() must not free the server meanwhile
     ("py_split.c", "hr__ring_take_own"),
+    ("py_split.c", "hr__split_replicate"),  # two numbers
     ("py_split.c", "hr__split_unref"),
     ("py_feed.c", "hr_feed_close"),
     ("py_materialized.c", "hr__materialized_free"),

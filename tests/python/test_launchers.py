@@ -467,6 +467,8 @@ def test_a_rank_that_raises(runs):
                         while not os.path.exists(OUT + "/ready"):
                             time.sleep(0.01)
                         raise ValueError("it broke")
+                    if RANK != {victim}:
+                        time.sleep(0.02)  # so that batches are left when the other one raises
             except exceptions.PeerError as e:
                 write(str(e))
                 raise

@@ -193,7 +193,7 @@ def make_webdataset(path):
     how = {"mode": "w:gz", "compresslevel": 1} if path.suffix == ".gz" else {"mode": "w"}
     with tarfile.open(path, **how) as f:
         for i in range(n):
-            for suffix, data in (("bin", random.bytes(100 << 10)), ("cls", b"3")):
+            for suffix, data in (("bin", random.bytes(1 << 10) * 100), ("cls", b"3")):
                 member = tarfile.TarInfo(f"{i:06}.{suffix}")
                 member.size = len(data)
                 f.addfile(member, io.BytesIO(data))

@@ -89,6 +89,7 @@ def test_what_changes_in_the_driver_is_seen(monkeypatch, tmp_path):
         assert ask(seen)[0] == ([None, "1", None, None, None], os.getcwd(), 0o022, cpus, before[2])
         kept = server()
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+        monkeypatch.setenv("PYTEST_CURRENT_TEST", "the next one")
         monkeypatch.chdir(tmp_path)
         assert ask(seen)[0] == ([None, "1", "3,5", None, None], str(tmp_path), 0o022, cpus, before[2])
         assert server() == kept

@@ -166,6 +166,7 @@ def _environment():
     for name, value in ALLOCATOR.items():
         environment.setdefault(name, value)
     environment.pop(DEVICES, None)
+    environment.pop("PYTEST_CURRENT_TEST", None)  # changes in each test, which would need a new server each
     package = os.path.dirname(os.path.dirname(os.path.abspath(_core.__file__)))
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, environment.get("PYTHONPATH")]))
     return environment
