@@ -553,7 +553,7 @@ HR_API HR_MUST_USE hr_status hr_plan_random_shuffle(hr_plan *in, const hr_shuffl
 
 /* Blocks (fragments of files, tables in memory) in a random order: the files, and the fragments of each. Readers and
  * hr_plan_repartition deliver their blocks in that order, also through maps, filters, projections and unions, so that
- * nothing is kept. Behind any other step, for example a limit, a block is 256 neighbouring rows of the source, and
+ * nothing is kept. After any other step, for example a limit, a block is 256 neighbouring rows of the source, and
  * the rows are kept as hr_plan_sort does. */
 HR_API HR_MUST_USE hr_status hr_plan_randomize_block_order(hr_plan *in, const hr_shuffle_options *options,
                                                            hr_plan **out, hr_error *err);

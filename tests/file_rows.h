@@ -36,7 +36,7 @@ typedef struct file_opened {
 } file_opened;
 hr_status file_open(const file_request *q, file_opened *out, hr_error *err);
 void file_close(file_opened *f); /* also after a failure */
-/* Rows [row, row + n) of a fragment (n < 0: to its end) behind those in the request's `out`. Checks tables and
+/* Rows [row, row + n) of a fragment (n < 0: to its end) after those in the request's `out`. Checks tables and
  * origins. */
 hr_status file_read_rows(const file_opened *f, int fragment, int64_t row, int64_t n, hr_error *err);
 /* Every range of rows of fragment 0, whose n_rows rows (at most 9) begin with 1, 2, 3, ...: each row once. */

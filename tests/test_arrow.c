@@ -437,7 +437,7 @@ static void run_ends(void **state)
         node_child(&n, &values);
         assert_refused(&n, HR_BAD_DATA, parts[i]);
     }
-    /* Runs that end behind each other but not beyond the rows: those behind the rows were never looked at. */
+    /* Runs that end after each other but not beyond the rows: those after the rows were never looked at. */
     node_init(&ends, "i", 3, 2, NULL, (const int32_t[]){ 2, 7, 6 }, NULL);
     node_init(&n, "+r", 4, 0, NULL, NULL, NULL);
     node_child(&n, &ends);
@@ -737,9 +737,9 @@ static void random_contents(void **state)
             v[i] =
                 (view){ (int32_t)random_below(&seed, 20) - 1,
                         { .far = { "", (int32_t)random_below(&seed, 3) - 1, (int32_t)random_below(&seed, 8) - 1 } } };
-        for (int i = 0; i < 2 && kind == 4 && random_below(&seed, 2); i++) /* zeros behind a short view */
+        for (int i = 0; i < 2 && kind == 4 && random_below(&seed, 2); i++) /* zeros after a short view */
             memset(&v[i].u, 0, sizeof v[i].u);
-        for (int i = 1; i < 4 && kind == 2 && round % 2; i++) /* runs that end one behind the other */
+        for (int i = 1; i < 4 && kind == 2 && round % 2; i++) /* runs that end one after the other */
             x[i] = x[i - 1] + 1;
         if (random_below(&seed, 10) == 0)
             x[random_below(&seed, 4)] = random_below(&seed, 2) ? INT32_MAX : INT32_MIN;

@@ -21,7 +21,7 @@ static bool is_zero(const uint8_t *p, int64_t n)
     return true;
 }
 
-/* Fresh and from the pool: aligned, writable to the end, zero behind it, charged for at least its size. */
+/* Fresh and from the pool: aligned, writable to the end, zero after it, charged for at least its size. */
 static void all_sizes(void **state)
 {
     live_memory before = live_now();

@@ -243,7 +243,7 @@ static void test_generators(void **unused)
     check_doubled(&r, in);
     assert_int_equal(rig_tables(&r), 6);
     assert_int_equal(hr__origin_at(rig_table(&r, 5)->origin, 0).row, 10);
-    assert_int_equal(hr__origin_at(rig_table(&r, 5)->origin, 0).ordinal, 6); /* behind 3 and 3 of the same batch */
+    assert_int_equal(hr__origin_at(rig_table(&r, 5)->origin, 0).ordinal, 6); /* after 3 and 3 of the same batch */
     end_inline(&r, &s);
     r = (rig){ 0 };
     assert_ok(run_inline(&r, &s, (hr_calls_options){ .one_to_one = true }, in, &err), &err);
@@ -360,7 +360,7 @@ static void test_groups(void **unused)
     (void)unused;
     assert_ok(run_inline(&r, &s, o, in, &err), &err);
     assert_in_range(s.n_served, 3,
-                    20); /* two alone, a limit behind may want no more; then together, as many as are quick */
+                    20); /* two alone, a limit after may want no more; then together, as many as are quick */
     all = rig_joined(&r);
     for (int64_t i = 0; i < 100; i++) /* b = i * 5 % 3 == 0: groups of one true, two false */
         if (i == 0 || (i * 5 % 3 == 0) != ((i - 1) * 5 % 3 == 0)) {
@@ -595,7 +595,7 @@ static void test_order_of_rows(void **unused)
     assert_no_leak(before);
 }
 
-/* A server that paused a call serves none behind it, but others do, and it serves those before it. */
+/* A server that paused a call serves none after it, but others do, and it serves those before it. */
 static void test_whom_a_paused_call_lets_by(void **unused)
 {
     hr_table *in = numbers(0, 1);
@@ -728,7 +728,7 @@ static void test_turns(void **unused)
     assert_no_leak(before);
 }
 
-/* The last call comes behind all batches, once, also where there were none; what it gives has coordinates of its
+/* The last call comes after all batches, once, also where there were none; what it gives has coordinates of its
  * own. */
 static void test_the_last_call(void **unused)
 {
@@ -835,7 +835,7 @@ static void test_first_error_by_order(void **unused)
     assert_int_equal(err.detail_bytes, 6);
     assert_memory_equal(err.detail, "pickle", 6);
     assert_int_equal(rig_rows(&r), 20); /* what came before it */
-    assert_int_equal(s.n_served, 3);    /* what waited behind it was not done */
+    assert_int_equal(s.n_served, 3);    /* what waited after it was not done */
     end_inline(&r, &s);
     hr_error_clear(&err);
     assert_no_leak(before);
@@ -894,7 +894,7 @@ static void test_declared_schema(void **unused)
 static const char *const only_x[] = { "x" };
 static const hr_calls_options made_of_x = { .made = "y", .columns = only_x, .n_columns = 1, .one_to_one = true };
 
-/* Of a column that was made: what goes out has all columns, the new one behind them, and where it came from. */
+/* Of a column that was made: what goes out has all columns, the new one after them, and where it came from. */
 static void check_made(const rig *r, hr_table *in)
 {
     hr_table *all = rig_joined(r), *first = NULL;

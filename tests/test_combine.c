@@ -57,7 +57,7 @@ static void is_pair(void *context, const hr_table *t, int64_t row, int64_t n)
     assert_int_equal(value_at(t, 0, row), n);
     assert_int_equal(value_at(t, 1, row), n);
     assert_int_equal(c.row, n);
-    assert_int_equal(c.instance, 2); /* behind the two ranges */
+    assert_int_equal(c.instance, 2); /* after the two ranges */
 }
 
 static hr_plan *zip_of(hr_plan *takes_a, hr_plan *takes_b)
@@ -200,7 +200,7 @@ static void is_numbered(void *context, const hr_table *t, int64_t row, int64_t n
     assert_int_equal(c.instance, 1);
 }
 
-/* Rows of a shuffle are new ones: a function behind it sees whole blocks of them. */
+/* Rows of a shuffle are new ones: a function after it sees whole blocks of them. */
 static void test_blocks_of_shuffled_rows(void **state)
 {
     hr_map_function fn = { .struct_bytes = sizeof fn, .name = "is_block", .call = is_block };

@@ -80,7 +80,7 @@ static void test_columns(void **unused)
     rig r = { 0 };
 
     (void)unused;
-    for (int k = 0; k < 2; k++) { /* behind the others; in the place of one */
+    for (int k = 0; k < 2; k++) { /* after the others; in the place of one */
         const char *name = k ? "x" : "y";
 
         r = (rig){ 0 };

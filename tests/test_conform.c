@@ -78,7 +78,7 @@ static void types(void **state)
     both(hr__type_pickled(), list_of(HR_T_LIST, tensor_of(simple(HR_T_INT64), 2, 3)), "");
 }
 
-/* n rows, the third of five null, behind two others. */
+/* n rows, the third of five null, after two others. */
 static hr_array *tensors(int64_t n, hr_type *type)
 {
     int64_t width = type->width, total = (n + 2) * width;

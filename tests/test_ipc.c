@@ -209,7 +209,7 @@ static void test_damaged(void **unused)
 
             temp_file(dir, "x.arrow", data, cut);
             st = read_table(NULL, 1 << 20, &back, &err);
-            if (s != 1) /* a stream may end behind any message */
+            if (s != 1) /* a stream may end after any message */
                 assert_int_not_equal(st, HR_OK);
             if (st)
                 assert_contains(err.text, "x.arrow");
@@ -429,7 +429,7 @@ static void test_what_accounts_for_itself(void **unused)
         { "an old version", true, old_version, "is of version 3 of Arrow's format" },
         { "a field over another", true, a_field_over_another, "Message, field 2: in the place of another field" },
         { "a name of itself", true, a_name_of_itself, "Field, field 0: refers to itself" },
-        /* clusterfuzz 4757582821064704: a length of zeros ends a stream, what stood behind was dropped. */
+        /* clusterfuzz 4757582821064704: a length of zeros ends a stream, what stood after was dropped. */
         { "zeros for a message", true, zeros_for_a_message, "bytes follow" },
         { "another stream behind", true, another_stream_behind, "bytes follow" },
         { "a name in the footer", false, name_in_the_footer,

@@ -41,7 +41,7 @@ static void test_cases(void **unused)
     }
 }
 
-/* From any marker that passed, the rows behind it come again, and no others. */
+/* From any marker that passed, the rows after it come again, and no others. */
 static void test_resume(void **unused)
 {
     hr_table *in = numbers(0, 20);

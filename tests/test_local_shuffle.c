@@ -417,7 +417,7 @@ static void test_refusals(void **unused)
     assert_int_equal(rig_restore(&r, "chunk=3 skip=5", NULL), HR_OK);
     hr_table *few = slice(in, 0, 100);
     assert_int_equal(rig_push(&r, few, NULL), HR_OK);
-    assert_status(rig_finish(&r, &err), HR_MISMATCH, &err); /* a position behind the end of the rows */
+    assert_status(rig_finish(&r, &err), HR_MISMATCH, &err); /* a position after the end of the rows */
     hr_table_unref(few);
     rig_close(&r);
     assert_int_equal(hr__op_project(sx, NULL, 2, &swap, NULL), HR_OK);

@@ -85,7 +85,7 @@ static hr_status fail_late(void *context, void *thread, const hr_table *in, hr_t
     return HR_OK;
 }
 
-/* An error behind much that is on the disk: nothing of it stays. */
+/* An error after much that is on the disk: nothing of it stays. */
 static void test_error(void **state)
 {
     hr_feed_options options = { .struct_bytes = sizeof options, .memory_limit = 4 << 20 };

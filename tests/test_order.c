@@ -249,7 +249,7 @@ static void test_widths(void **unused)
     }
 }
 
-/* Before a text, numbers whose last bytes look like a text's end, up to behind the prefix: it was said to be all of the
+/* Before a text, numbers whose last bytes look like a text's end, up to after the prefix: it was said to be all of the
  * key. */
 static void test_numbers_before_texts(void **unused)
 {

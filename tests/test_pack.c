@@ -82,7 +82,7 @@ static hr_table *table_of(const documents *d)
 /* ------------------------------------------------------------------------------------------ the slow way of packing */
 
 typedef struct row {
-    int n; /* tokens; those behind them are padding */
+    int n; /* tokens; those after them are padding */
     int tokens[MAX_LENGTH], segments[MAX_LENGTH], positions[MAX_LENGTH];
     int n_segments, opened_at;
 } row;
@@ -475,7 +475,7 @@ static void test_states(void **unused)
     hr__text_clear(&stats);
     rig_close(&r);
 
-    r = (rig){ 0 }; /* the marker behind the first document, when one row was closed behind it */
+    r = (rig){ 0 }; /* the marker after the first document, when one row was closed after it */
     assert_ok(rig_open(&r, op, NULL, &err), &err);
     assert_ok(rig_restore(&r, "row=0 skip=3 bins=3:0", &err), &err);
     for (int i = 1; i < 4; i++)

@@ -159,7 +159,7 @@ static void test_faults(void **state)
     run_with_faults(filter_with_faults, HR_FAULT_MEMORY | HR_FAULT_IO | MAY_RECOVER);
 }
 
-/* The filter is asked for each value of the dictionary, and behind it for each row. */
+/* The filter is asked for each value of the dictionary, and after it for each row. */
 static const struct {
     const char *text;
     int fragment;

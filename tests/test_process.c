@@ -164,7 +164,7 @@ static void note_run(const char *word, const hr_work *todo)
 }
 
 /* The words: runs FILE, state (its run's instance has one), double, three, odd, same, stream N, once (the first worker
- * dies: there is a file), slow MS, number (how many calls came so far; slow behind six), random (the place's low bits),
+ * dies: there is a file), slow MS, number (how many calls came so far; slow after six), random (the place's low bits),
  * raise X, die X (at the batch that begins with x = X). */
 static hr_status obey(hr_worker *w, const char *word, const hr_table *in, const hr_call_place *place, int n_calls,
                       hr_error *err)

@@ -109,7 +109,7 @@ static void check_ordinal(const rig *r, int item, int64_t before)
     for (int i = 0; i < item; i++)
         before += r->out[i].table != NULL;
     assert_true(hr__state_int(r->out[item].state, "ordinal", &ordinal));
-    if (item + 1 < r->n_out) /* behind a dropped last batch it does not matter */
+    if (item + 1 < r->n_out) /* after a dropped last batch it does not matter */
         assert_int_equal(ordinal, before);
 }
 

@@ -646,7 +646,7 @@ static void no_descriptor_for_a_guest(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
     assert_true(guest >= 0);
     assert_true(begin_ns < 200000000);
-    r = connect_to(&h, 0); /* comes in behind the guest */
+    r = connect_to(&h, 0); /* comes in after the guest */
     hr__ring_close(r);
     close(guest);
     free(name);
@@ -750,7 +750,7 @@ static void damaged_requests(void **state)
     memset(bad[7].extra, 'x', sizeof bad[7].extra);
     bad[9].bits[4] = 2;
     bad[10].bits[11] = 1;
-    bad[8].extra[100] = 'y'; /* behind the end */
+    bad[8].extra[100] = 'y'; /* after the end */
     for (int i = -1; i < HR_LEN(bad); i++) {
         house h = house_of(BATCH, 1);
 
@@ -768,7 +768,7 @@ static void damaged_requests(void **state)
     }
 }
 
-/* An error without a byte was read at 4 bytes behind nothing. */
+/* An error without a byte was read at 4 bytes after nothing. */
 static void an_empty_refusal(void **state)
 {
     static const int64_t sizes[] = { 0, 3, 4, 9 };

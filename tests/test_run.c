@@ -410,7 +410,7 @@ static hr_status note_rows(void *context, void *state, const hr_table *in, hr_ta
     return HR_OK;
 }
 
-/* What a function sees must not depend on how readers cut, and that depends on the budget; also behind limits and
+/* What a function sees must not depend on how readers cut, and that depends on the budget; also after limits and
  * unions, whose tickets are tables as some reader cut them. */
 static void test_pieces_behind_a_limit(void **state)
 {
@@ -720,7 +720,7 @@ static void test_faults(void **state)
 
 #define PLAN "\"plan\":\"0123456789abcdef0123456789abcdef\""
 
-/* As they are, and with a checksum that fits, behind which the text itself is read. */
+/* As they are, and with a checksum that fits, after which the text itself is read. */
 static void test_bad_positions(void **state)
 {
     static const char *const texts[] = {

@@ -211,7 +211,7 @@ static hr_table *mixed_table(uint64_t *random, int64_t n, int kind)
         else if (kind == 1)
             assert_ok(hr__builder_double(b[0], v % 19 == 0 ? 0.0 / 0.0 : (double)(int64_t)(v >> 20) / 1e9 - 3000, NULL),
                       NULL);
-        else if (v % 29 == 0) { /* too long for a cut, and different only behind its end */
+        else if (v % 29 == 0) { /* too long for a cut, and different only after its end */
             memset(text, 'x', 500);
             length = 500 + snprintf(text + 500, 100, "%llu", (unsigned long long)(v % 10));
             assert_ok(hr__builder_bytes(b[0], text, length, NULL), NULL);

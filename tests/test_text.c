@@ -150,7 +150,7 @@ static void test_borders(void **state)
         data[FRAGMENT - m - 1] = '\n';
         memcpy(data + FRAGMENT - m + shift, lines, (size_t)m);
         assert_ok(read_text("a.txt", data, n, false, 1 << 20, &r, &err), &err);
-        assert_int_equal(r.n_rows, 7);    /* the lines, and the x before and behind */
+        assert_int_equal(r.n_rows, 7);    /* the lines, and the x before and after */
         assert_int_equal(r.n, n + 1 - 2); /* a bar for each newline and for the end; without two '\r' */
         free(r.text);
     }

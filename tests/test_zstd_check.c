@@ -140,7 +140,7 @@ static void test_sound(void **state)
     free(packed);
 }
 
-/* A frame that may be passed over, with a sound frame and a damaged one behind it. */
+/* A frame that may be passed over, with a sound frame and a damaged one after it. */
 static void test_frames_behind_each_other(void **state)
 {
 #define SKIPPED "\x53\x2a\x4d\x18\x03\x00\x00\x00\x01\x02\x03"

@@ -314,7 +314,7 @@ void hr_memory_reset_peak(void) { atomic_store(&root.peak, hr_memory_used()); }
 
 /* --- sizes as people write them. Not by strtod, whose decimal point depends on the locale. */
 
-/* The bytes of the unit at *s ("", "MiB", "gb", "k", ...), which moves behind it; 0: no unit stands there. */
+/* The bytes of the unit at *s ("", "MiB", "gb", "k", ...), which moves after it; 0: no unit stands there. */
 static int64_t parse_unit(const char **s)
 {
     static const char prefixes[] = "kmgtp";

@@ -24,7 +24,7 @@ enum { HR_WIDE_WORDS = 16, HR_WIDE_CHARS = 160 };
 typedef struct hr_wide {
     bool negative;             /* never of 0 */
     int n;                     /* words in use, w[n - 1] is not 0; 0: the number 0 */
-    uint32_t w[HR_WIDE_WORDS]; /* least first; those behind n are undefined */
+    uint32_t w[HR_WIDE_WORDS]; /* least first; those after n are undefined */
 } hr_wide;
 
 hr_wide hr__wide_int(int64_t v);

@@ -6,7 +6,7 @@
  *
  * Blocks from 256 KiB on come from the pool of pages (pages.c) and are charged as such: malloc would keep most of the
  * freed memory, uncounted, while the pool is counted and trimmed when memory is short. Under AddressSanitizer the bytes
- * behind their end are poisoned, as malloc does. */
+ * after their end are poisoned, as malloc does. */
 #include "base/pages.h"
 
 #include "base/poison.h"

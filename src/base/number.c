@@ -4,7 +4,7 @@
  * multiplication or division (Clinger, PLDI'90); others are a product with 128 bits of a power of five (Eisel and
  * Lemire, "Number parsing at a gigabyte per second", 2021; that 128 bits always suffice: Mushtak and Lemire, 2023).
  * With more than 19 digits the product is computed for both neighbours; where they differ strtod decides, with up to
- * 780 digits, and no digit behind those can matter. Printing: Schubfach (Giulietti, "The Schubfach way to render
+ * 780 digits, and no digit after those can matter. Printing: Schubfach (Giulietti, "The Schubfach way to render
  * doubles", 2020) with the same table. The calendar is that of Hinnant ("chrono-compatible low-level date
  * algorithms"). */
 #include "base/number_short.h"
@@ -186,10 +186,10 @@ typedef struct decimal {
     uint64_t w;
     int64_t exponent;
     const uint8_t *digits; /* `more`: the first nonzero digit */
-    const uint8_t *end;    /* behind the last digit; a point may stand between */
+    const uint8_t *end;    /* after the last digit; a point may stand between */
 } decimal;
 
-/* Reads the digits from p on into *w (modulo 2^64). -> the first byte behind them. */
+/* Reads the digits from p on into *w (modulo 2^64). -> the first byte after them. */
 static inline const uint8_t *take_digits(const uint8_t *p, const uint8_t *end, uint64_t *w)
 {
     while (end - p >= 8 && are_digits(load8(p))) {
@@ -201,7 +201,7 @@ static inline const uint8_t *take_digits(const uint8_t *p, const uint8_t *end, u
     return p;
 }
 
-/* Reads the exponent behind 'e'; saturates where any number of digits becomes infinite or zero. NULL: no exponent. */
+/* Reads the exponent after 'e'; saturates where any number of digits becomes infinite or zero. NULL: no exponent. */
 static const uint8_t *take_exponent(const uint8_t *p, const uint8_t *end, int64_t *exponent)
 {
     bool negative = p < end && *p == '-';

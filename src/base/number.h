@@ -1,6 +1,6 @@
 /* number.h - numbers and times as text, both ways: what CSV, JSON and casts share. Exact: a parsed double is the
  * nearest one to the decimal, and a printed double reads back as the same. No locale. The text need not end with a NUL;
- * HR_SLACK bytes behind it must be readable, with any content. */
+ * HR_SLACK bytes after it must be readable, with any content. */
 #ifndef HR_NUMBER_H
 #define HR_NUMBER_H
 

@@ -1,6 +1,6 @@
 /* number_powers.h - the first 128 bits of 5^q for q from -342 to 324, high half first.
  *
- * Made by exact integer arithmetic: 5^q is cut off behind 128 bits; for q from -27 to -1 it is rounded up, so that
+ * Made by exact integer arithmetic: 5^q is cut off after 128 bits; for q from -27 to -1 it is rounded up, so that
  * products with multiples of 5^-q are exact. tests/test_number.c computes the table again and compares. */
 #ifndef HR_NUMBER_POWERS_H
 #define HR_NUMBER_POWERS_H

@@ -17,7 +17,7 @@ extern const double hr__exact_powers_of_10[23];
 double hr__decimal_double(uint64_t w, int64_t q);
 float hr__decimal_float(uint64_t w, int64_t q);
 
-/* The values of n (0 to 8) digits, right-aligned behind zeros, a byte each. *bad collects a high bit for each byte that
+/* The values of n (0 to 8) digits, right-aligned after zeros, a byte each. *bad collects a high bit for each byte that
  * is no digit. Reads eight bytes. */
 static inline uint64_t hr__digit_values(const uint8_t *p, int64_t n, uint64_t *bad)
 {

@@ -507,7 +507,7 @@ static int64_t start_of(const char *stat_path)
     long long ticks = 0;
 
     if (read_small(stat_path, text, sizeof text) < 0 ||
-        !(at = strrchr(text, ')'))) /* behind the name, which may contain any byte */
+        !(at = strrchr(text, ')'))) /* after the name, which may contain any byte */
         return 0;
     for (int field = 2; at && field < 22; field++)
         if ((at = strchr(at, ' ')))
@@ -853,7 +853,7 @@ int hr__file_lock(int fd)
     return rc == 0 ? 0 : errno == EACCES ? -EAGAIN : -errno;
 }
 
-/* --- folders: the names are gathered in one text, then laid out behind their pointers in one block */
+/* --- folders: the names are gathered in one text, then laid out after their pointers in one block */
 
 static int dir_read(DIR *d, hr_text *names)
 {

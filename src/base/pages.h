@@ -1,7 +1,7 @@
 /* pages.h - large blocks of memory, and the pool of free ones, for buffers and for large blocks of hr__alloc.
  *
  * A block belongs to the smallest class that holds the requested bytes, or to the next one. It begins at a page. Beside
- * the bytes of its class it has HR_PAGES_SLACK bytes, so that a head or a few zeros behind the end do not need the next
+ * the bytes of its class it has HR_PAGES_SLACK bytes, so that a head or a few zeros after the end do not need the next
  * class. Any thread may take a block and give it back. */
 #ifndef HR_PAGES_H
 #define HR_PAGES_H

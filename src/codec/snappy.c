@@ -8,7 +8,7 @@
  * Tests: test_codec.c, test_parquet_write.c. */
 #include "codec/codec.h"
 
-#define ROOM 64 /* bytes that a fast copy may touch behind its end */
+#define ROOM 64 /* bytes that a fast copy may touch after its end */
 
 static uint32_t load16(const uint8_t *p) { return (uint32_t)p[0] | (uint32_t)p[1] << 8; }
 static uint32_t load32(const uint8_t *p) { return load16(p) | load16(p + 2) << 16; }
@@ -120,7 +120,7 @@ static uint8_t *decode(const uint8_t *in, const uint8_t *end, uint8_t *out, uint
     return at;
 }
 
-/* Reads the length at the beginning of a block; moves *in behind it. */
+/* Reads the length at the beginning of a block; moves *in after it. */
 static hr_status read_length(const uint8_t **in, const uint8_t *end, int64_t *n, hr_error *err)
 {
     bool more = true;

@@ -29,7 +29,7 @@ enum { LITERALS, OFFSETS, MATCHES, N_KINDS, WEIGHTS = N_KINDS, N_TABLES };
 
 /* A state of a table: its meaning, and the next state. */
 typedef struct fse_cell {
-    uint8_t extra; /* bits behind the code; of offsets the code itself, of weights the weight */
+    uint8_t extra; /* bits after the code; of offsets the code itself, of weights the weight */
     uint8_t zero;  /* the code is 0 */
     uint8_t bits;  /* of the next state, which are added to `next` */
     uint16_t next;
@@ -114,7 +114,7 @@ static void table_build(fse_table *t, int kind, const int16_t *shares, int log)
     t->log = log;
 }
 
-/* 16 bits from bit `at`, zeros behind the end. */
+/* 16 bits from bit `at`, zeros after the end. */
 static uint32_t bits_at(const uint8_t *p, int64_t n, int64_t at)
 {
     uint32_t v = 0;
@@ -195,7 +195,7 @@ static inline uint64_t peek(const uint8_t *p, int64_t at)
 
 static inline uint32_t top_bits(uint64_t v, uint32_t n) { return (uint32_t)(v >> 1 >> (~n & 63)); }
 
-/* n <= 32. Behind the end: zero, and at < 0. */
+/* n <= 32. After the end: zero, and at < 0. */
 static inline uint32_t take_bits(bit_reader *r, uint32_t n)
 {
     uint32_t v = r->at >= 0 ? top_bits(peek(r->p, r->at), n) : 0;
@@ -385,7 +385,7 @@ static bool follow_sequences(frame_state *f, bit_reader r, int64_t n)
 
 /* ----------------------------------------------------------------------------------------------------------- blocks */
 
-/* The literals section's header. -> its bytes; -1: the section is more than n. `packed`: bytes behind it. */
+/* The literals section's header. -> its bytes; -1: the section is more than n. `packed`: bytes after it. */
 static int64_t literals_header(const uint8_t *p, int64_t n, int64_t *made, int64_t *packed)
 {
     int type = p[0] & 3, format = p[0] >> 2 & 3, header, bits;
@@ -427,7 +427,7 @@ static bool literals_check(frame_state *f, const uint8_t *p, int64_t n, int64_t 
     return codes_check(f, p + header + code, packed - code, made, p[0] >> 2 & 3);
 }
 
-/* The number of sequences; *at moves behind it. -1: cut. */
+/* The number of sequences; *at moves after it. -1: cut. */
 static int64_t n_sequences(const uint8_t *p, int64_t n, int64_t *at)
 {
     int64_t first = *at < n ? p[*at] : 255, more = first < 128 ? 0 : first < 255 ? 1 : 2;

@@ -72,7 +72,7 @@ void hr__array_range(const hr_array *a, int64_t i, int64_t *begin, int64_t *n);
 /* True if the array, its children and its buffers have one reference each and lie in our own memory: the holder may
  * write. */
 bool hr__array_sole(const hr_array *a);
-/* Bytes that the rows use (not the capacity behind a slice): validity, offsets, values, children. */
+/* Bytes that the rows use (not the capacity after a slice): validity, offsets, values, children. */
 int64_t hr__array_bytes_used(const hr_array *a);
 /* Rows idx[0..n) as a new contiguous array (int32 or int64 by idx_bytes 4 or 8; -1: a null). */
 hr_status hr__array_take(const hr_mem *mem, const hr_array *a, const void *idx, int idx_bytes, int64_t n,

@@ -29,7 +29,7 @@ typedef struct hr_buffer hr_buffer;
 typedef struct hr_buffer_class {
     hr_status (*make)(hr_arena *a, int64_t n_bytes, hr_buffer **out,
                       hr_error *err);              /* contents undefined, slack zero */
-    void (*shrink)(hr_buffer *b, int64_t n_bytes); /* gives back the bytes behind n_bytes, if it pays */
+    void (*shrink)(hr_buffer *b, int64_t n_bytes); /* gives back the bytes after n_bytes, if it pays */
     void (*free)(hr_buffer *b);                    /* the last reference went */
 } hr_buffer_class;
 

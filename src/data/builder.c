@@ -97,7 +97,7 @@ static hr_status add_row(hr_builder *b, bool valid, hr_error *err)
     return HR_OK;
 }
 
-/* Adds the offset behind the new row; before the first row also a zero. */
+/* Adds the offset after the new row; before the first row also a zero. */
 static hr_status add_offset(hr_builder *b, int64_t end, hr_error *err)
 {
     int width = hr__type_offset_bytes(b->type);

@@ -155,7 +155,7 @@ static hr_status gather_bits(const hr_mem *mem, const hr_span *spans, int64_t n_
     return HR_OK;
 }
 
-/* Writes the offsets of the rows of all spans behind to[0]: those of the input, shifted. */
+/* Writes the offsets of the rows of all spans after to[0]: those of the input, shifted. */
 #define MOVE_OFFSETS(name, offset, offsets)                                                                            \
     static void name(offset *to, const hr_span *spans, int64_t n_spans)                                                \
     {                                                                                                                  \

@@ -24,7 +24,7 @@ static int64_t count_kept(const uint8_t *keep, int64_t n, int64_t *first, int64_
     return kept;
 }
 
-/* Also writes the row behind the last selected one, which does not count. */
+/* Also writes the row after the last selected one, which does not count. */
 static hr_status take_kept(const hr_mem *mem, const hr_table *in, const uint8_t *keep, int64_t n_kept, hr_table **out,
                            hr_error *err)
 {

@@ -2,7 +2,7 @@
  *
  * A column of fixed width has zeros for a null or NaN, as many bytes as for a value, so that the next column's place is
  * fixed; a text has its own length. Prefixes are made column by column: word w holds bytes 8w to 8w + 7 of the key, the
- * first one highest. They stop within the first text, since the bytes behind it have another place in each row. Behind
+ * first one highest. They stop within the first text, since the bytes after it have another place in each row. After
  * the text's end the prefix is filled with the text's end byte, which no text has twice in a row: two end bytes at the
  * end of a prefix mean that it holds the whole text, if both can only belong to the text. */
 #include "data/keys.h"

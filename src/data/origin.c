@@ -84,7 +84,7 @@ static hr_status room_for_picks(maker *m, int64_t n, hr_error *err)
     return HR_OK;
 }
 
-/* Adds the picks of n rows, the first of them `first` behind the first of the stretch; m has room. from: picks to copy;
+/* Adds the picks of n rows, the first of them `first` after the first of the stretch; m has room. from: picks to copy;
  * NULL: consecutive rows. */
 static void add_picks(maker *m, const uint32_t *from, int64_t n, int64_t first)
 {

@@ -193,7 +193,7 @@ done:
 /* The text of all runs, one after the other. */
 typedef struct text_room {
     uint32_t *starts; /* n + 1 */
-    uint8_t *bytes;   /* with NEAR_BYTES of room behind them */
+    uint8_t *bytes;   /* with NEAR_BYTES of room after them */
     int64_t n_bytes;
 } text_room;
 

@@ -1,6 +1,6 @@
 /* bind.c - binds trees to a schema: looks up names, fixes types and casts, computes constants, shares equal parts.
  *
- * A bound expression is a list of nodes, each behind the nodes that it needs, so that evaluation is one loop. Equal
+ * A bound expression is a list of nodes, each after the nodes that it needs, so that evaluation is one loop. Equal
  * nodes (the same function of the same nodes) are one node. A node may be unused, after a function absorbed its
  * argument's call: the binder marks the nodes that a result needs, and only those are evaluated.
  *

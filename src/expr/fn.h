@@ -18,7 +18,7 @@ extern const hr_expr_function hr__fn_compare[], hr__fn_logic[], hr__fn_arith[], 
 /* --- expr.c */
 bool hr__literal_equal(const hr_array *a, const hr_array *b); /* one row each */
 
-/* --- bind.c: a bound expression is a list of nodes, each behind those that it needs */
+/* --- bind.c: a bound expression is a list of nodes, each after those that it needs */
 typedef enum hr_node_kind { HR_NODE_COLUMN, HR_NODE_CONSTANT, HR_NODE_CALL } hr_node_kind;
 typedef struct hr_node {
     hr_node_kind kind;

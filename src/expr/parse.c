@@ -306,7 +306,7 @@ static size_t name_bytes(const char *s)
     return n;
 }
 
-/* col('any name'), behind the word. */
+/* col('any name'), after the word. */
 static hr_status parse_col(parser *p, hr_expr **out, hr_error *err)
 {
     hr_text name = { 0 };

@@ -209,7 +209,7 @@ typedef struct counts {
     int64_t utc, std, leap, times, types, chars;
 } counts;
 
-/* The bytes of the block behind a header; < 0: no header. */
+/* The bytes of the block after a header; < 0: no header. */
 static int64_t block_size(const uint8_t *p, int64_t n, int time_bytes, counts *c)
 {
     int64_t size;

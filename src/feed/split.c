@@ -100,7 +100,7 @@ struct hr_split {
     hr_account *account;
     hr_arena *arena;      /* for coming epochs */
     hr_arena *feed_arena; /* of this epoch's batches */
-    hr_feed *ahead;       /* of the epoch behind it, opened early for these requests; NULL: none */
+    hr_feed *ahead;       /* of the epoch after it, opened early for these requests; NULL: none */
     hr_arena *ahead_arena;
     hr_split_request ahead_request;
     bool looked_ahead;    /* in this epoch */
@@ -205,7 +205,7 @@ static int64_t slowest_locked(const hr_split *s)
 /* Steps that every rank in the epoch has done: it has taken a later one. */
 static int64_t done_locked(const hr_split *s) { return HR_MAX(slowest_locked(s) - 1, 0); }
 
-/* Rows of each rank in its first n steps, of this feed. By rows: n is at most prefetch + 2 steps behind the newest. */
+/* Rows of each rank in its first n steps, of this feed. By rows: n is at most prefetch + 2 steps after the newest. */
 static int64_t rows_of_steps(const hr_split *s, int64_t n_steps)
 {
     if (s->agreed.by_row)

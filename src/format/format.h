@@ -121,7 +121,7 @@ struct hr_reader {
 };
 hr_status hr__reader_next(hr_reader *r, int64_t max_bytes, hr_table **out, hr_error *err) HR_MUST_USE;
 void hr__reader_close(hr_reader *r); /* NULL is fine */
-/* For readers: the row behind the last one of [row_begin, row_begin + n_rows); n_rows < 0: INT64_MAX. */
+/* For readers: the row after the last one of [row_begin, row_begin + n_rows); n_rows < 0: INT64_MAX. */
 static inline int64_t hr__rows_end(int64_t row_begin, int64_t n_rows)
 {
     return n_rows < 0 || n_rows > INT64_MAX - row_begin ? INT64_MAX : row_begin + n_rows;

@@ -36,7 +36,7 @@ static hr_status bad(hr_error *err, const char *what, int64_t v)
     return hr_error_set(err, HR_BAD_DATA, "bmp: %s %lld", what, (long long)v);
 }
 
-/* The colour masks of 16 and 32 bits: in the header, behind a short header, or the defaults. */
+/* The colour masks of 16 and 32 bits: in the header, after a short header, or the defaults. */
 static hr_status masks_of(hr_view in, uint32_t header, uint32_t compression, bmp_header *h, hr_error *err)
 {
     static const uint32_t usual[2][4] = { { 0x7c00, 0x3e0, 0x1f, 0 }, { 0xff0000, 0xff00, 0xff, 0 } };
@@ -280,7 +280,7 @@ hr_status hr__bmp_encode(const hr_image *in, const hr_image_save *how, const hr_
                          hr_error *err)
 {
     int c = hr__pixel_channels(in->mode);
-    int64_t at = c == 1 ? 54 + 256 * 4 : 54; /* the offset of the pixels; grey ones lie behind their palette */
+    int64_t at = c == 1 ? 54 + 256 * 4 : 54; /* the offset of the pixels; grey ones lie after their palette */
     int64_t row_bytes = HR_ROUND_UP(in->width * c, 4), n = at + row_bytes * in->height;
 
     (void)how;

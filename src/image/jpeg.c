@@ -297,7 +297,7 @@ static hr_status rows(context *c, hr_image *out, hr_error *err)
             at[i] = out->data + (y + i) * out->stride;
         y += jpeg_read_scanlines(&c->jpeg, at, (JDIMENSION)n);
     }
-    /* If all rows were decoded, the library may find missing bytes behind the last row. */
+    /* If all rows were decoded, the library may find missing bytes after the last row. */
     if (c->jpeg.output_scanline == c->jpeg.output_height)
         jpeg_finish_decompress(&c->jpeg);
     return HR_OK;

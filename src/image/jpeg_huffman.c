@@ -13,7 +13,7 @@
 
 #define LOOK 11              /* bits of an index into a table */
 #define END 64               /* a step of this many coefficients: the block has no more */
-#define BEHIND 4096          /* zeros behind the data: more than one group of blocks can consume */
+#define BEHIND 4096          /* zeros after the data: more than one group of blocks can consume */
 #define MOST_BYTES (4 << 20) /* of a scan; libjpeg decodes larger ones, so that a thread keeps no more memory */
 
 /* The meaning of the next bits: one coefficient, two, or none. */

@@ -1,7 +1,7 @@
 /* jpeg_huffman.h - the Huffman decoder of baseline JPEG, which replaces libjpeg's own.
  *
- * Huffman decoding takes most of the time of a JPEG. libjpeg reads one code at a time, then the bits behind it; here
- * one table look-up gives most codes together with the value behind them. This decoder accepts only sound data: for
+ * Huffman decoding takes most of the time of a JPEG. libjpeg reads one code at a time, then the bits after it; here
+ * one table look-up gives most codes together with the value after them. This decoder accepts only sound data: for
  * anything else (a wrong code, an early marker, the end of the file) it calls `trouble`, and the caller decodes the
  * image again from its beginning with libjpeg alone, so that damaged files give libjpeg's pixels. */
 #ifndef HR_JPEG_HUFFMAN_H

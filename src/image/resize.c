@@ -265,7 +265,7 @@ static hr_status work_new(const hr_resample *r, hr_account *account, work *k, hr
 /* The horizontal pass for rows [y, y + n), n at most four; the last row replaces a missing one. */
 static void across_rows(const work *k, const hr_resample *r, int64_t y, int64_t n)
 {
-    bool safe = (r->height - y - n) * r->stride >= 32; /* the bytes behind the last rows may be unreadable */
+    bool safe = (r->height - y - n) * r->stride >= 32; /* the bytes after the last rows may be unreadable */
     const hr_resize_kernels *best = safe ? k->best : hr__resize_kernels(0);
     const uint8_t *from[HR_ROWS_AT_ONCE];
     uint8_t *to[HR_ROWS_AT_ONCE];

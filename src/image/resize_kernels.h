@@ -9,7 +9,7 @@
 
 #define HR_WEIGHT_ONE (1 << 14)
 #define HR_WEIGHT_PAD 4 /* the number of weights that one step reads */
-#define HR_ROW_PAD 64   /* the bytes behind our own rows, which kernels may read and overwrite */
+#define HR_ROW_PAD 64   /* the bytes after our own rows, which kernels may read and overwrite */
 #define HR_ROWS_AT_ONCE 4
 
 /* For each of n pixels of the result along one axis: the first source pixel, the number of source pixels, and their
@@ -18,7 +18,7 @@ typedef struct hr_axis {
     int64_t n;
     int32_t *first, *count;
     float *weights; /* `room` for each pixel */
-    int16_t *fixed; /* the same in 14 bits, zeros behind */
+    int16_t *fixed; /* the same in 14 bits, zeros after */
     int64_t room;
 } hr_axis;
 

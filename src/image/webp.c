@@ -19,7 +19,7 @@ static uint32_t little(const uint8_t *p)
     return (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 | p[0];
 }
 
-/* EXIF chunks lie behind the pixels. Some writers put JPEG's "Exif\0\0" before the data. */
+/* EXIF chunks lie after the pixels. Some writers put JPEG's "Exif\0\0" before the data. */
 static int orientation(hr_view in)
 {
     uint32_t n;

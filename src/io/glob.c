@@ -107,7 +107,7 @@ static unsigned next_char(const char **s, const char *end)
     return c;
 }
 
-/* `p` is behind '['; if the set is well-formed, p moves behind ']'. A '[' that is never closed is an ordinary
+/* `p` is after '['; if the set is well-formed, p moves after ']'. A '[' that is never closed is an ordinary
  * character. */
 static bool match_class(const char **p, const char *end, unsigned c, bool *matches)
 {

@@ -53,7 +53,7 @@ def forked_ranks():
 
 @pytest.fixture(autouse=True, scope="module")
 def process_settings_stay():
-    """A test file that leaves a setting of the process changes the files behind it: once a memory limit of
+    """A test file that leaves a setting of the process changes the files after it: once a memory limit of
     8 MiB made another file's test fail in every fourth run.
     """
     before = _of_the_process()

@@ -1,4 +1,4 @@
-"""Random order of blocks: row groups of many files, by seed and epoch; behind other steps; resumed."""
+"""Random order of blocks: row groups of many files, by seed and epoch; after other steps; resumed."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A resume costs what lies behind the position.
+"""A resume costs what lies after the position.
 
 The rest is exact from many batches of each kind of plan, and counters show that functions, and readers as far
 as they can, leave out what came before.
@@ -308,7 +308,7 @@ def test_explain_says_what_runs_again(folder, capsys):
 
 
 def test_ranks(folder):
-    """A split has one position for all ranks; behind zip too."""
+    """A split has one position for all ranks; after zip too."""
     ds = one(folder).map_batches(mean).zip(numbers())
 
     def iterables(state=None):

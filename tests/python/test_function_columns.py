@@ -1,6 +1,6 @@
 """The columns of a function's results: those of its first batch, in the order of the rows.
 
-The story: a column that a later batch lacked was an error far behind the function; integers with nulls, which
+The story: a column that a later batch lacked was an error far after the function; integers with nulls, which
 NumPy shows as floats, were float64 in one batch and int64 in the next.
 """
 
@@ -155,7 +155,7 @@ RESUMED = {
         .map(lambda row: {"v": row["v"], "w": row["w"]}, compute="threads")
     ),
     "integers": lambda: holes().map_batches(lambda b: b, batch_size=100, compute="threads"),
-    "fractions behind them": lambda: holes().map_batches(
+    "fractions after them": lambda: holes().map_batches(
         lambda b: {"x": b["x"] / (2.0 if len(b["id"]) and b["id"][0] >= 500 else 1.0)},
         batch_size=100,
         compute="threads",

@@ -352,7 +352,7 @@ class OnGpu(Leaves):
 
 
 def test_memory_of_gpus_is_given_back(tmp_path):
-    """Behind the instance, in the worker, which stays."""
+    """After the instance, in the worker, which stays."""
     path = tmp_path / "said"
     ds = hd.range(10).map_batches(OnGpu, fn_constructor_args=[str(path)], concurrency=1)
     ds.take_all()
@@ -532,17 +532,17 @@ def test_packers_of_every_kind(kind, compute):
 
 
 @pytest.mark.parametrize(
-    "where", ["behind a filter", "behind a sort", "behind a function", "union", "twice", "groups"]
+    "where", ["after a filter", "after a sort", "after a function", "union", "twice", "groups"]
 )
 def test_packers_wherever_they_stand(where, compute):
     ids = list(range(6000))
     ds = hd.range(6000, override_num_blocks=9)
     arguments = {"compute": compute, "concurrency": 1}
-    if where == "behind a filter":
+    if where == "after a filter":
         ds, ids = ds.filter(expr="id % 5 == 0"), ids[::5]
-    elif where == "behind a sort":
+    elif where == "after a sort":
         ds, ids = ds.sort("id", descending=True), ids[::-1]
-    elif where == "behind a function":
+    elif where == "after a function":
         ds = ds.map_batches(lambda b: b, batch_size=50, compute="threads")
     elif where == "union":
         one = ds.map_batches(Packer, **arguments)

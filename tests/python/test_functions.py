@@ -169,7 +169,7 @@ def test_one_server_takes_calls_in_the_order_of_rows(context, threads):
         seen.append((int(batch["id"][0]), len(begun)))
     assert [first for first, _ in seen] == list(range(0, 800, 100))
     assert begun[1:] == sorted(begun[1:])  # but for the very first, when nobody was busy
-    assert all(n <= first / 100 + 5 for first, n in seen)  # begun when it came: itself, a few behind it
+    assert all(n <= first / 100 + 5 for first, n in seen)  # begun when it came: itself, a few after it
 
 
 # --------------------------------------------------------------------------------------------------- failures

@@ -66,7 +66,7 @@ def pushed(ds, capsys=None):
 
 
 def forms(ds, chain, keep=()):
-    """The same rows with the steps in the reader, and behind it (which the raw column enforces)."""
+    """The same rows with the steps in the reader, and after it (which the raw column enforces)."""
     inside = ds.with_column("image", chain(col("image")))
     outside = ds.with_column("raw", col("image")).with_column("image", chain(col("image")))
     return inside, outside

@@ -314,7 +314,7 @@ def test_a_grey_bmp_stays_grey(tmp_path):
 def planar_tiff(path, planes, extra):
     """An uncompressed TIFF with one plane per sample, which Pillow cannot write."""
     n, (h, w), bits = len(planes), planes[0].shape, planes[0].itemsize * 8
-    at = 8 + sum(p.nbytes for p in planes)  # the directory lies behind the planes, its lists behind it
+    at = 8 + sum(p.nbytes for p in planes)  # the directory lies after the planes, its lists after it
     lists = at + 2 + 12 * 11 + 4
     fields = [
         (256, 4, 1, w),

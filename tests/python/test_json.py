@@ -281,7 +281,7 @@ def test_what_is_no_time_later_is_an_error_that_says_what_to_do(tmp_path):
         assert read_both(path, ["2020-01-02", later], sample_bytes=1, times=False)[0][1].as_py() == later
         ours, _ = read_both(path, ["2020-01-02", later], sample_bytes=1, on_error="skip")
         assert ours.to_pylist() == [datetime.datetime(2020, 1, 2)]
-    # Files behind the first are read as it was.
+    # Files after the first are read as it was.
     path.write_text('{"a": "2020-01-02"}\n')
     (tmp_path / "b.jsonl").write_text('{"a": "2020-01-02T00:00:00Z"}\n')
     with pytest.raises(TypeMismatchError, match="b.jsonl: line 1, column 7: .* without a zone"):

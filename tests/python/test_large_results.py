@@ -2,7 +2,7 @@
 time.
 
 The story: memory held the results of 512 rows of a row function, and those of all short batches and groups
-that travelled together: 2 GB, with a limit of 64 MB. take(1) behind map_groups called its function for all
+that travelled together: 2 GB, with a limit of 64 MB. take(1) after map_groups called its function for all
 groups of a table.
 """
 

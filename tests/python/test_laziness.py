@@ -44,22 +44,22 @@ PLANS = {
     "an expression of what is computed": lambda ds: ds.with_column("y", col("x") + 1).filter(col("y") > 0),
     "a function, in threads": lambda ds: ds.filter(even, compute="threads"),
     "a function, in the caller's thread": lambda ds: ds.filter(even, compute="inline"),
-    "behind map_batches": lambda ds: ds.map_batches(same, compute="threads").filter(even, compute="threads"),
-    "behind batches of 4": lambda ds: ds.map_batches(same, batch_size=4, compute="threads").filter(
+    "after map_batches": lambda ds: ds.map_batches(same, compute="threads").filter(even, compute="threads"),
+    "after batches of 4": lambda ds: ds.map_batches(same, batch_size=4, compute="threads").filter(
         even, compute="threads"
     ),
     "in processes": lambda ds: ds.map_batches(same, batch_size=4, concurrency=1).filter(even, concurrency=1),
-    "behind select_columns": lambda ds: ds.select_columns(["id"]).filter(even, compute="threads"),
-    "behind rename_columns": lambda ds: ds.rename_columns({"x": "z"}).filter(col("z") >= 0),
-    "behind drop_columns": lambda ds: ds.drop_columns(["x"]).filter(even, compute="threads"),
-    "behind a union": lambda ds: ds.union(ds).filter(even, compute="threads"),
+    "after select_columns": lambda ds: ds.select_columns(["id"]).filter(even, compute="threads"),
+    "after rename_columns": lambda ds: ds.rename_columns({"x": "z"}).filter(col("z") >= 0),
+    "after drop_columns": lambda ds: ds.drop_columns(["x"]).filter(even, compute="threads"),
+    "after a union": lambda ds: ds.union(ds).filter(even, compute="threads"),
     "of two": lambda ds: ds.filter(even, compute="threads").union(ds.filter(even, compute="threads")),
-    "behind a union, by expression": lambda ds: ds.union(ds, ds).filter(col("x") >= 0),
-    "behind flat_map": lambda ds: ds.flat_map(lambda r: [r, r], compute="threads").filter(
+    "after a union, by expression": lambda ds: ds.union(ds, ds).filter(col("x") >= 0),
+    "after flat_map": lambda ds: ds.flat_map(lambda r: [r, r], compute="threads").filter(
         even, compute="threads"
     ),
-    "behind a larger limit": lambda ds: ds.limit(5000).filter(even, compute="threads"),
-    "behind random_sample": lambda ds: ds.random_sample(0.9, seed=1).filter(col("x") >= 0),
+    "after a larger limit": lambda ds: ds.limit(5000).filter(even, compute="threads"),
+    "after random_sample": lambda ds: ds.random_sample(0.9, seed=1).filter(col("x") >= 0),
 }
 
 
@@ -83,7 +83,7 @@ def test_three_rows_of_a_thousand_files(folder, name):
     ids=["take", "take_batch", "show", "count and take", "schema", "columns"],
 )
 def test_looking(folder, look, capsys):
-    """Behind a function of batches, so that only a run can know the rows."""
+    """After a function of batches, so that only a run can know the rows."""
     ds = hd.read_parquet(folder).limit(40).map_batches(same, batch_size=4, compute="threads")
     look(ds)
     assert stats(ds)["files_opened"] <= 4
@@ -219,7 +219,7 @@ UNUSED = {
     "limit": lambda ds: ds.limit(100).select_columns(["a"]),
     "union": lambda ds: ds.union(ds).select_columns(["a"]),
     "groupby": lambda ds: ds.groupby("a").sum("b"),
-    "groupby behind with_column": lambda ds: ds.with_column("k", col("a") * 2).groupby("k").count(),
+    "groupby after with_column": lambda ds: ds.with_column("k", col("a") * 2).groupby("k").count(),
     "sort": lambda ds: ds.sort("b").select_columns(["a"]),
     "shuffle": lambda ds: ds.random_shuffle(seed=1).select_columns(["b"]),
     "sample": lambda ds: ds.random_sample(0.5, seed=1).select_columns(["b"]),

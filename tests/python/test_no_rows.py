@@ -1,4 +1,4 @@
-"""No rows behind a function, so its columns are unknown: every operation still works.
+"""No rows after a function, so its columns are unknown: every operation still works.
 
 The story: sum, min and unique raised KeyError, groupby().count() ValueError; after materialize() the columns
 were known to be none, and a step that named one failed. The expected results are Ray's.
@@ -52,7 +52,7 @@ def three():
 
 
 def late_three():
-    """The same rows behind a function: unknown before its first row."""
+    """The same rows after a function: unknown before its first row."""
     return hd.from_items(THREE).map(lambda row: row)
 
 
@@ -114,7 +114,7 @@ OPERATIONS = [
     # several datasets
     ("zip", lambda ds: ds.zip(ds), []),
     ("union", lambda ds: ds.union(three()), THREE),
-    ("union, behind", lambda ds: three().union(ds), THREE),
+    ("union, after", lambda ds: three().union(ds), THREE),
     ("union with itself", lambda ds: ds.union(ds), []),
     ("mix", lambda ds: ds.mix(three()), THREE),
     # columns
@@ -166,7 +166,7 @@ OPERATIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kept", [False, True], ids=["behind a function", "materialized"])
+@pytest.mark.parametrize("kept", [False, True], ids=["after a function", "materialized"])
 @pytest.mark.parametrize("name", [name for name, *_ in OPERATIONS])
 def test_every_operation(name, kept, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -293,7 +293,7 @@ def test_archives_whose_parts_disagree(tmp_path, save):
 
 
 def test_members_that_go_on(tmp_path):
-    """Damage makes the unpacked member longer; only the checksum behind its end detects it."""
+    """Damage makes the unpacked member longer; only the checksum after its end detects it."""
     out = io.BytesIO()
     np.save(out, np.arange(10))
     member = out.getvalue()

@@ -296,7 +296,7 @@ PLANS = {
 
 @pytest.mark.parametrize("name", PLANS)
 def test_resume_at_rows(folder, name):
-    """From every k-th row, through JSON text, and once more from a place behind it."""
+    """From every k-th row, through JSON text, and once more from a place after it."""
     whole = rows_of(PLANS[name](hd.read_parquet(folder)).iter_batches(batch_size=1))
     step = max(1, len(whole) // 12)
     ds = PLANS[name](hd.read_parquet(folder))
@@ -359,7 +359,7 @@ def test_a_position_of_another_packing(folder):
 
 
 def taken(shares, n_steps=None, state=None):
-    """The rows of all shares, step by step, from `state` on; and the state behind them."""
+    """The rows of all shares, step by step, from `state` on; and the state after them."""
     seen, states = [[] for _ in shares], [None] * len(shares)
     together = threading.Barrier(len(shares))
 

@@ -1,4 +1,4 @@
-"""Filters in the Parquet reader: the same rows as behind it, and counters of skipped parts."""
+"""Filters in the Parquet reader: the same rows as after it, and counters of skipped parts."""
 
 import datetime
 import decimal

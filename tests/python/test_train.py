@@ -392,7 +392,7 @@ def test_a_worker_that_is_killed(storage):
 
 
 def test_restart_goes_on_behind_the_last_checkpoint(storage, tmp_path):
-    """The workers write taken rows to a file; the second attempt must give exactly those behind the
+    """The workers write taken rows to a file; the second attempt must give exactly those after the
     checkpoint.
     """
     storage.failure_config = FailureConfig(max_failures=1)

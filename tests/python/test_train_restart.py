@@ -109,7 +109,7 @@ def test_resume_from_checkpoint(tmp_path):
 
 
 def test_positions_without_checkpoints(tmp_path):
-    """The loop reports nothing. A restart repeats batches behind the stored position and loses none."""
+    """The loop reports nothing. A restart repeats batches after the stored position and loses none."""
 
     def slow(config):
         rows = []

@@ -56,7 +56,7 @@ BEHIND = {
 @pytest.mark.parametrize("known", [True, False], ids=["known", "a function first"])
 @pytest.mark.parametrize("name", BEHIND)
 def test_whatever_stands_behind(name, known):
-    """The same result as behind the same table in memory."""
+    """The same result as after the same table in memory."""
     ds = of(A, known).union(of(B), of(C))
     assert BEHIND[name](ds).to_arrow().equals(BEHIND[name](hd.from_arrow(ALL)).to_arrow())
 

@@ -380,7 +380,7 @@ def test_damage(tmp_path):
 
 
 def test_what_stands_behind_the_end_is_not_dropped(tmp_path):
-    """Zeros over a header, or an archive behind another; the story: the rest was lost in silence."""
+    """Zeros over a header, or an archive after another; the story: the rest was lost in silence."""
     good, bad = tmp_path / "good.tar", tmp_path / "bad.tar"
     write_tar(good, [(f"{i}.txt", b"text") for i in range(4)])
     data = good.read_bytes()

@@ -398,7 +398,7 @@ static void run_rows(const struct ArrowArray *a, const struct ArrowArray *ends, 
     }
 }
 
-/* Checked before the allocation for the rows: each run has a value, the ends rise, and the last one lies behind all
+/* Checked before the allocation for the rows: each run has a value, the ends rise, and the last one lies after all
  * rows. */
 static hr_status check_runs(const struct ArrowArray *a, const struct ArrowArray *ends, char format, int64_t n_values,
                             hr_error *err)

@@ -2,7 +2,7 @@
  *
  * The type of a result is that of Arrow's kernels. Where Arrow refuses, because the type would need too many digits, it
  * has the most digits, and a value that needs more is an error that names the row. Integers count as decimals without
- * places, plain constants have as many digits as they need. / cuts off behind its places, as Arrow; a division by 0 is
+ * places, plain constants have as many digits as they need. / cuts off after its places, as Arrow; a division by 0 is
  * null, as elsewhere.
  *
  * Rows of 16 bytes with small numbers are computed with the machine's 128 bits, all others exactly by

@@ -2,7 +2,7 @@
  * floats.
  *
  * Exact where both types allow it: a value with more digits than the new type has, on either side of the point, is an
- * error. With safe=false digits behind the point are cut off, integers keep their low bits, and values that do not fit
+ * error. With safe=false digits after the point are cut off, integers keep their low bits, and values that do not fit
  * are null. A float becomes the nearest decimal of its exact value, half-way to the even digit, and a decimal the
  * nearest float.
  *
@@ -11,7 +11,7 @@
 #include "base/number_short.h"
 #include "expr/fn.h"
 
-/* Converts a value. lost: digits behind the point were cut off. false: no such value. */
+/* Converts a value. lost: digits after the point were cut off. false: no such value. */
 typedef bool read_fn(const hr_array *a, int64_t i, int scale, hr_wide *out, bool *lost);
 
 /* v * 10^places; cuts digits off if places is negative. */

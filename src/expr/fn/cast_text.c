@@ -137,7 +137,7 @@ static parse_fn *parser_of(const hr_type *t)
 
 bool hr__cast_parses(const hr_type *to) { return parser_of(to); }
 
-/* The parsers may read behind the text: a text at the end of a foreign buffer (without slack) is copied first. */
+/* The parsers may read after the text: a text at the end of a foreign buffer (without slack) is copied first. */
 static const uint8_t *with_slack(const hr_array *a, const uint8_t *p, int64_t n, uint8_t *copy, int64_t cap)
 {
     const hr_buffer *b = a->buffers[2];

@@ -178,7 +178,7 @@ static int64_t date_part(field f, int64_t day)
     }
 }
 
-/* Digits `skip` to skip + 3 behind the point; the column has as many digits as its unit. */
+/* Digits `skip` to skip + 3 after the point; the column has as many digits as its unit. */
 static int64_t fraction_part(const time_state *s, const moment *m, int64_t per_second)
 {
     int64_t scaled = s->ticks >= per_second ? m->ticks / (s->ticks / per_second) : m->ticks * (per_second / s->ticks);

@@ -612,7 +612,7 @@ static hr_status build(pq_column *c, const pq_node *n, hr_array **out, hr_error 
 
 /* ---------------------------------------------------------------------------------------------------------- columns */
 
-/* The part behind the last one that builds the track of n. */
+/* The part after the last one that builds the track of n. */
 static part *tracks_end(pq_column *c, const pq_node *n)
 {
     return (c->file->verify ? last_part(c, n) : feeder(c, n)) + 1;
