@@ -4,6 +4,7 @@ import os
 import signal
 import time
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -170,6 +171,37 @@ def test_dead_worker_is_named():
         PeerError, match=r"worker 0 \(process \d+\) was killed by SIGKILL before it gave batch 2"
     ):
         list(DataLoader(Dies(), 4, num_workers=2))
+
+
+class Large(Dataset):
+    """An array of n KiB a row, which reading marks."""
+
+    def __init__(self, n):
+        self.x = np.ones((8, n << 7))
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        total = float(self.x[i].sum())
+        self.x[i, 0] = 5
+        with open("/proc/self/smaps_rollup") as file:
+            own = next(int(line.split()[1]) << 10 for line in file if line.startswith("Anonymous:"))
+        return total, own, os.getpid()
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_share_the_memory_of_the_dataset(persistent):
+    """What a worker writes stays its own, until it gets a fresh dataset."""
+    small = DataLoader(Large(1), num_workers=1)
+    alone = max(int(b[1]) for b in small)
+    loader = DataLoader(Large(8 << 10), num_workers=2, persistent_workers=persistent)
+    first, second = list(loader), list(loader)
+    whole = float(1 << 20)
+    assert [float(b[0]) for b in first] == [whole] * 8
+    assert [float(b[0]) for b in second] == [whole + 4 if persistent else whole] * 8
+    assert loader.dataset.x.max() == 1 and len({int(b[2]) for b in first}) == 2
+    assert max(int(b[1]) for b in first + second) < alone + (16 << 20)
 
 
 def test_two_iterators_and_early_break():

@@ -253,7 +253,7 @@ class _Pass:
         self.group = loader._group()
         spec = self.group.spec
         if spec is None or not loader.persistent_workers:
-            spec = processes.spec(loader._parts())
+            spec = processes.Spec(loader._parts())
         common = {"n_workers": self.n, "base_seed": self.base_seed, "fresh": not loader.persistent_workers}
         self.group.begin(
             spec,

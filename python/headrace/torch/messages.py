@@ -1,7 +1,8 @@
 """Messages between a DataLoader and its worker processes: pickles, with the arrays beside them.
 
 A small message is one packet. A larger one lies in memory that both processes map: the receiver's tensors
-and arrays use that memory, without a copy. Both ends hold a SOCK_SEQPACKET socket.
+and arrays use that memory, without a copy. A dataset lies in memory that all workers share: each maps it
+privately, so that what one of them writes stays its own. Both ends hold a SOCK_SEQPACKET socket.
 """
 
 import io
@@ -17,6 +18,7 @@ from headrace.udf.sending import _Pickler
 
 INLINE = 4096  # bytes of a message that travels in its packet
 ALIGN = 64
+MESSAGE, DATASET = b"m", b"d"  # packets with a descriptor; other packets are longer
 HEAD = struct.Struct("<QQ")  # length of the pickle, number of buffers
 
 
@@ -78,11 +80,8 @@ def _aligned(n):
     return -(-n // ALIGN) * ALIGN
 
 
-def packet(parts):
-    """(bytes, descriptor or None) to send; the sender closes the descriptor."""
-    size = sum(p.nbytes if isinstance(p, memoryview) else len(p) for p in parts)
-    if size <= INLINE:
-        return b"".join(parts), None
+def in_memory(parts):
+    """The descriptor of memory that holds the parts; the caller closes it."""
     fd = os.memfd_create("headrace batch")
     try:
         with open(fd, "wb", closefd=False, buffering=0) as file:
@@ -93,7 +92,15 @@ def packet(parts):
     except BaseException:
         os.close(fd)
         raise
-    return b"", fd
+    return fd
+
+
+def packet(parts):
+    """(bytes, descriptor or None) to send; the sender closes the descriptor."""
+    size = sum(p.nbytes if isinstance(p, memoryview) else len(p) for p in parts)
+    if size <= INLINE:
+        return b"".join(parts), None
+    return b"", in_memory(parts)
 
 
 def send(sock, parts, flags=0):
@@ -103,21 +110,33 @@ def send(sock, parts, flags=0):
         if fd is None:
             sock.send(data, flags)
         else:
-            socket.send_fds(sock, [b"m"], [fd], flags)
+            socket.send_fds(sock, [MESSAGE], [fd], flags)
     finally:
         if fd is not None:
             os.close(fd)
 
 
+def send_dataset(sock, fd, flags=0):
+    """Sends the descriptor of a dataset's memory, which stays the sender's."""
+    socket.send_fds(sock, [DATASET], [fd], flags)
+
+
 def receive(sock, flags=0):
-    """The next message's value. EOFError: the other end is gone."""
+    """The next message's value, or ("dataset", descriptor). EOFError: the other end is gone."""
     data, fds, _, _ = socket.recv_fds(sock, INLINE + 1, 1, flags)
     if not data:
         raise EOFError
     if not fds:
         return loads(memoryview(bytearray(data)))
+    if data == DATASET:
+        return "dataset", fds[0]
     try:
         memory = mmap.mmap(fds[0], 0)
     finally:
         os.close(fds[0])
     return loads(memoryview(memory))
+
+
+def load_dataset(fd):
+    """A fresh copy of what lies in the memory of `fd`; arrays share the pages that nobody writes to."""
+    return loads(memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_COPY)))

@@ -1,7 +1,6 @@
 """A worker process of a DataLoader: it makes batches in the order of the requests."""
 
 import os
-import pickle
 import random
 import socket
 import sys
@@ -21,14 +20,18 @@ def serve(fd):
     sock.setblocking(True)
     torch.set_num_threads(1)
     _utils.signal_handling._set_worker_signal_handlers()
-    epoch = None
+    epoch = Epoch()
     while True:
         try:
             kind, number, *rest = messages.receive(sock)
         except (EOFError, ConnectionResetError):
             return
+        if kind == "dataset":
+            epoch.receive(number)
+            continue
         if kind == "epoch":
-            epoch = _begin(epoch, *rest)
+            sys.path[:] = rest[0]
+            epoch.begin(**rest[1])
             continue
         answer = epoch.make(*rest)
         try:
@@ -42,20 +45,18 @@ def serve(fd):
         del answer, parts
 
 
-def _begin(epoch, spec, given):
-    """The Epoch that follows `epoch`. spec: bytes, or None for the same; given: see Epoch."""
-    if epoch is None or spec is not None:
-        epoch = Epoch()
-        epoch.spec = spec
-    epoch.begin(**given)
-    return epoch
-
-
 class Epoch:
     """Makes the batches of one epoch after the other; an error at its begin is each request's answer."""
 
     loaded = None
     broken = None
+    fd = -1
+
+    def receive(self, fd):
+        """The next epoch has the dataset in the memory of `fd`."""
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd, self.loaded = fd, None
 
     def begin(self, worker, n_workers, base_seed, fresh, state, skip):
         """fresh: with a new copy of the dataset; state, skip: of an iterable dataset that resumes."""
@@ -63,10 +64,8 @@ class Epoch:
         try:
             _seed(base_seed + worker)
             if fresh or self.loaded is None:
-                head = pickle.loads(self.spec)
-                sys.path[:] = head["sys_path"]
                 self.loaded = None
-                self.loaded = pickle.loads(head["parts"])
+                self.loaded = messages.load_dataset(self.fd)
                 _inform(worker, n_workers, base_seed + worker, self.loaded["dataset"])
                 if self.loaded["init"] is not None:
                     self.loaded["init"](worker)

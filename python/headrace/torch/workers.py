@@ -2,7 +2,6 @@
 
 import collections
 import os
-import pickle
 import select
 import socket
 import sys
@@ -11,24 +10,36 @@ import weakref
 
 from headrace._core import PeerError, TypeMismatchError
 from headrace.torch import messages
-from headrace.udf import errors, sending, starter
+from headrace.udf import errors, starter
 from headrace.udf.processes import how
 
 MODULES = ("headrace.torch.worker",)
 
 
-def spec(parts):
-    """Bytes from which a worker makes the dataset and its functions."""
-    for name in ("dataset", "collate", "init"):
+class Spec:
+    """The dataset and its functions, in memory that all workers of a group map."""
+
+    def __init__(self, parts):
         try:
-            sending.dumps(parts[name])
+            pickled = messages.dumps(parts)
         except Exception as e:
-            names = {"dataset": "dataset", "collate": "collate_fn", "init": "worker_init_fn"}
-            raise TypeMismatchError(
-                f"DataLoader: cannot pickle {names[name]} for worker processes: {e}. Make such a value where "
+            raise _cannot_pickle(parts, e) from e
+        self.fd = messages.in_memory(pickled)
+        self._end = weakref.finalize(self, os.close, self.fd)
+
+
+def _cannot_pickle(parts, error):
+    """TypeMismatchError that names the part."""
+    names = {"dataset": "dataset", "collate": "collate_fn", "init": "worker_init_fn"}
+    for name, said in names.items():
+        try:
+            messages.dumps(parts[name])
+        except Exception as e:
+            return TypeMismatchError(
+                f"DataLoader: cannot pickle {said} for worker processes: {e}. Make such a value where "
                 "it is used, or use workers='threads' or num_workers=0"
-            ) from e
-    return pickle.dumps({"sys_path": list(sys.path), "parts": sending.dumps(parts)})
+            )
+    return error
 
 
 class Group:
@@ -50,11 +61,13 @@ class Group:
         known, self.spec = self.spec, spec
         for worker, one in zip(self.workers, given, strict=True):
             worker.answers.clear()
-            self._send(worker, ("epoch", self.epoch, None if spec == known else spec, one))
+            if spec is not known:
+                self._send(worker, lambda sock: messages.send_dataset(sock, spec.fd, socket.MSG_DONTWAIT))
+            self._send_value(worker, ("epoch", self.epoch, sys.path, one))
 
     def request(self, worker, i, indices):
         """Requests batch i of a worker."""
-        self._send(self.workers[worker], ("batch", self.epoch, i, indices))
+        self._send_value(self.workers[worker], ("batch", self.epoch, i, indices))
 
     def take(self, worker, i, timeout):
         """The worker's next answer, for batch i. RuntimeError: late; PeerError: it died."""
@@ -77,11 +90,14 @@ class Group:
         self.close()
         return PeerError(f"DataLoader: worker {one.number} (process {one.process.pid}) {how(code)}{when}")
 
-    def _send(self, worker, message):
+    def _send_value(self, worker, message):
         parts = messages.dumps(message)
+        self._send(worker, lambda sock: messages.send(sock, parts, socket.MSG_DONTWAIT))
+
+    def _send(self, worker, send):
         while True:
             try:
-                messages.send(worker.socket, parts, socket.MSG_DONTWAIT)
+                send(worker.socket)
                 return
             except BlockingIOError:
                 self._listen(0.01)
