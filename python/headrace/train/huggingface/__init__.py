@@ -1,0 +1,1 @@
+"""Hugging Face's trainers on the workers of a TorchTrainer: see transformers.py."""
