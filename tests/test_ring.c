@@ -693,7 +693,7 @@ done:
 
 /* What a rank asks for, as it travels: see hr_ring_request. The kinds are those of ring_protocol.h. */
 typedef struct raw_request {
-    int64_t batch_rows, shuffle_rows;
+    int64_t batch_rows, shuffle_rows, epoch;
     uint64_t shuffle_seed;
     int32_t prefetch;
     uint8_t bits[12];
@@ -708,7 +708,7 @@ enum { HELLO = 1, WELCOME, REFUSED, BEGIN, BEGUN, TAKEN = 9 };
 /* The kind of the answer to a rank that sends these bytes; 0: the server has closed the connection. */
 static uint32_t answer_to(const house *h, uint32_t kind, const void *bytes, int64_t n)
 {
-    const raw_hello hello = { .pid = (int32_t)getpid(), .version = 4 };
+    const raw_hello hello = { .pid = (int32_t)getpid(), .version = 5 };
     hr_account *account = hr__account_new("test", NULL, 0);
     hr_link *link = NULL;
     hr_message m = { 0 };
@@ -734,7 +734,7 @@ static uint32_t answer_to(const house *h, uint32_t kind, const void *bytes, int6
 static void damaged_requests(void **state)
 {
     const raw_request good = { .batch_rows = BATCH, .bits = { 0, 1, 0, 0 }, .extra = "x" };
-    raw_request bad[11];
+    raw_request bad[14];
     hr_error err = HR_ERROR_INIT;
 
     (void)state;
@@ -750,6 +750,10 @@ static void damaged_requests(void **state)
     memset(bad[7].extra, 'x', sizeof bad[7].extra);
     bad[9].bits[4] = 2;
     bad[10].bits[11] = 1;
+    bad[11].bits[5] = 2;
+    bad[12].epoch = 1; /* no bit says that it has one */
+    bad[13].bits[5] = 1;
+    bad[13].epoch = -1;
     bad[8].extra[100] = 'y'; /* after the end */
     for (int i = -1; i < HR_LEN(bad); i++) {
         house h = house_of(BATCH, 1);

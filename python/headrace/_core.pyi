@@ -283,6 +283,7 @@ class Feed:
     rows: int
     closed: bool
     reads: bool
+    may_open_next: bool
     code_differs: str | None
     def __new__(
         cls,
@@ -349,6 +350,7 @@ class Split:
         watch: Watch | None = None,
         by_row: bool = False,
         ahead: bool = False,
+        epoch: int | None = None,
     ) -> int: ...
     def next(self, rank: int, pass_: int = 0, watch: Watch | None = None, /) -> Table | None: ...
     def leave(self, rank: int, /) -> None: ...
@@ -396,6 +398,7 @@ class Ring:
         watch: Watch | None = None,
         by_row: bool = False,
         ahead: bool = False,
+        epoch: int | None = None,
     ) -> int: ...
     def next(self, pass_: int = 0, watch: Watch | None = None, /) -> Table | None: ...
     def leave(self) -> None: ...

@@ -420,21 +420,32 @@ static PyObject *feed_closed(PyObject *op, void *none)
     return PyBool_FromLong(!self->feed || (self->closing && !self->busy));
 }
 
-static PyObject *feed_reads(PyObject *op, void *none)
+static PyObject *feed_asked(PyObject *op, bool (*about)(const hr_feed *))
 {
     feed_object *self = (feed_object *)op;
     hr_feed *feed;
-    bool reads;
+    bool answer;
 
-    (void)none;
     if (!self->feed || self->closing)
         Py_RETURN_FALSE;
     feed = feed_hold(self);
     Py_BEGIN_ALLOW_THREADS
-    reads = hr__feed_reads(feed);
+    answer = about(feed);
     Py_END_ALLOW_THREADS
     feed_drop(self);
-    return PyBool_FromLong(reads);
+    return PyBool_FromLong(answer);
+}
+
+static PyObject *feed_reads(PyObject *op, void *none)
+{
+    (void)none;
+    return feed_asked(op, hr__feed_reads);
+}
+
+static PyObject *feed_may_open_next(PyObject *op, void *none)
+{
+    (void)none;
+    return feed_asked(op, hr__feed_may_open_next);
 }
 
 static PyObject *feed_counts(PyObject *op, PyObject *none)
@@ -633,6 +644,8 @@ static PyMethodDef feed_methods[] = {
 static PyGetSetDef feed_getset[] = {
     { "rows", feed_rows, NULL, "Rows returned so far; -1 when closed.", NULL },
     { "reads", feed_reads, NULL, "Whether it has still to read from its sources.", NULL },
+    { "may_open_next", feed_may_open_next, NULL,
+      "Whether the next epoch may open early though nobody has said that it comes.", NULL },
     { "closed", feed_closed, NULL, "True after close().", NULL },
     { "code_differs", feed_code_differs, NULL,
       "Names of functions whose code has changed since the position, as text; or None.", NULL },

@@ -54,19 +54,26 @@ static int waiting_goes_on(waiting *w)
 /* A rank's request for an epoch, from keyword or positional arguments. rank: NULL for a ring, which has one rank. */
 static int request_from(PyObject *args, PyObject *kwargs, int *rank, hr_split_request *out, waiting *watch)
 {
-    static char *names[] = { "rank",         "batch_rows",   "drop_last", "prefetch", "own_memory", "extra",
-                             "shuffle_rows", "shuffle_seed", "watch",     "by_row",   "ahead",      NULL };
+    static char *names[] = { "rank",       "batch_rows", "drop_last",    "prefetch",
+                             "own_memory", "extra",      "shuffle_rows", "shuffle_seed",
+                             "watch",      "by_row",     "ahead",        "epoch",
+                             NULL };
     long long batch_rows, shuffle_rows = 0;
     int drop_last = 0, prefetch = 0, own = 0, by_row = 0, ahead = 0;
     const char *extra = "";
-    PyObject *seed = NULL, *watch_arg = NULL;
+    PyObject *seed = NULL, *watch_arg = NULL, *epoch_arg = NULL;
+    int64_t epoch = 0;
 
-    if (rank ? !PyArg_ParseTupleAndKeywords(args, kwargs, "iL|pipsLOOpp", names, rank, &batch_rows, &drop_last,
-                                            &prefetch, &own, &extra, &shuffle_rows, &seed, &watch_arg, &by_row, &ahead)
-             : !PyArg_ParseTupleAndKeywords(args, kwargs, "L|pipsLOOpp", names + 1, &batch_rows, &drop_last, &prefetch,
-                                            &own, &extra, &shuffle_rows, &seed, &watch_arg, &by_row, &ahead))
+    if (rank
+            ? !PyArg_ParseTupleAndKeywords(args, kwargs, "iL|pipsLOOppO", names, rank, &batch_rows, &drop_last,
+                                           &prefetch, &own, &extra, &shuffle_rows, &seed, &watch_arg, &by_row, &ahead,
+                                           &epoch_arg)
+            : !PyArg_ParseTupleAndKeywords(args, kwargs, "L|pipsLOOppO", names + 1, &batch_rows, &drop_last, &prefetch,
+                                           &own, &extra, &shuffle_rows, &seed, &watch_arg, &by_row, &ahead, &epoch_arg))
         return -1;
     if (waiting_from(watch_arg, watch) < 0)
+        return -1;
+    if (epoch_arg && epoch_arg != Py_None && (epoch = PyLong_AsLongLong(epoch_arg)) == -1 && PyErr_Occurred())
         return -1;
     *out = (hr_split_request){ .batch_rows = batch_rows,
                                .drop_last = drop_last,
@@ -75,7 +82,9 @@ static int request_from(PyObject *args, PyObject *kwargs, int *rank, hr_split_re
                                .shuffle_rows = shuffle_rows,
                                .has_shuffle_seed = seed && seed != Py_None,
                                .by_row = by_row,
-                               .ahead = ahead };
+                               .ahead = ahead,
+                               .has_epoch = epoch_arg && epoch_arg != Py_None,
+                               .epoch = epoch };
     if (strlen(extra) >= sizeof out->extra) {
         PyErr_SetString(PyExc_ValueError, "extra: expected a shorter text");
         return -1;
@@ -535,13 +544,14 @@ static PyObject *split_n_ranks(PyObject *op, void *none)
 static PyMethodDef split_methods[] = {
     { "begin", WITH_WORDS(split_begin), METH_VARARGS | METH_KEYWORDS,
       "begin(rank, batch_rows, drop_last=False, prefetch=0, own_memory=False, extra='', shuffle_rows=0,\n"
-      "shuffle_seed=None, watch=None, by_row=False, ahead=False): waits until all ranks have requested the same; "
+      "shuffle_seed=None, watch=None, by_row=False, ahead=False, epoch=None): waits until all ranks have requested the "
+      "same; "
       "MismatchError\n"
       "names the difference. Returns the pass's number. watch: (seconds, function): after these seconds of waiting\n"
       "begin() calls function(seconds waited), which raises, or returns the seconds until its next call.\n"
       "by_row, with batch_rows=1: many steps at once, as one table; the consumer calls report_taken() before a "
       "position.\n"
-      "ahead: the next epoch will be requested, too, and may open early." },
+      "ahead: the next epoch will be requested, too, and may open early. epoch: the one to\nbegin." },
     { "report_taken", split_report_taken, METH_VARARGS,
       "report_taken(rank, n): the rank has taken n rows of the epoch (by_row)." },
     { "next", split_next, METH_VARARGS,

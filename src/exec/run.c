@@ -309,6 +309,11 @@ bool hr__run_reads(hr_run *r)
     return reads;
 }
 
+bool hr__run_fits_twice(const hr_run *r)
+{
+    return hr_memory_used() - hr__pool_bytes() + hr__account_peak(r->account) <= hr__account_limit(r->account);
+}
+
 void hr__run_counts(hr_run *r, hr_run_counts *out)
 {
     hr__run_lock(r);

@@ -517,6 +517,13 @@ hr_run *hr__feed_run(hr_feed *f) { return f->run; }
 int64_t hr__feed_epoch(const hr_feed *f) { return f->options.epoch; }
 bool hr__feed_reads(const hr_feed *f) { return f->run && hr__run_reads(f->run); }
 
+bool hr__feed_may_open_next(const hr_feed *f)
+{
+    if (!f->run || hr__run_reads(f->run) || hr__plan_has_instances(f->plan))
+        return false;
+    return hr__run_fits_twice(f->run);
+}
+
 /* ----------------------------------------------------------------------------------------------------------- tables */
 
 /* Counts a table of the run, and drops its rows that a position has already taken. *t may become NULL. */

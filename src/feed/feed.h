@@ -27,7 +27,10 @@ hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *er
 hr_run *hr__feed_run(hr_feed *f); /* borrowed; NULL: the feed began at the end of its epoch */
 int64_t hr__feed_epoch(const hr_feed *f);
 bool hr__feed_reads(const hr_feed *f); /* whether it has still to read from its sources */
-int64_t hr__feed_rows(hr_feed *f);     /* rows returned so far */
+/* Whether the next epoch may open early though nobody has said that it comes: the sources of this one have been read,
+ * no function makes instances, and the memory limit has room for a second run like this one. */
+bool hr__feed_may_open_next(const hr_feed *f);
+int64_t hr__feed_rows(hr_feed *f); /* rows returned so far */
 /* The position before row `row` (< 0: the next one) of the rows that this feed returned. It is valid in this process
  * only; hr__position_make_whole, which reads a part of each file, makes it valid elsewhere. */
 hr_status hr__feed_position_bare(hr_feed *f, int64_t row, hr_position *out, hr_error *err) HR_MUST_USE;
@@ -60,6 +63,8 @@ typedef struct hr_split_request {
     bool has_shuffle_seed;
     uint64_t shuffle_seed;
     bool ahead;      /* the next epoch will be requested: it opens when this one's sources have been read */
+    bool has_epoch;  /* the epoch to begin; otherwise the one after the last, or the restored one */
+    int64_t epoch;   /* >= 0 */
     bool by_row;     /* with batch_rows 1: many steps at once, as one table */
     char extra[256]; /* further fields that must be equal, as text */
 } hr_split_request;

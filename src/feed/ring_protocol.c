@@ -22,7 +22,9 @@ hr_status hr__ring_put_request(const hr_split_request *q, hr_ring_request *out, 
                               .own_memory = q->own_memory,
                               .has_shuffle_seed = q->has_shuffle_seed,
                               .by_row = q->by_row,
-                              .ahead = q->ahead };
+                              .ahead = q->ahead,
+                              .has_epoch = q->has_epoch,
+                              .epoch = q->has_epoch ? q->epoch : 0 };
     snprintf(out->extra, sizeof out->extra, "%s", q->extra);
     return HR_OK;
 }
@@ -47,8 +49,8 @@ bool hr__ring_get_request(const hr_message *m, hr_split_request *out)
         return false;
     memcpy(&w, m->bytes, sizeof w);
     if (w.drop_last > 1 || w.own_memory > 1 || w.has_shuffle_seed > 1 || w.by_row > 1 || w.ahead > 1 ||
-        memcmp(w.zero, none, sizeof none) || w.batch_rows < 0 || w.shuffle_rows < 0 ||
-        w.prefetch > HR_RING_MOST_PREFETCH || !is_padded(w.extra, sizeof w.extra))
+        w.has_epoch > 1 || memcmp(w.zero, none, sizeof none) || w.batch_rows < 0 || w.shuffle_rows < 0 || w.epoch < 0 ||
+        (w.epoch && !w.has_epoch) || w.prefetch > HR_RING_MOST_PREFETCH || !is_padded(w.extra, sizeof w.extra))
         return false;
     *out = (hr_split_request){ .batch_rows = w.batch_rows,
                                .drop_last = w.drop_last,
@@ -58,7 +60,9 @@ bool hr__ring_get_request(const hr_message *m, hr_split_request *out)
                                .has_shuffle_seed = w.has_shuffle_seed,
                                .shuffle_seed = w.shuffle_seed,
                                .by_row = w.by_row,
-                               .ahead = w.ahead };
+                               .ahead = w.ahead,
+                               .has_epoch = w.has_epoch,
+                               .epoch = w.epoch };
     memcpy(out->extra, w.extra, sizeof out->extra);
     return true;
 }

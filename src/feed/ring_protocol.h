@@ -23,7 +23,7 @@
 #include "feed/feed.h"
 #include "share/process_link.h"
 
-#define HR_RING_PROTOCOL 4 /* version; both ends must have the same */
+#define HR_RING_PROTOCOL 5 /* version; both ends must have the same */
 
 #define HR_RING_KEY 128 /* bytes of a key, with its NUL */
 
@@ -63,11 +63,11 @@ typedef struct hr_ring_welcome {
 
 /* A hr_split_request. */
 typedef struct hr_ring_request {
-    int64_t batch_rows, shuffle_rows;
+    int64_t batch_rows, shuffle_rows, epoch;
     uint64_t shuffle_seed;
     int32_t prefetch;
     uint8_t drop_last, own_memory, has_shuffle_seed, by_row; /* 0 or 1 */
-    uint8_t ahead, zero[7];
+    uint8_t ahead, has_epoch, zero[6];
     char extra[sizeof((hr_split_request *)NULL)->extra]; /* zeros after its end */
 } hr_ring_request;
 #define HR_RING_MOST_PREFETCH (1 << 20)
@@ -76,7 +76,7 @@ typedef struct hr_ring_taken {
     int64_t n_steps, wait_ns; /* REPORT: rows, and 0 */
 } hr_ring_taken;
 _Static_assert(sizeof(hr_ring_hello) == 16 + HR_RING_KEY && sizeof(hr_ring_welcome) == 8 &&
-                   sizeof(hr_ring_request) == 40 + 256 && sizeof(hr_ring_taken) == 16,
+                   sizeof(hr_ring_request) == 48 + 256 && sizeof(hr_ring_taken) == 16,
                "no padding");
 
 /* HR_INVALID: a field of q is out of range. */

@@ -35,8 +35,9 @@
  * 5. By rows (hr_split_request.by_row) row i of the epoch goes to rank i % N, as with batches of one row, but a step
  *    has many rows for each rank, as one table. A position lies between rows, so the consumer says how many it has
  *    taken (hr__split_report_rows).
- * 6. If the ranks say that they repeat (hr_split_request.ahead), the feed of the next epoch opens when the sources
- *    of this one have been read, so that an epoch's first steps do not wait for it.
+ * 6. If the ranks say that they repeat (hr_split_request.ahead), or have gone through two epochs with one request, the
+ *    feed of the next epoch opens when the sources of this one have been read, so that an epoch's first steps do not
+ *    wait for it.
  * 7. The steps that a rank has *taken* may lag behind the steps handed to it (the ring sends ahead). Positions count
  *    taken steps. A step is *done* when every rank has taken a later one; the feed keeps its markers back to there.
  *
@@ -103,7 +104,10 @@ struct hr_split {
     hr_feed *ahead;       /* of the epoch after it, opened early for these requests; NULL: none */
     hr_arena *ahead_arena;
     hr_split_request ahead_request;
-    bool looked_ahead;    /* in this epoch */
+    bool looked_ahead; /* in this epoch */
+    bool loops;        /* the epoch before this one ended, with an equal request: another one is likely */
+    bool any_ended;    /* `ended` has the request of the last epoch that ended */
+    hr_split_request ended;
     int64_t epoch;        /* of the feed */
     int64_t next_epoch;   /* of the next begin, unless `restored` gives one */
     char *restored;       /* position for the next begin */
@@ -771,6 +775,8 @@ static hr_status feed_ended_locked(hr_split *s, hr_error *err)
         HR_TRY(tail_pad_locked(s, err));
     else
         HR_TRY(tail_uneven_locked(s, err));
+    s->ended = s->agreed;
+    s->any_ended = true;
     s->all_epochs++;
     s->all_dropped += s->dropped_rows;
     s->all_padded += s->padded_rows;
@@ -831,9 +837,11 @@ static void look_ahead_relocks(hr_split *s)
     hr_arena *arena;
     hr_feed *f;
 
-    if (!s->agreed.ahead || s->looked_ahead || s->ahead || s->closed || hr__feed_reads(s->feed))
+    if (!(s->agreed.ahead || s->loops) || s->looked_ahead || s->ahead || s->closed || hr__feed_reads(s->feed))
         return;
     s->looked_ahead = true;
+    if (!s->agreed.ahead && !hr__feed_may_open_next(s->feed))
+        return;
     arena = s->arena ? hr__arena_ref(s->arena) : NULL;
     hr__unlock(&s->lock);
     f = open_ahead(s, arena, s->epoch + 1);
@@ -1071,12 +1079,18 @@ hr_status hr__split_next(hr_split *s, int rank, int64_t pass, int timeout_ms, hr
 
 /* ----------------------------------------------------------------------------------------------------------- epochs */
 
-static bool requests_equal(const hr_split_request *a, const hr_split_request *b)
+/* Whether both are for the same batches of an epoch. */
+static bool batches_equal(const hr_split_request *a, const hr_split_request *b)
 {
     return a->batch_rows == b->batch_rows && a->drop_last == b->drop_last && a->prefetch == b->prefetch &&
            a->own_memory == b->own_memory && a->shuffle_rows == b->shuffle_rows && a->by_row == b->by_row &&
-           a->ahead == b->ahead && a->has_shuffle_seed == b->has_shuffle_seed && a->shuffle_seed == b->shuffle_seed &&
+           a->has_shuffle_seed == b->has_shuffle_seed && a->shuffle_seed == b->shuffle_seed &&
            !strcmp(a->extra, b->extra);
+}
+
+static bool requests_equal(const hr_split_request *a, const hr_split_request *b)
+{
+    return batches_equal(a, b) && a->ahead == b->ahead && a->has_epoch == b->has_epoch && a->epoch == b->epoch;
 }
 
 static void request_print(const hr_split_request *q, hr_text *t)
@@ -1088,6 +1102,8 @@ static void request_print(const hr_split_request *q, hr_text *t)
     if (q->has_shuffle_seed)
         hr__text_add(t, ", local_shuffle_seed %" PRIu64, q->shuffle_seed);
     hr__text_add(t, "%s", q->ahead ? ", repeated" : "");
+    if (q->has_epoch)
+        hr__text_add(t, ", epoch %" PRId64, q->epoch);
     hr__text_add(t, "%s%s", q->extra[0] ? ", " : "", q->extra);
 }
 
@@ -1154,15 +1170,29 @@ static hr_status queues_locked(hr_split *s, hr_error *err)
     return HR_OK;
 }
 
+/* The number of the epoch that begins. */
+static hr_status number_locked(const hr_split *s, int64_t *out, hr_error *err)
+{
+    *out = s->agreed.has_epoch ? s->agreed.epoch : s->next_epoch;
+    if (s->restored && *out != s->next_epoch)
+        return hr_error_set(err, HR_MISMATCH,
+                            "split: the ranks begin epoch %" PRId64 ", and the restored position is in epoch %" PRId64,
+                            *out, s->next_epoch);
+    return HR_OK;
+}
+
 /* OPENING: takes or opens the feed of the next epoch. */
 static hr_status open_feed_relocks(hr_split *s, hr_error *err)
 {
-    bool fits = s->ahead && !s->restored && s->ahead_arena == s->arena && hr__feed_epoch(s->ahead) == s->next_epoch &&
-                requests_equal(&s->ahead_request, &s->agreed);
-    hr_arena *arena = s->arena ? hr__arena_ref(s->arena) : NULL;
+    int64_t epoch = 0;
+    hr_status st = number_locked(s, &epoch, err);
+    bool fits = !st && s->ahead && !s->restored && s->ahead_arena == s->arena && hr__feed_epoch(s->ahead) == epoch &&
+                batches_equal(&s->ahead_request, &s->agreed);
+    hr_arena *arena = s->arena && !st ? hr__arena_ref(s->arena) : NULL;
     hr_feed *f = NULL;
-    hr_status st = HR_OK;
 
+    if (st)
+        return st;
     if (fits) {
         f = s->ahead;
         s->ahead = NULL;
@@ -1171,7 +1201,7 @@ static hr_status open_feed_relocks(hr_split *s, hr_error *err)
     } else {
         ahead_drop_relocks(s);
         hr__unlock(&s->lock);
-        st = open_feed(s, arena, s->next_epoch, s->restored, &f, err);
+        st = open_feed(s, arena, epoch, s->restored, &f, err);
         hr__lock(&s->lock);
     }
     if (st) {
@@ -1181,6 +1211,7 @@ static hr_status open_feed_relocks(hr_split *s, hr_error *err)
     s->feed = f;
     s->feed_arena = arena;
     s->looked_ahead = false;
+    s->loops = s->restored ? hr__feed_epoch(f) > 0 : s->any_ended && batches_equal(&s->ended, &s->agreed);
     s->epoch = hr__feed_epoch(f);
     s->next_epoch = s->epoch + 1;
     hr__free(s->restored);
@@ -1251,6 +1282,8 @@ static hr_status check_request(const hr_split_request *q, hr_error *err)
     if (q->batch_rows > MAX_BATCH_ROWS)
         return hr_error_set(err, HR_INVALID, "batch_size is %" PRId64 "; give at most %" PRId64, q->batch_rows,
                             MAX_BATCH_ROWS);
+    if (q->has_epoch && (q->epoch < 0 || q->epoch >= INT64_C(1) << 62))
+        return hr_error_set(err, HR_INVALID, "epoch is %" PRId64 "; give 0 or more", q->epoch);
     if (q->shuffle_rows < 0)
         return hr_error_set(err, HR_INVALID, "local_shuffle_buffer_size is %" PRId64 "; give 0 or more",
                             q->shuffle_rows);

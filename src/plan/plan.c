@@ -53,6 +53,16 @@ void hr_plan_unref(hr_plan *p)
     hr__free(p);
 }
 
+bool hr__plan_has_instances(const hr_plan *p)
+{
+    if (p->op && p->op->instances)
+        return true;
+    for (int i = 0; i < p->n_inputs; i++)
+        if (hr__plan_has_instances(p->inputs[i]))
+            return true;
+    return false;
+}
+
 /* A node like `p` over other inputs (the caller frees its references on failure). Shares scan, operator and schema. */
 hr_status hr__plan_like(hr_plan *p, hr_plan *const *inputs, hr_plan **out, hr_error *err)
 {

@@ -79,6 +79,10 @@ class _RunPass:
         """Whether its sources have not been read to the end."""
         return self.run.feed.reads
 
+    @property
+    def may_open_next(self):
+        return self.run.feed.may_open_next
+
     def true_epoch(self):
         return self.epoch
 
@@ -110,12 +114,13 @@ class _SharePass:
         self.number = None
         self.reader = None  # a weak reference to the _RowPass that reads this pass
 
-    def begin(self, request):
+    def begin(self, request, epoch=None):
         by_row = "rows" in request
         self.source.reading = weakref.ref(self) if by_row else None
         self.number = self.source.begin(
             request["batch_rows"] or (1 if by_row else SHARE_ROWS),
             by_row=by_row,
+            epoch=epoch,
             **{k: v for k, v in request.items() if k not in ("batch_rows", "rows")},
         )
 
@@ -222,6 +227,14 @@ class Iterable:
         self._after = None  # the state after the last pass
         self._beginning = threading.Lock()
         self._ahead = None  # (process, the _RunPass of the next epoch), opened early
+        self._loops = False  # a pass has ended, so that another one is likely after the next
+
+    def set_epoch(self, n):
+        """The next pass is epoch n, for programs that count epochs themselves; a pass that follows another
+        one needs no call. All ranks of a split must give the same number. After load_state_dict() n must be
+        the epoch of the state: another one is a MismatchError of the pass.
+        """
+        self._owner.set_epoch(n)
 
     def repeat(self, n=None):
         """The same batches or rows, on and on: one iteration goes through n epochs, or for ever.
@@ -251,6 +264,7 @@ class Iterable:
             else:
                 one = _RowPass(self) if self._by_row else _BatchPass(self)
             self._pass = weakref.ref(one)
+            one.guesses = self._loops or bool(self._resume and self._resume["epoch"] > 0)
         return one
 
     def __enter__(self):
@@ -296,7 +310,8 @@ class Iterable:
         one = self._pass and self._pass()
         if one is not None and one.active:
             return self._owner._whole(one.state())
-        return dict(self._resume or self._owner._between(self._after))
+        after = None if self._owner.chosen_epoch is not None else self._after
+        return dict(self._resume or self._owner._between(after))
 
     def load_state_dict(self, state, *, moved=False, strict=False):
         """Makes the next pass resume from `state`, of an iterable with the same plan and the same batches.
@@ -328,7 +343,10 @@ class Iterable:
                 f"load_state_dict: expected the state of {mine}, found that of worker {begun[0]} of "
                 f"{begun[1]} of a DataLoader"
             )
+        if state and state["position"] is None and self._owner.chosen_epoch is None:
+            self._owner.chosen_epoch = state["epoch"]
         epoch = self._owner._next_epoch(state and state["epoch"], share)
+        self._after = None
         position = state and state["position"]
         under = self._take_ahead(epoch if position is None and share is None else None)
         if under is None:
@@ -347,6 +365,10 @@ class Repeated:
 
     def __reduce__(self):
         return Repeated, (self._iterable, self._n)
+
+    def set_epoch(self, n):
+        """The next iteration begins with epoch n; see Iterable.set_epoch()."""
+        self._iterable.set_epoch(n)
 
     def __iter__(self):
         return _Repeating(self._iterable, self._n)
@@ -470,6 +492,7 @@ class _Pass:
         self.superseded = False
         self.reading = threading.Lock()
         self.prepares = False  # the next epoch follows, and opens when the sources of this one have been read
+        self.guesses = False  # the same, if nothing speaks against it: the program has looped before
         self.epoch = None  # set with `prepares`
 
     def __iter__(self):
@@ -477,8 +500,10 @@ class _Pass:
 
     def _prepare(self):
         if not self.under.reads:
-            self.prepares = False
-            self.iterable._open_ahead(self.under.epoch + 1)
+            opens = self.prepares or self.under.may_open_next
+            self.prepares = self.guesses = False
+            if opens:
+                self.iterable._open_ahead(self.under.epoch + 1)
 
     def supersede(self):
         """A new iteration over the same iterable begins. A reader of this one, perhaps in another thread,
@@ -524,9 +549,10 @@ class _Pass:
         if table is None:
             if not self.ended:
                 self.iterable._after = _start_of(self.under.epoch + 1)
+                self.iterable._loops = True
                 self.finished = True
             self.close()
-        elif self.prepares:
+        elif self.prepares or self.guesses:
             self._prepare()
         return table
 
@@ -694,13 +720,27 @@ class DataIterator:
 
     def __init__(self):
         self._epochs = loader.Epochs()
+        self.chosen_epoch = None  # by set_epoch(), for the next pass
         self.last_stats = None
 
     @property
     def epochs_begun(self):
         return self._epochs.begun
 
+    def set_epoch(self, n):
+        """The next pass over any of its iterables is epoch n; see Iterable.set_epoch()."""
+        if not is_whole(n, 0) or n >= 1 << 62:
+            raise InvalidArgument(f"set_epoch: expected a number of at least 0, found {n!r:.50}")
+        self._epochs.go_to(int(n))
+        self.chosen_epoch = int(n)
+
     def _next_epoch(self, wanted, share=None):
+        chosen, self.chosen_epoch = self.chosen_epoch, None
+        if wanted is not None and chosen not in (None, wanted):
+            raise MismatchError(
+                f"set_epoch({chosen}): the state of load_state_dict() is in epoch {wanted}; begin with that "
+                "epoch, or leave out set_epoch(): a pass after another one is the next epoch"
+            )
         return self._epochs.begin(wanted, share)
 
     def _pass(self, request, epoch, position, how, share=None):
@@ -1041,6 +1081,7 @@ class DatasetIterator(DataIterator):
         one = DatasetIterator(self._dataset)
         one._epochs = self._epochs
         one._options = self._options or DataContext.get_current().run_options()
+        one.chosen_epoch = self.chosen_epoch
         return one
 
     def _warn_of_classes(self, position):
@@ -1073,6 +1114,7 @@ class SplitIterator(DataIterator):
         self._world_size = world_size
         self._rank = rank
         self._current = None  # the pass that reads the share's rows
+        self._begins = None  # the epoch that its pass requests; None: the split's next one
         self._changing = threading.Lock()
 
     def __repr__(self):
@@ -1084,7 +1126,8 @@ class SplitIterator(DataIterator):
         return self._world_size
 
     def __reduce__(self):
-        return _sent_share, (self._source, self._world_size, self._rank, self._epochs)
+        parts = self._source, self._world_size, self._rank, self._epochs, self.chosen_epoch
+        return _sent_share, parts
 
     def to_send(self):
         return self
@@ -1101,13 +1144,22 @@ class SplitIterator(DataIterator):
                 old.supersede()
             one = _SharePass(self._source, request, epoch, position, how, self._rank)
             self._current = weakref.ref(one)
-        one.begin(request)
+        begins, self._begins = self._begins, None
+        one.begin(request, begins)
         return one
+
+    def _next_epoch(self, wanted, share=None):
+        chosen = self.chosen_epoch
+        epoch = super()._next_epoch(wanted, share)
+        self._begins = epoch if chosen is not None else None
+        return epoch
 
     def _warn_of_classes(self, position):
         self._source.warn_of_classes(position, stacklevel=5)
 
     def _between(self, after):
+        if self.chosen_epoch is not None:
+            return _start_of(self.chosen_epoch)
         position = self._source.position()
         return _state(json.loads(position)["epoch"], position)
 
@@ -1130,10 +1182,10 @@ class SplitIterator(DataIterator):
         self._source.close()
 
 
-def _sent_share(source, world_size, rank, epochs):
+def _sent_share(source, world_size, rank, epochs, chosen_epoch):
     """Unpickles a SplitIterator in another process."""
     made = SplitIterator(source, world_size, rank)
-    made._epochs = epochs
+    made._epochs, made.chosen_epoch = epochs, chosen_epoch
     return made
 
 

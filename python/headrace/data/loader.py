@@ -106,6 +106,14 @@ class Epochs:
             os.pwrite(self._page, _COUNT.pack(self._begun, 0), 0)
             self._owner = os.getpid(), self._page
 
+    def go_to(self, epoch):
+        """Makes it the next epoch, of the workers that start later, too."""
+        with self._locked() as page:
+            self._begun = epoch
+            if page is not None:
+                _, n = _COUNT.unpack(os.pread(page, _COUNT.size, 0))
+                os.pwrite(page, _COUNT.pack(epoch, n), 0)
+
     def begin(self, wanted=None, share=None):
         """The number of the next epoch; `wanted`: the number of the epoch to resume. The n-th passes of
         workers that started together are the same epoch.

@@ -67,6 +67,10 @@ class TorchIterableDataset(torch.utils.data.IterableDataset):
             return [_tensor(batch, names, d, self.unsqueeze) for names, d in zip(columns, of, strict=True)]
         return _tensor(batch, columns, dtypes, self.unsqueeze)
 
+    def set_epoch(self, n):
+        """The next pass is epoch n; see Iterable.set_epoch()."""
+        self.batches.set_epoch(n)
+
     def state_dict(self):
         """The consumer's position; in a worker of a DataLoader, the position in the worker's share."""
         return self.batches.state_dict()

@@ -908,6 +908,7 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
     a->base.block_rows = a->as_is || a->keys ? 0 : a->block_rows;
     a->of_class = o->of_class;
     a->base.in_order = a->of_class.at_a_time > 0;
+    a->base.instances = a->of_class.instances;
     a->base.closes = a->of_class.finishes;
     a->base.saves = a->of_class.saves;
     a->filter = o->filter;

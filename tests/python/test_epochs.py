@@ -1,0 +1,326 @@
+"""Loops over the same batches: the next epoch that opens early on a guess, and set_epoch()."""
+
+import itertools
+import json
+import os
+import pickle
+import time
+
+import numpy as np
+import pytest
+from test_shares import on_all
+
+import headrace.data as hd
+from headrace import exceptions, train
+
+N = 1000
+
+
+def plan():
+    return hd.range(N).random_shuffle()
+
+
+def ids(batches):
+    return [b["id"].tolist() for b in batches]
+
+
+def epochs(n, **how):
+    one = plan().iter_batches(batch_size=128, **how)
+    return [ids(one) for _ in range(n)]
+
+
+# ------------------------------------------------------------------------------------------- the next epoch
+
+
+def opened_early(batches):
+    """For each of four passes, whether the next epoch was open at its last batch."""
+    found = []
+    for _ in range(4):
+        last = None
+        for _ in batches:
+            last = batches._ahead is not None
+        found.append(last)
+    batches.close()
+    return found
+
+
+def test_the_second_pass_opens_the_third_epoch():
+    assert opened_early(plan().iter_batches(batch_size=100)) == [False, True, True, True]
+    assert opened_early(hd.range(N).iter_rows()) == [False, True, True, True]
+
+
+def test_the_batches_are_those_of_fresh_iterables():
+    got = epochs(5)
+    for epoch, want in enumerate(got):
+        fresh = plan().iter_batches(batch_size=128)
+        fresh.set_epoch(epoch)
+        assert ids(fresh) == want
+    assert len({str(e) for e in got}) == 5
+
+
+def test_a_resume_in_a_later_epoch_opens_the_next():
+    one = plan().iter_batches(batch_size=100)
+    for _ in range(2):
+        ids(one)
+    begun = iter(one)
+    want = [b["id"].tolist() for b in itertools.islice(begun, 3)]
+    state = one.state_dict()
+    want = [b["id"].tolist() for b in begun] + ids(one)
+    other = plan().iter_batches(batch_size=100)
+    other.load_state_dict(state)
+    got = []
+    for b in other:
+        got.append(b["id"].tolist())
+        early = other._ahead is not None
+    assert early
+    assert got + ids(other) == want
+
+
+def test_no_second_instance_of_a_class():
+    class Same:
+        def __call__(self, batch):
+            return batch
+
+    ds = hd.range(N).map_batches(Same, batch_size=100, concurrency=1)
+    assert opened_early(ds.iter_batches(batch_size=100)) == [False] * 4
+
+
+def test_no_second_run_without_memory_for_it():
+    ballast = hd.range(2000).map_batches(lambda b: {"x": np.ones((len(b["id"]), 4096))}).materialize()
+    context = hd.DataContext.get_current()
+    before = context.memory_limit_bytes
+    try:
+        context.memory_limit_bytes = 60 << 20
+        assert opened_early(hd.range(N).iter_batches(batch_size=100)) == [False] * 4
+    finally:
+        context.memory_limit_bytes = before
+    assert ballast.count() == 2000
+
+
+def test_a_wrong_guess_costs_no_epoch_and_no_row():
+    one = plan().iter_batches(batch_size=100)
+    want = [ids(one) for _ in range(4)]
+    one = plan().iter_batches(batch_size=100)
+    assert [ids(one), ids(one)] == want[:2]
+    assert one._ahead is not None
+    state = one.state_dict()
+    assert (state["epoch"], state["position"]) == (2, None)
+    one.load_state_dict(state)  # closes what was opened
+    assert one._ahead is None
+    assert [ids(one), ids(one)] == want[2:]
+
+
+def shares_of(n, epochs_of):
+    def of(rank, share):
+        return [ids(share.iter_batches(batch_size=50)) for _ in range(epochs_of)]
+
+    return on_all(plan().streaming_split(n), of)
+
+
+def test_shares_give_the_same_with_and_without_repeat():
+    got = shares_of(2, 4)
+    repeated = on_all(plan().streaming_split(2), lambda r, s: ids(s.iter_batches(batch_size=50).repeat(4)))
+    assert [sum(r, []) for r in got] == repeated
+
+
+def calls_after(ds, log, passes, consume):
+    """Calls of a function at rest, after so many passes of all consumers."""
+    for _ in range(passes):
+        consume(ds)
+    size, same = -1, 0
+    while same < 5:
+        time.sleep(0.05)
+        now = os.path.getsize(log)
+        same, size = (same + 1 if now == size else 0), now
+    return size
+
+
+def test_shares_open_the_third_epoch_in_the_second(tmp_path):
+    log = tmp_path / "calls"
+    log.touch()
+
+    def count(batch, log=str(log)):
+        with open(log, "ab", buffering=0) as f:
+            f.write(b".")
+        return batch
+
+    shares = hd.range(1000).map_batches(count, batch_size=100).streaming_split(2)
+
+    def consume(shares):
+        on_all(shares, lambda r, s: [None for b in s.iter_batches(batch_size=50)])
+
+    assert calls_after(shares, log, 1, consume) == 10
+    assert calls_after(shares, log, 1, consume) > 20
+
+
+# ------------------------------------------------------------------------------------------------- set_epoch
+
+
+def test_set_epoch_is_the_number_of_the_next_pass():
+    want = epochs(4)
+    one = plan().iter_batches(batch_size=128)
+    one.set_epoch(2)
+    assert one.state_dict()["epoch"] == 2
+    assert ids(one) == want[2]
+    assert one.state_dict()["epoch"] == 3
+    one.set_epoch(0)
+    assert one.state_dict() == {"version": 2, "epoch": 0, "position": None}
+    assert [ids(one), ids(one)] == want[:2]
+    one.set_epoch(1)
+    assert ids(one) == want[1]
+
+
+def test_set_epoch_in_each_epoch_changes_nothing():
+    one = plan().iter_batches(batch_size=128)
+    got = []
+    for epoch in range(4):
+        one.set_epoch(epoch)
+        got.append(ids(one))
+    assert got == epochs(4)
+
+
+def test_set_epoch_of_rows_and_of_repeat():
+    rows = plan().iter_rows()
+    first = [r["id"] for r in rows]
+    second = [r["id"] for r in rows]
+    rows.set_epoch(0)
+    assert [r["id"] for r in rows] == first
+    repeated = plan().iter_rows().repeat(2)
+    repeated.set_epoch(1)
+    assert [r["id"] for r in repeated] == second
+
+
+def test_breaking_off_after_set_epoch_keeps_the_position():
+    one = plan().iter_batches(batch_size=128)
+    for _ in range(3):
+        want = ids(one)
+    one.set_epoch(2)
+    for _ in one:
+        break
+    state = one.state_dict()
+    assert state["epoch"] == 2
+    other = plan().iter_batches(batch_size=128)
+    other.load_state_dict(state)
+    other.set_epoch(2)
+    assert ids(other) == want[1:]
+
+
+def test_set_epoch_and_a_state_of_another_epoch():
+    one = plan().iter_batches(batch_size=128)
+    for _ in itertools.islice(itertools.chain(one, one), 10):
+        pass
+    other = plan().iter_batches(batch_size=128)
+    other.load_state_dict(one.state_dict())
+    other.set_epoch(0)
+    with pytest.raises(exceptions.MismatchError, match=r"set_epoch\(0\).*epoch 1"):
+        next(iter(other))
+
+
+@pytest.mark.parametrize("n", [-1, 1.5, True, "2", None, 1 << 62])
+def test_wrong_numbers(n):
+    with pytest.raises(exceptions.InvalidArgument, match="set_epoch"):
+        hd.range(3).iter_batches().set_epoch(n)
+    with pytest.raises(exceptions.InvalidArgument, match="set_epoch"):
+        hd.range(3).streaming_split(1)[0].set_epoch(n)
+
+
+@pytest.mark.parametrize("by", ["share", "iterable"])
+def test_shares(by):
+    want = shares_of(2, 4)
+
+    def of(rank, share):
+        batches = share.iter_batches(batch_size=50)
+        got = []
+        for epoch in (3, 1, 2):
+            (share if by == "share" else batches).set_epoch(epoch)
+            assert batches.state_dict()["epoch"] == epoch
+            got.append(ids(batches))
+        return got + [ids(batches)]
+
+    got = on_all(plan().streaming_split(2), of)
+    assert got == [[w[3], w[1], w[2], w[3]] for w in want]
+
+
+def test_shares_that_disagree():
+    def of(rank, share):
+        share.set_epoch(rank)
+        with pytest.raises(exceptions.MismatchError, match="rank 0: .*epoch 0; rank 1: .*epoch 1"):
+            next(iter(share.iter_batches(batch_size=50)))
+
+    on_all(plan().streaming_split(2), of)
+
+
+def test_shares_with_a_state_of_another_epoch():
+    split = plan().streaming_split(1)
+    batches = split[0].iter_batches(batch_size=50)
+    ids(batches)
+    for _ in batches:
+        break
+    state = batches.state_dict()
+    other = plan().streaming_split(1)[0].iter_batches(batch_size=50)
+    other.load_state_dict(state)
+    other.set_epoch(0)
+    with pytest.raises(exceptions.MismatchError, match=r"set_epoch\(0\).*epoch 2"):
+        next(iter(other))
+
+
+def test_ranks_of_a_trainer(tmp_path):
+    def loop(config):
+        share = train.get_dataset_shard()
+        batches = share.iter_batches(batch_size=50)
+        got = []
+        for epoch in (None, 0, 2):
+            if epoch is not None:
+                batches.set_epoch(epoch)
+            got.append([b["id"].tolist() for b in batches])
+        (config["folder"] / f"{share._rank}.json").write_text(json.dumps(got))
+
+    train.torch.TorchTrainer(
+        loop,
+        train_loop_config={"folder": tmp_path},
+        datasets={"train": plan()},
+        scaling_config=train.ScalingConfig(num_workers=2),
+        run_config=train.RunConfig(name="run", storage_path=str(tmp_path)),
+    ).fit()
+    got = [json.loads((tmp_path / f"{r}.json").read_text()) for r in range(2)]
+    assert got == [[w[0], w[0], w[2]] for w in shares_of(2, 3)]
+
+
+def test_the_state_of_a_chosen_epoch_of_a_share():
+    split = plan().streaming_split(1)[0]
+    batches = split.iter_batches(batch_size=50)
+    want = [ids(batches) for _ in range(3)]
+    batches.set_epoch(1)
+    state = batches.state_dict()
+    other = plan().streaming_split(1)[0].iter_batches(batch_size=50)
+    other.load_state_dict(state)
+    assert ids(other) == want[1]
+
+
+def test_pickled():
+    one = plan().iter_batches(batch_size=128)
+    one.set_epoch(2)
+    assert ids(pickle.loads(pickle.dumps(one))) == epochs(3)[2]
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_torch_dataloader(persistent):
+    data = pytest.importorskip("torch.utils.data")
+
+    def passes(workers, numbers):
+        items = plan().to_torch(batch_size=100)
+        how = {"persistent_workers": persistent} if workers else {}
+        loader = data.DataLoader(items, batch_size=None, num_workers=workers, **how)
+        got = []
+        for n in numbers:
+            if n is not None:
+                loader.dataset.set_epoch(n)
+            got.append([x.flatten().tolist() for x, _ in loader])
+        return got
+
+    want = passes(0, [None] * 4)
+    assert passes(0, [3, 1, None, 0]) == [want[3], want[1], want[2], want[0]]
+    if not persistent:  # persistent workers have copies of the dataset, but count with the program
+        assert passes(2, [3, 1, None, 0]) == [want[3], want[1], want[2], want[0]]
+    else:
+        assert passes(2, [2, None, 0]) == [want[2], want[3], want[0]]
