@@ -132,7 +132,7 @@ def prepare_model(
     parallel_strategy_kwargs: dict[str, Any] | None = None,
 ) -> torch.nn.Module:
     """The model on this worker's device and, with more than one worker, wrapped in DistributedDataParallel
-    (or FSDP).
+    ("ddp") or FullyShardedDataParallel ("fsdp", also on the CPU), which get parallel_strategy_kwargs.
     """
     if parallel_strategy not in ("ddp", "fsdp", None):
         raise ValueError(
@@ -147,6 +147,8 @@ def prepare_model(
     if parallel_strategy == "fsdp":
         from torch.distributed.fsdp import FullyShardedDataParallel
 
+        if device.type == "cpu":  # without device_id it takes the machine's accelerator, or none is an error
+            kwargs = {"device_id": device, **kwargs}
         return FullyShardedDataParallel(model, **kwargs)
     if device.type == "cuda":
         kwargs = {"device_ids": [device], "output_device": device, **kwargs}
