@@ -292,6 +292,54 @@ static hr_status number(hr_error *err)
     return st;
 }
 
+/* By one comparison a row. */
+static void check_extremes(const hr_array *a, bool is_signed)
+{
+    int64_t least = -1, most = -1, found[2];
+
+    for (int64_t i = 0; i < a->length; i++) {
+        if (hr__array_is_null(a, i))
+            continue;
+        if (least < 0 || (is_signed ? hr__array_int(a, i) < hr__array_int(a, least)
+                                    : hr__array_uint(a, i) < hr__array_uint(a, least)))
+            least = i;
+        if (most < 0 ||
+            (is_signed ? hr__array_int(a, i) > hr__array_int(a, most) : hr__array_uint(a, i) > hr__array_uint(a, most)))
+            most = i;
+    }
+    assert_int_equal(hr__join_extremes(a, &found[0], &found[1]), least >= 0);
+    assert_int_equal(found[0], least);
+    assert_int_equal(found[1], most);
+}
+
+/* The first row of each extreme; rows without nulls are compared by blocks. */
+static void extremes(void **state)
+{
+    static const int64_t lengths[] = { 0, 1, 2, 1023, 1024, 1025, 5000 };
+    static int64_t values[5000];
+    static bool nulls[5000];
+    uint64_t random = 5;
+
+    (void)state;
+    for (int k = 0; k < HR_LEN(types) - 1; k++) {
+        hr_type *type = type_named(types[k]);
+
+        for (int i = 0; i < HR_LEN(lengths) * 6; i++) {
+            int64_t n = lengths[i / 6], spread = i % 3 == 0 ? 3 : i % 3 == 1 ? 200 : INT64_MAX;
+            hr_array *a;
+
+            for (int64_t row = 0; row < n; row++) {
+                values[row] = (int64_t)(random_below(&random, (uint64_t)spread) * (random_below(&random, 2) * 2 - 1));
+                nulls[row] = i % 6 > 2 && random_below(&random, 3) == 0;
+            }
+            a = array_of(type, values, nulls, n);
+            check_extremes(a, types[k][0] != 'u');
+            hr__array_unref(a);
+        }
+        hr__type_unref(type);
+    }
+}
+
 static void test_faults(void **state)
 {
     uint64_t random = 3;
@@ -310,7 +358,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type),   cmocka_unit_test(one_row_a_key), cmocka_unit_test(many_keys),
-        cmocka_unit_test(large_tables), cmocka_unit_test(test_faults),
+        cmocka_unit_test(large_tables), cmocka_unit_test(test_faults),   cmocka_unit_test(extremes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
