@@ -174,9 +174,9 @@ class Epochs:
         self.__init__(state[0])
         self._owner = state[1]
 
-    def __del__(self):
+    def __del__(self, close=os.close):  # at the interpreter's end the name os is gone
         if getattr(self, "_page", None) is not None:
-            os.close(self._page)
+            close(self._page)
 
 
 def _agreed(page, wanted, key, begun):

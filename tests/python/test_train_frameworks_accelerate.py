@@ -1,0 +1,166 @@
+"""Accelerate: under `accelerate launch`, and on the workers of a trainer; rows once, saves, restarts."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import forked_ranks
+import pytest
+
+import headrace.data as hd
+from headrace import train
+from headrace.train import FailureConfig, RunConfig, ScalingConfig
+
+torch = pytest.importorskip("torch")
+accelerate = pytest.importorskip("accelerate")
+from headrace.train.torch import TorchTrainer  # noqa: E402
+
+ROWS = 64
+BATCH = 4
+EPOCHS = 2
+STEPS = ROWS // (2 * BATCH)
+
+PROGRAM = """
+import json, sys
+import torch
+from accelerate import Accelerator
+import headrace.data as hd
+
+folder, begins_at = sys.argv[1:]
+accelerator = Accelerator(cpu=True)
+torch.manual_seed(0)
+model = torch.nn.Linear(1, 1)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+batches = hd.range(64).random_shuffle(seed=1).shard().iter_torch_batches(batch_size=4)
+model, optimizer, same = accelerator.prepare(model, optimizer, batches)
+assert same is batches
+accelerator.register_for_checkpointing(batches)
+step = int(begins_at)
+if step:
+    accelerator.load_state(f"{folder}/{step}")
+seen = []
+while step < 16:
+    for batch in batches:
+        x = batch["id"].float().unsqueeze(1) / 64
+        optimizer.zero_grad()
+        accelerator.backward(torch.nn.functional.mse_loss(model(x), 2 * x))
+        optimizer.step()
+        step += 1
+        seen.append([step, batch["id"].tolist()])
+        if begins_at == "0" and step in (5, 8):
+            accelerator.save_state(f"{folder}/{step}")
+rank, n = accelerator.process_index, accelerator.num_processes
+values = {name: value.tolist() for name, value in accelerator.unwrap_model(model).state_dict().items()}
+found = {"n": n, "seen": seen, "values": values}
+open(f"{folder}/from-{begins_at}-{rank}.json", "w").write(json.dumps(found))
+accelerator.end_training()
+"""
+
+
+def launched(tmp_path, begins_at):
+    """What the two ranks of a launched program wrote."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    command += ["--num_machines", "1", "--main_process_port", "0", program, tmp_path, str(begins_at)]
+    env = {**os.environ, "HF_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "Exception ignored" not in done.stderr
+    return [json.loads((tmp_path / f"from-{begins_at}-{rank}.json").read_text()) for rank in range(2)]
+
+
+def steps_of(found):
+    """step -> the rows of all ranks, sorted."""
+    out = {}
+    for one in found:
+        for step, rows in one["seen"]:
+            out.setdefault(step, []).extend(rows)
+    return {step: sorted(rows) for step, rows in out.items()}
+
+
+@pytest.mark.timeout(120)
+def test_accelerate_launch(tmp_path):
+    whole = launched(tmp_path, 0)
+    steps = steps_of(whole)
+    assert [one["n"] for one in whole] == [2, 2] and list(steps) == list(range(1, EPOCHS * STEPS + 1))
+    for epoch in range(EPOCHS):
+        rows = [row for step in range(STEPS) for row in steps[epoch * STEPS + step + 1]]
+        assert sorted(rows) == list(range(ROWS))
+    for begins_at in (5, 8):  # in an epoch, after its last batch
+        again = launched(tmp_path, begins_at)
+        assert steps_of(again) == {step: rows for step, rows in steps.items() if step > begins_at}
+        assert again[0]["values"] == again[1]["values"] == whole[0]["values"]
+
+
+def loop(config):
+    accelerator = accelerate.Accelerator(cpu=True)
+    torch.manual_seed(0)
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    model, optimizer = accelerator.prepare(model, optimizer)
+    assert (accelerator.num_processes, type(model).__name__) == (2, "DistributedDataParallel")
+    checkpoint, step = train.get_checkpoint(), 0
+    if checkpoint is not None:
+        accelerator.load_state(checkpoint.path)
+        step = json.loads(Path(checkpoint.path, "step.json").read_text())
+    rank = accelerator.process_index
+    seen = Path(config["folder"], f"{'first' if checkpoint is None else 'second'}-{rank}")
+    while step < EPOCHS * STEPS:
+        for batch in train.get_dataset_shard().iter_torch_batches(batch_size=BATCH):
+            if checkpoint is None and rank == 1 and step == config["fail_at"]:
+                raise RuntimeError("the machine is lost")
+            x = batch["id"].float().unsqueeze(1) / ROWS
+            optimizer.zero_grad()
+            loss = torch.nn.functional.mse_loss(model(x), 2 * x)
+            accelerator.backward(loss)
+            optimizer.step()
+            step += 1
+            with open(seen, "a") as out:
+                out.write(json.dumps([step, batch["id"].tolist()]) + "\n")
+            if step % 4 == 0:
+                folder = Path(config["folder"], str(step))
+                accelerator.save_state(folder)
+                if accelerator.is_main_process:
+                    Path(folder, "step.json").write_text(json.dumps(step))
+                accelerator.wait_for_everyone()
+                metrics = {"step": step, "loss": accelerator.reduce(loss.detach(), "mean").item()}
+                train.report(metrics, train.Checkpoint(folder) if rank == 0 else None)
+
+
+def fit(tmp_path, name, fail_at=None):
+    folder = tmp_path / f"saved-{name}"
+    folder.mkdir()
+    result = TorchTrainer(
+        loop,
+        train_loop_config={"folder": str(folder), "fail_at": fail_at},
+        scaling_config=ScalingConfig(num_workers=2),
+        run_config=RunConfig(
+            storage_path=tmp_path,
+            name=name,
+            failure_config=FailureConfig(max_failures=int(fail_at is not None)),
+        ),
+        datasets={"train": hd.range(ROWS).random_shuffle(seed=1)},
+    ).fit()
+    return result, folder
+
+
+def noted(files):
+    return [{"seen": [json.loads(line) for line in file.read_text().splitlines()]} for file in files]
+
+
+def test_on_the_workers_of_a_trainer(tmp_path):
+    with forked_ranks.forked_ranks("accelerate", "torch._dynamo"):
+        whole, folder = fit(tmp_path, "whole")
+        again, second = fit(tmp_path, "again", fail_at=6)
+    steps = steps_of(noted(folder.glob("first-*")))
+    for epoch in range(EPOCHS):
+        rows = [row for step in range(STEPS) for row in steps[epoch * STEPS + step + 1]]
+        assert sorted(rows) == list(range(ROWS))
+    found = steps_of(noted(second.glob("second-*")))
+    assert found == {step: rows for step, rows in steps.items() if step > 4}
+    assert whole.history == again.history and [m["step"] for m in whole.history] == [4, 8, 12, 16]
+    files = [Path(r.checkpoint.path, "model.safetensors").read_bytes() for r in (whole, again)]
+    assert files[0] == files[1]
