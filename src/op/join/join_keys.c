@@ -41,59 +41,29 @@ static bool has_nulls(const hr_array *a) { return a->type->id == HR_T_NULL || hr
         }                                                                                                              \
     }
 
-#define BLOCK 1024 /* rows whose extremes are compared with the others' at once */
-
-/* Without nulls: first the blocks with the extremes, then the rows in them. */
-#define EXTREMES_OF_BLOCKS(T)                                                                                          \
-    {                                                                                                                  \
-        const T *v = (const T *)hr__array_values(a);                                                                   \
-        T low = v[0], high = v[0];                                                                                     \
-                                                                                                                       \
-        for (int64_t begin = 0; begin < a->length; begin += BLOCK) {                                                   \
-            int64_t end = HR_MIN(begin + BLOCK, a->length);                                                            \
-            T l = v[begin], h = v[begin];                                                                              \
-                                                                                                                       \
-            for (int64_t i = begin + 1; i < end; i++) {                                                                \
-                l = v[i] < l ? v[i] : l;                                                                               \
-                h = v[i] > h ? v[i] : h;                                                                               \
-            }                                                                                                          \
-            if (l < low)                                                                                               \
-                low = l, *least = begin;                                                                               \
-            if (h > high)                                                                                              \
-                high = h, *most = begin;                                                                               \
-        }                                                                                                              \
-        while (v[*least] != low)                                                                                       \
-            ++*least;                                                                                                  \
-        while (v[*most] != high)                                                                                       \
-            ++*most;                                                                                                   \
-    }
-
-#define EXTREMES_OF_VALID(T)                                                                                           \
-    {                                                                                                                  \
-        const T *v = (const T *)hr__array_values(a);                                                                   \
-                                                                                                                       \
-        for (int64_t i = 0; i < a->length; i++) {                                                                      \
-            if (hr__array_is_null(a, i))                                                                               \
-                continue;                                                                                              \
-            if (*least < 0 || v[i] < v[*least])                                                                        \
-                *least = i;                                                                                            \
-            if (*most < 0 || v[i] > v[*most])                                                                          \
-                *most = i;                                                                                             \
-        }                                                                                                              \
-    }
-
 bool hr__join_extremes(const hr_array *a, int64_t *least, int64_t *most)
 {
+    bool nulls = has_nulls(a);
+
     *least = *most = -1;
-    if (!hr__join_is_integer(a->type) || !a->length)
+    if (!hr__join_is_integer(a->type))
         return false;
-    if (has_nulls(a)) {
-        OF_VALUES(a, EXTREMES_OF_VALID)
-        return *least >= 0;
+#define EXTREMES(T)                                                                                                    \
+    {                                                                                                                  \
+        const T *v = (const T *)hr__array_values(a);                                                                   \
+        T low = 0, high = 0;                                                                                           \
+                                                                                                                       \
+        for (int64_t i = 0; i < a->length; i++) {                                                                      \
+            if (nulls && hr__array_is_null(a, i))                                                                      \
+                continue;                                                                                              \
+            if (*least < 0 || v[i] < low)                                                                              \
+                low = v[ *least = i];                                                                                  \
+            if (*most < 0 || v[i] > high)                                                                              \
+                high = v[ *most = i];                                                                                  \
+        }                                                                                                              \
     }
-    *least = *most = 0;
-    OF_VALUES(a, EXTREMES_OF_BLOCKS)
-    return true;
+    OF_VALUES(a, EXTREMES)
+    return *least >= 0;
 }
 
 /* The value of row i; the difference of two values is right for signed types too. */
