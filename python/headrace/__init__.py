@@ -5,10 +5,39 @@ imports both on first use: `import headrace` costs a few milliseconds and loads 
 """
 
 import importlib
+from typing import TYPE_CHECKING
 
 from headrace._core import __version__
 
-__all__ = ["__version__", "data", "exceptions", "train"]
+if TYPE_CHECKING:
+    from headrace import data, exceptions, train
+    from headrace.session import (
+        available_resources,
+        cluster_resources,
+        get,
+        init,
+        is_initialized,
+        put,
+        remote,
+        shutdown,
+        wait,
+    )
+
+__all__ = [
+    "__version__",
+    "available_resources",
+    "cluster_resources",
+    "data",
+    "exceptions",
+    "get",
+    "init",
+    "is_initialized",
+    "put",
+    "remote",
+    "shutdown",
+    "train",
+    "wait",
+]
 _LAZY = ("data", "exceptions", "train")
 
 
@@ -27,8 +56,10 @@ class lazy_module:
 def __getattr__(name):
     if name in _LAZY:
         return importlib.import_module(f"headrace.{name}")
+    if name in __all__:
+        return getattr(importlib.import_module("headrace.session"), name)
     raise AttributeError(f"module 'headrace' has no attribute '{name}'")
 
 
 def __dir__():
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *__all__})
