@@ -25,6 +25,7 @@ from headrace.data.progress import run_line
 from headrace.data.schema import Schema
 
 blocks = lazy_module("headrace.data.blocks")  # imports numpy
+display = lazy_module("headrace.data.display")
 aggregates = lazy_module("headrace.data.aggregate")
 expressions = lazy_module("headrace.data.expressions")
 combining = lazy_module("headrace.data.combining")
@@ -748,9 +749,31 @@ class Dataset:
         """Prints the plan as written and as it runs, and what a resume does again. Reads nothing."""
         print(self._node.plan.explain(), end="")
 
-    def __repr__(self):
+    def _title(self):
         name = "" if self._name is None else f"{self._name}: "
         return f"{type(self).__name__}({name}{self._node.chain()})"
+
+    def _looked_at(self):
+        """(what it is, Schema or None, rows to show). Reads rows only if they are there, and of files at most
+        the first one's schema; never fails.
+        """
+        title = self._title()
+        try:
+            if next(iter(self._node.files()), None) is None and (n := self._node.plan.count()) is not None:
+                title += f", {n:,} rows"
+            return title, self.schema(fetch_if_missing=False), self._rows_there()
+        except Exception:
+            return title, None, []
+
+    def _rows_there(self):
+        return []
+
+    def __repr__(self):
+        title, schema, rows = self._looked_at()
+        return f"{title}\n{display.table(schema, rows)}" if schema is not None and len(schema) else title
+
+    def _repr_html_(self):
+        return display.as_html(*self._looked_at())
 
     def stats(self):
         """Statistics of the last run that this object began, as JSON text; '{}' before the first."""
@@ -800,9 +823,15 @@ class Dataset:
         )
 
     def show(self, limit=20):
-        """Prints the first rows."""
-        for row in self.take(limit):
-            print(row)
+        """Prints the first rows as a table, cut to the terminal's width. take() has the values."""
+        found = list(self._tables(self.limit(limit)._node))
+        schema = Schema(found[0].schema) if found else self.schema(fetch_if_missing=False)
+        rows = [row for t in found for row in blocks.rows_of(t)]
+        print(display.printed(schema, rows) or "no rows")
+
+    def head(self, limit=5):
+        """show() of fewer rows."""
+        self.show(limit)
 
     def materialize(self):
         """Runs the plan and keeps all rows: a MaterializedDataset, whose passes read these rows.
@@ -1082,6 +1111,9 @@ class MaterializedDataset(Dataset):
 
     def materialize(self):
         return self
+
+    def _rows_there(self):
+        return self.take(display.ROWS)
 
 
 materialized_by(MaterializedDataset)
