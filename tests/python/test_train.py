@@ -614,7 +614,7 @@ def test_enable_reproducibility():
         (lambda: TorchTrainer(1), TypeError, "expected a function"),
         (lambda: TorchTrainer(print, metadata={"a": object()}), ValueError, "JSON"),
         (lambda: TorchTrainer(lambda: 1, train_loop_config={"a": 1}), ValueError, "takes no argument"),
-        (lambda: TorchTrainer(print, validation_config=1), NotImplementedError, "validation_config"),
+        (lambda: TorchTrainer(print, validation_config=1), TypeError, "expected a ValidationConfig"),
     ],
 )
 def test_wrong_arguments(make, error, text):

@@ -40,6 +40,7 @@ from headrace.train.reported_checkpoint import (
     ReportedCheckpointStatus,
 )
 from headrace.train.result import Result, TrainingFailedError, WorkerGroupError
+from headrace.train.validation_config import ValidationConfig, ValidationTaskConfig
 
 __all__ = [
     "Checkpoint",
@@ -61,6 +62,8 @@ __all__ = [
     "TrainRunContext",
     "TrainingFailedError",
     "UserCallback",
+    "ValidationConfig",
+    "ValidationTaskConfig",
     "WorkerGroupError",
     "collective",
     "get_all_reported_checkpoints",

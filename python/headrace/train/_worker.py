@@ -61,6 +61,7 @@ def run(payload: dict, channel, rank: int):
         metadata=payload["metadata"],
         use_gpu=payload["use_gpu"],
         checkpoint=Checkpoint(channel.latest) if channel.latest else None,
+        validates=payload["validates"],
     )
     context.set_session(session)
     try:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace._core import StorageError
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.files import copy_folder
-from headrace.train.reported_checkpoint import CheckpointConsistencyMode, ReportedCheckpoint
+from headrace.train.reported_checkpoint import (
+    CheckpointConsistencyMode,
+    ReportedCheckpoint,
+    ReportedCheckpointStatus,
+)
+from headrace.train.validation_config import ValidationTaskConfig, wanted_by
 
 if TYPE_CHECKING:
     from headrace.data import DataIterator
@@ -42,14 +48,21 @@ class Session:
     use_gpu: bool = False
     shards: dict[str, DataIterator] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
+    validates: bool = False
 
-    def report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None, dir_name: str | None) -> None:
+    def report(
+        self,
+        metrics: dict[str, Any],
+        checkpoint: Checkpoint | None,
+        dir_name: str | None,
+        wanted: dict[str, Any] | None,
+    ) -> None:
         error = self._copied(checkpoint) if checkpoint is not None else None
         for shard in self.shards.values():
             source = getattr(shard, "_source", None)
             if hasattr(source, "settle"):
                 source.settle()
-        latest = self.channel.report(metrics, checkpoint is not None, dir_name, error)
+        latest = self.channel.report(metrics, checkpoint is not None, dir_name, error, wanted)
         if latest:
             self.checkpoint = Checkpoint(latest)
 
@@ -67,6 +80,7 @@ class Session:
         return None
 
 
+_LOOK_S = 0.1  # between two questions to the driver
 _session: Session | None = None
 
 
@@ -156,11 +170,23 @@ def get_all_reported_checkpoints(
     consistency_mode: CheckpointConsistencyMode = CheckpointConsistencyMode.VALIDATED,
     timeout_s: float | None = None,
 ) -> list[ReportedCheckpoint]:
-    """The checkpoints that the run keeps, the oldest first, with rank 0's metrics. report() returns when its
-    checkpoint is stored, so there is nothing to wait for: both modes give the same, timeout_s has no effect.
+    """The checkpoints that the run keeps, the oldest first, with rank 0's metrics and those of their
+    validation. With VALIDATED it waits until none waits for its validation, at most timeout_s seconds; then
+    the status says which still do. COMMITTED waits for nothing: report() returns when its checkpoint is
+    stored.
     """
     session = get_session("get_all_reported_checkpoints()")
-    return [ReportedCheckpoint(Checkpoint(path), metrics) for path, metrics in session.channel.reported()]
+    until = None if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        found = [
+            ReportedCheckpoint(Checkpoint(path), metrics, ReportedCheckpointStatus(status))
+            for path, metrics, status in session.channel.reported()
+        ]
+        waits = any(one.status is ReportedCheckpointStatus.PENDING_VALIDATION for one in found)
+        late = until is not None and time.monotonic() >= until
+        if not waits or late or consistency_mode is CheckpointConsistencyMode.COMMITTED:
+            return found
+        time.sleep(_LOOK_S)
 
 
 def report(
@@ -170,7 +196,7 @@ def report(
     checkpoint_upload_mode: Any = None,
     delete_local_checkpoint_after_upload: bool | None = None,
     checkpoint_upload_fn: Any = None,
-    validation: Any = None,
+    validation: bool | ValidationTaskConfig = False,
 ) -> None:
     """Reports metrics and perhaps a checkpoint. It is a barrier: every worker must call it equally often.
 
@@ -179,6 +205,9 @@ def report(
     the datasets, so that a restart continues after the last batch that the rank took. If a rank cannot store
     its files, all ranks raise its StorageError, which names the rank, the path and, on a full disk, the bytes
     that it needs; the previous checkpoint stays.
+
+    validation: True or a ValidationTaskConfig: the function of TorchTrainer(validation_config=...) validates
+    the checkpoint while the training goes on. Its metrics join those of this report.
     """
     session = get_session("report()")
     if not isinstance(metrics, dict):
@@ -190,11 +219,15 @@ def report(
     given = {
         "checkpoint_upload_mode": checkpoint_upload_mode,
         "checkpoint_upload_fn": checkpoint_upload_fn,
-        "validation": validation,
     }
     for name, value in given.items():
         if value is not None:
             raise NotImplementedError(f"report({name}=...) is not supported; leave it out")
-    session.report(metrics, checkpoint, checkpoint_dir_name)
+    wanted = wanted_by(validation)
+    if wanted is not None and checkpoint is None:
+        raise ValueError("report(validation=...): expected a checkpoint to validate, found None")
+    if wanted is not None and not session.validates:
+        raise ValueError("report(validation=...): expected a trainer with a validation_config, found none")
+    session.report(metrics, checkpoint, checkpoint_dir_name, wanted)
     if delete_local_checkpoint_after_upload and checkpoint is not None:
         shutil.rmtree(checkpoint.path, ignore_errors=True)

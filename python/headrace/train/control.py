@@ -25,6 +25,7 @@ import cloudpickle
 from headrace.train.callback import Callbacks
 from headrace.train.shards import ShardServer
 from headrace.train.storage import RunStorage
+from headrace.train.validation import Validations
 
 
 def send(conn: Connection, message: tuple) -> None:
@@ -51,6 +52,7 @@ class _Report:
     has_files: bool
     dir_name: str | None
     error: Exception | None  # the worker could not copy its files
+    wanted: dict[str, Any] | None  # of validation.wanted_by()
     call = "report"
 
 
@@ -241,8 +243,15 @@ class Control:
             return ("error", e, self.storage.staging())
         has_files = any(r.has_files for r in pending.values())
         metrics = [pending[rank].metrics for rank in sorted(pending)]
+        wanted = [r.wanted for _, r in sorted(pending.items()) if r.wanted is not None]
         return committed(
-            self.storage, self.shards, self.callbacks, metrics, has_files, next(iter(names), None)
+            self.storage,
+            self.shards,
+            self.callbacks,
+            metrics,
+            has_files,
+            next(iter(names), None),
+            next(iter(wanted), None),
         )
 
 
@@ -253,13 +262,15 @@ def committed(
     metrics: list[dict[str, Any]],
     has_files: bool,
     dir_name: str | None,
+    wanted: dict[str, Any] | None,
 ) -> tuple:
     """Stores a report of all workers, and with a checkpoint the positions; then runs the callbacks. metrics:
-    of each rank. Returns the answer for them: "ok", path of the newest checkpoint, folder for the next one;
-    or "error", exception, folder.
+    of each rank; wanted: the validation. Returns the answer for them: "ok", path of the newest checkpoint,
+    folder for the next one; or "error", exception, folder.
     """
     try:
-        stored = storage.commit(metrics[0], has_files, dir_name, shards.state() if has_files else None)
+        state = shards.state() if has_files else None
+        stored = storage.commit(metrics[0], has_files, dir_name, state, wanted)
         callbacks.after_report(metrics, stored)
     except Exception as e:
         return ("error", e, storage.staging())
@@ -290,12 +301,17 @@ class Channel:
         return self._staging
 
     def report(
-        self, metrics: dict[str, Any], has_files: bool, dir_name: str | None, error: Exception | None
+        self,
+        metrics: dict[str, Any],
+        has_files: bool,
+        dir_name: str | None,
+        error: Exception | None,
+        wanted: dict[str, Any] | None,
     ) -> str | None:
         """Waits for all workers. error: why this one could not copy its files; all of them raise it. Returns
         the path of the newest checkpoint.
         """
-        return self._answer(("report", metrics, has_files, dir_name, error))
+        return self._answer(("report", metrics, has_files, dir_name, error, wanted))
 
     def _answer(self, message: tuple) -> Any:
         send(self._conn, message)
@@ -309,8 +325,8 @@ class Channel:
         """Waits until all workers have made this call. Returns rank 0's data."""
         return pickle.loads(self._answer(("meet", call, cloudpickle.dumps(data))))
 
-    def reported(self) -> list[tuple[str, dict[str, Any]]]:
-        """Path and metrics of each checkpoint that the run keeps."""
+    def reported(self) -> list[tuple[str, dict[str, Any], str]]:
+        """Path, metrics and status of each checkpoint that the run keeps."""
         return self._answer(("checkpoints",))
 
     def done(self, value: bytes | None) -> None:
@@ -323,29 +339,38 @@ class Channel:
 class LocalChannel:
     """The channel of local mode: without workers, it writes reports to the storage itself."""
 
-    def __init__(self, storage: RunStorage, shards: ShardServer, callbacks: Callbacks):
+    def __init__(
+        self, storage: RunStorage, shards: ShardServer, callbacks: Callbacks, validations: Validations
+    ):
         self._storage = storage
         self._shards = shards
         self._callbacks = callbacks
+        self._validations = validations
 
     def staging(self) -> str:
         return self._storage.staging()
 
     def report(
-        self, metrics: dict[str, Any], has_files: bool, dir_name: str | None, error: Exception | None
+        self,
+        metrics: dict[str, Any],
+        has_files: bool,
+        dir_name: str | None,
+        error: Exception | None,
+        wanted: dict[str, Any] | None,
     ) -> str | None:
         if error is not None:
             self._storage.discard()
             raise error
         kind, found, _ = committed(
-            self._storage, self._shards, self._callbacks, [metrics], has_files, dir_name
+            self._storage, self._shards, self._callbacks, [metrics], has_files, dir_name, wanted
         )
         if kind == "error":
             raise found
+        self._validations.run_here()
         return found
 
     def meet(self, call: str, data: Any) -> Any:
         return data
 
-    def reported(self) -> list[tuple[str, dict[str, Any]]]:
+    def reported(self) -> list[tuple[str, dict[str, Any], str]]:
         return self._storage.reported()

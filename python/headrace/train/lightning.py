@@ -136,7 +136,7 @@ class RayTrainReportCallback(pl.callbacks.Callback):
                 metrics,
                 Checkpoint.from_directory(folder),
                 checkpoint_upload_mode=self.checkpoint_upload_mode,
-                validation=self.validation or None,
+                validation=self.validation,
             )
         finally:
             shutil.rmtree(folder, ignore_errors=True)

@@ -10,8 +10,8 @@ from headrace.train.checkpoint import Checkpoint
 
 
 class CheckpointConsistencyMode(Enum):
-    """Which checkpoints get_all_reported_checkpoints() waits for. report() returns when its checkpoint is
-    stored, so both modes give the same.
+    """Which checkpoints get_all_reported_checkpoints() waits for: VALIDATED: until none waits for its
+    validation. COMMITTED: for none, because report() returns when its checkpoint is stored.
     """
 
     COMMITTED = "COMMITTED"
@@ -19,7 +19,7 @@ class CheckpointConsistencyMode(Enum):
 
 
 class ReportedCheckpointStatus(Enum):
-    """COMMITTED: stored. Headrace gives no other status."""
+    """COMMITTED: stored, without a validation. The others: of a checkpoint with report(validation=...)."""
 
     COMMITTED = "COMMITTED"
     PENDING_VALIDATION = "PENDING_VALIDATION"
@@ -30,7 +30,9 @@ class ReportedCheckpointStatus(Enum):
 
 @dataclass
 class ReportedCheckpoint:
-    """A checkpoint that the run keeps, with the metrics that rank 0 reported with it."""
+    """A checkpoint that the run keeps, with the metrics that rank 0 reported with it and those of its
+    validation.
+    """
 
     checkpoint: Checkpoint
     metrics: dict[str, Any]

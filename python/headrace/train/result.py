@@ -35,6 +35,8 @@ class Result:
     """metrics: rank 0's last report; checkpoint: the newest one; path: the folder of the run.
 
     best_checkpoints: (checkpoint, its metrics) of all that the run kept, the oldest first.
+    validation_failures: name of a kept checkpoint -> why its validation failed, with the function's
+        traceback.
     datasets: for each dataset "epochs" that the workers read to the end, and of these the rows that went to
         no worker ("dropped_rows") or came twice ("padded_rows"), see DataConfig(tail=...). An epoch's end
         that comes again after a restart counts again; each driver of a run counts from 0.
@@ -48,6 +50,7 @@ class Result:
     return_value: Any = None
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
     datasets: dict[str, dict[str, int]] = field(default_factory=dict)
+    validation_failures: dict[str, str] = field(default_factory=dict)
 
     @property
     def metrics_dataframe(self):
@@ -90,4 +93,9 @@ class Result:
             best_checkpoints=best,
             history=history,
             datasets=known.get("datasets", {}),
+            validation_failures={
+                c["name"]: c["validation"]["error"]
+                for c in known["checkpoints"]
+                if "error" in c.get("validation", {})
+            },
         )

@@ -16,13 +16,16 @@ has the name of a driver that died.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
 import secrets
 import socket
 import sys
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,21 +46,50 @@ VERSION = 1  # of STATE_FILE, POSITIONS_FILE and PROGRESS_FILE
 WRITE_SHARE = 50  # a report without a checkpoint waits this many times as long as the last write took
 
 
+def _guarded(method: Callable) -> Callable:
+    """Makes other threads wait in methods of the same storage."""
+
+    @functools.wraps(method)
+    def under_lock(self, *args, **kwargs):
+        with self.changed:
+            return method(self, *args, **kwargs)
+
+    return under_lock
+
+
 @dataclass
 class Kept:
-    """A checkpoint of the run. reports: their number up to the checkpoint's own."""
+    """A checkpoint of the run. reports: their number up to the checkpoint's own. validation: None, or a dict
+    of "status" (ReportedCheckpointStatus), "wanted" (of validation.wanted_by()) and perhaps "error".
+    """
 
     checkpoint: Checkpoint
     metrics: dict[str, Any]
     reports: int
+    validation: dict[str, Any] | None = None
 
     @property
     def name(self) -> str:
         return os.path.basename(self.checkpoint.path)
 
+    @property
+    def status(self) -> str:
+        return self.validation["status"] if self.validation else "COMMITTED"
+
+    @property
+    def waits(self) -> bool:
+        """Whether its validation has not ended."""
+        return self.status == "PENDING_VALIDATION"
+
+    def listed(self) -> dict[str, Any]:
+        """What progress.json says of it."""
+        known = {"name": self.name, "metrics": self.metrics, "reports": self.reports}
+        return {**known, "validation": self.validation} if self.validation else known
+
 
 class RunStorage:
-    """The driver's side. Not thread-safe: the control channel calls it under its lock.
+    """The driver's side. `changed` guards it: the threads of the control channel report, another one
+    validates. It is notified when a checkpoint begins or ends to wait for its validation.
 
     start: what get_checkpoint() gives while the run has no checkpoint of its own.
     """
@@ -69,6 +101,7 @@ class RunStorage:
         self.config: CheckpointConfig = config.checkpoint_config
         self.metadata = metadata
         self.start = start
+        self.changed = threading.Condition()
         self.history: list[dict[str, Any]] = []
         self.datasets: dict[str, dict[str, int]] = {}  # see Result
         self.kept: list[Kept] = []
@@ -117,7 +150,7 @@ class RunStorage:
             folder = self.path / c["name"]
             if (folder / STATE_FILE).exists():
                 reports = c.get("reports", len(self.history))
-                self.kept.append(Kept(Checkpoint(folder), c["metrics"], reports))
+                self.kept.append(Kept(Checkpoint(folder), c["metrics"], reports, c.get("validation")))
         if self.kept:
             state = read_json(Path(self.kept[-1].checkpoint.path, STATE_FILE)) or {}
             self.next_index = max(self.next_index, state.get("index", -1) + 1)
@@ -133,6 +166,7 @@ class RunStorage:
         finally:
             self.lock.close()
 
+    @_guarded
     def begin(self) -> dict[str, Any] | None:
         """Before workers start: removes incomplete checkpoints of earlier workers, and the reports after the
         point from which the next workers go on. Returns that point's state: "workers", "datasets", "where";
@@ -182,9 +216,39 @@ class RunStorage:
         """What get_checkpoint() gives."""
         return self.latest or self.start
 
-    def reported(self) -> list[tuple[str, dict[str, Any]]]:
-        """Path and metrics of each checkpoint that the run keeps, the oldest first."""
-        return [(k.checkpoint.path, k.metrics) for k in self.kept]
+    @_guarded
+    def reported(self) -> list[tuple[str, dict[str, Any], str]]:
+        """Path, metrics and status of each checkpoint that the run keeps, the oldest first."""
+        return [(k.checkpoint.path, dict(k.metrics), k.status) for k in self.kept]
+
+    @_guarded
+    def waiting(self) -> list[Kept]:
+        """The checkpoints that wait for their validation, the oldest first."""
+        return [k for k in self.kept if k.waits]
+
+    @_guarded
+    def validated(
+        self, kept: Kept, status: str, metrics: dict[str, Any], error: str, write: bool = True
+    ) -> None:
+        """Ends a checkpoint's validation: adds its metrics to those of its report, in the history too. An
+        error changes nothing. write: to progress.json now.
+        """
+        reports = [kept.metrics, *self.history[kept.reports - 1 : kept.reports]]
+        before = kept.validation, [dict(report) for report in reports]
+        kept.validation = {**kept.validation, "status": status, **({"error": error} if error else {})}
+        for report in reports:
+            report.update(metrics)
+        try:
+            if write:
+                self._write_progress(self.kept)
+        except BaseException:
+            kept.validation = before[0]
+            for report, old in zip(reports, before[1], strict=True):
+                report.clear()
+                report.update(old)
+            raise
+        self._prune()
+        self.changed.notify_all()
 
     def staging(self) -> str:
         """The folder into which the workers copy the files of the next checkpoint."""
@@ -197,18 +261,24 @@ class RunStorage:
         self._attempt += 1
         files.remove(left)
 
+    @_guarded
     def commit(
-        self, metrics: dict[str, Any], has_files: bool, dir_name: str | None, state: dict[str, Any] | None
+        self,
+        metrics: dict[str, Any],
+        has_files: bool,
+        dir_name: str | None,
+        state: dict[str, Any] | None,
+        wanted: dict[str, Any] | None = None,
     ) -> Checkpoint | None:
-        """Stores one report of all workers; state: "workers" and "datasets". Returns its checkpoint,
-        complete, or None. An error stores nothing.
+        """Stores one report of all workers; state: "workers" and "datasets"; wanted: its checkpoint waits for
+        this validation. Returns its checkpoint, complete, or None. An error stores nothing.
         """
         self.history.append(dict(metrics))
         if not has_files:
             self._write_progress_now_and_then()
             return None
         try:
-            new = self._prepare(dict(metrics), dir_name, state or {})
+            new = self._prepare(dict(metrics), dir_name, state or {}, wanted)
         except BaseException:
             self.history.pop()
             self.discard()
@@ -217,9 +287,16 @@ class RunStorage:
         self.next_index += 1
         files.sync_folder(self.path)
         self._prune()
+        self.changed.notify_all()
         return new.checkpoint
 
-    def _prepare(self, metrics: dict[str, Any], dir_name: str | None, state: dict[str, Any]) -> Kept:
+    def _prepare(
+        self,
+        metrics: dict[str, Any],
+        dir_name: str | None,
+        state: dict[str, Any],
+        wanted: dict[str, Any] | None,
+    ) -> Kept:
         """Makes a checkpoint of the files that the workers have copied."""
         staging = Path(self.staging())
         name = dir_name or f"checkpoint_{self.next_index:06d}"
@@ -236,6 +313,8 @@ class RunStorage:
             text = json.dumps({"version": VERSION, "index": self.next_index, **state})
             files.write_whole(staging / STATE_FILE, text, "the driver")
             new = Kept(Checkpoint(final), metrics, len(self.history))
+            if wanted is not None:
+                new.validation = {"wanted": wanted, "status": "PENDING_VALIDATION"}
             self._write_progress([*self.kept, new])
             os.rename(staging, final)
         return new
@@ -256,7 +335,8 @@ class RunStorage:
     def _prune(self) -> None:
         limit = self.config.num_to_keep
         while limit is not None and len(self.kept) > limit:
-            older = range(len(self.kept) - 1)  # never the newest: a restart begins there
+            # never the newest: a restart begins there
+            older = [i for i, k in enumerate(self.kept[:-1]) if not k.waits]
             if not older:
                 return
             worst = min(older, key=lambda i: (self._score(self.kept[i].metrics), i))
@@ -281,7 +361,7 @@ class RunStorage:
                 "finished": self.finished,
                 "metrics": self.history,
                 "datasets": self.datasets,
-                "checkpoints": [{"name": k.name, "metrics": k.metrics, "reports": k.reports} for k in kept],
+                "checkpoints": [k.listed() for k in kept],
             },
             default=plain,
         )
@@ -311,6 +391,9 @@ class RunStorage:
             return_value=return_value,
             history=self.history,
             datasets=self.datasets,
+            validation_failures={
+                k.name: k.validation["error"] for k in self.kept if "error" in (k.validation or {})
+            },
         )
 
 

@@ -20,6 +20,7 @@ from headrace.train import context
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.config import DataConfig, RunConfig, ScalingConfig
 from headrace.train.trainer import DataParallelTrainer
+from headrace.train.validation_config import ValidationConfig
 
 
 @dataclass
@@ -66,6 +67,8 @@ class TorchTrainer(DataParallelTrainer):
     datasets: name -> Dataset; dataset_config divides them among the workers (default: all are split).
     metadata: a value that JSON can hold; every checkpoint has it (Checkpoint.get_metadata()), and so has
     get_context().get_metadata().
+    validation_config: the function that validates checkpoints of report(validation=True) while the training
+        goes on.
     resume_from_checkpoint: what get_checkpoint() gives until the run has a checkpoint of its own. The
     datasets begin at their start.
 
@@ -87,11 +90,9 @@ class TorchTrainer(DataParallelTrainer):
         datasets: dict[str, Any] | None = None,
         dataset_config: DataConfig | None = None,
         metadata: dict[str, Any] | None = None,
-        validation_config: Any = None,
+        validation_config: ValidationConfig | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
     ):
-        if validation_config is not None:
-            raise NotImplementedError("TorchTrainer(validation_config=...) is not supported; leave it out")
         if torch_config is not None and not isinstance(torch_config, TorchConfig):
             raise TypeError(f"torch_config: expected a TorchConfig, found {type(torch_config).__name__}")
         super().__init__(
@@ -103,6 +104,7 @@ class TorchTrainer(DataParallelTrainer):
             datasets=datasets,
             dataset_config=dataset_config,
             metadata=metadata,
+            validation_config=validation_config,
             resume_from_checkpoint=resume_from_checkpoint,
         )
 

@@ -31,6 +31,8 @@ from headrace.train.progress import training_line
 from headrace.train.result import Result, TrainingFailedError
 from headrace.train.shards import Shards, ShardServer
 from headrace.train.storage import RunStorage
+from headrace.train.validation import Validations
+from headrace.train.validation_config import ValidationConfig
 
 
 def loop_arguments(loop: Callable, config: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -64,6 +66,7 @@ class DataParallelTrainer:
         datasets: dict[str, Any] | None = None,
         dataset_config: DataConfig | None = None,
         metadata: dict[str, Any] | None = None,
+        validation_config: ValidationConfig | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
     ):
         if not callable(train_loop_per_worker):
@@ -74,6 +77,7 @@ class DataParallelTrainer:
             ("dataset_config", dataset_config, DataConfig),
             ("scaling_config", scaling_config, ScalingConfig),
             ("run_config", run_config, RunConfig),
+            ("validation_config", validation_config, ValidationConfig),
             ("resume_from_checkpoint", resume_from_checkpoint, Checkpoint),
         ):
             if given is not None and not isinstance(given, kind):
@@ -92,6 +96,7 @@ class DataParallelTrainer:
         self.datasets = dict(datasets or {})
         self.dataset_config = dataset_config or DataConfig()
         self.metadata = dict(metadata or {})
+        self.validation_config = validation_config
         self.starting_checkpoint = resume_from_checkpoint
 
     def __new__(cls, *args: Any, **kwargs: Any):
@@ -184,15 +189,21 @@ class DataParallelTrainer:
             print(f"run {storage.name!r} goes on from {storage.latest.path}", file=sys.stderr)
         run = TrainRunContext(self.run_config, self.loop_config, self.scaling_config, str(storage.path))
         callbacks = Callbacks(self.run_config.callbacks or [], run)
+        validations = Validations(storage, self.validation_config)
         if self.scaling_config.num_workers == 0:
-            return self._fit_here(storage, failures, callbacks)
-        while True:
-            try:
-                return self._fit_once(storage, callbacks)
-            except TrainingFailedError as e:
-                callbacks.after_exception(e.worker_failures)
-                if not failures.allow(e, str(e), "the workers"):
-                    raise
+            validations.run_here()
+            return self._fit_here(storage, failures, callbacks, validations)
+        validations.begin()
+        try:
+            while True:
+                try:
+                    return self._fit_once(storage, callbacks, validations)
+                except TrainingFailedError as e:
+                    callbacks.after_exception(e.worker_failures)
+                    if not failures.allow(e, str(e), "the workers"):
+                        raise
+        finally:
+            validations.close()
 
     def _shards(self, world_size: int) -> Shards:
         with launchers.ignored():
@@ -223,7 +234,7 @@ class DataParallelTrainer:
     def _storage_names(self, storage: RunStorage) -> tuple[str, str]:
         return str(storage.path.parent), storage.name
 
-    def _fit_once(self, storage: RunStorage, callbacks: Callbacks) -> Result:
+    def _fit_once(self, storage: RunStorage, callbacks: Callbacks, validations: Validations) -> Result:
         n = self.scaling_config.num_workers
         with self._shards_at(storage, n, callbacks) as shards:
             control = Control(storage, n, shards, callbacks)
@@ -235,10 +246,12 @@ class DataParallelTrainer:
                     "storage": self._storage_names(storage),
                     "metadata": self.metadata,
                     "use_gpu": self.scaling_config.use_gpu,
+                    "validates": self.validation_config is not None,
                 }
                 with training_line(shards.splits, n), self._keeper(storage, shards):
                     run_workers(payload, control, n)
                 storage.count(shards.counts())
+                validations.finish()
                 return storage.finish(control.return_values.get(0))
             except TrainingFailedError:
                 storage.count(shards.counts())
@@ -246,11 +259,13 @@ class DataParallelTrainer:
             finally:
                 control.close()
 
-    def _fit_here(self, storage: RunStorage, failures: Failures, callbacks: Callbacks) -> Result:
+    def _fit_here(
+        self, storage: RunStorage, failures: Failures, callbacks: Callbacks, validations: Validations
+    ) -> Result:
         """Local mode: one rank, in this process and thread. Exceptions of the train loop reach the caller."""
         while True:
             with self._shards_at(storage, 1, callbacks) as shards:
-                channel = LocalChannel(storage, shards, callbacks)
+                channel = LocalChannel(storage, shards, callbacks, validations)
                 context.set_session(self._local_session(storage, shards, channel))
                 try:
                     with self._keeper(storage, shards):
@@ -279,6 +294,7 @@ class DataParallelTrainer:
             use_gpu=self.scaling_config.use_gpu,
             shards=shards.shards[0],
             checkpoint=storage.resumed,
+            validates=self.validation_config is not None,
         )
 
 
