@@ -26,6 +26,7 @@ from headrace.data.schema import Schema
 
 blocks = lazy_module("headrace.data.blocks")  # imports numpy
 display = lazy_module("headrace.data.display")
+hints = lazy_module("headrace.data.hints")
 aggregates = lazy_module("headrace.data.aggregate")
 expressions = lazy_module("headrace.data.expressions")
 combining = lazy_module("headrace.data.combining")
@@ -884,6 +885,9 @@ class Dataset:
     @functools.wraps(DatasetIterator.to_torch)
     def to_torch(self, **arguments):
         return self._own_iterator().to_torch(**arguments)
+
+    def __getattr__(self, name):
+        raise hints.no_attribute(self, name)
 
     def __iter__(self):
         raise TypeMismatchError(
