@@ -1,4 +1,4 @@
-"""Hints for names that a Dataset does not have: what pandas, Polars, Spark, tf.data or Hugging Face call it."""
+"""Hints for names that a Dataset lacks: what pandas, Polars, Spark, tf.data or Hugging Face call it."""
 
 import difflib
 
