@@ -520,6 +520,35 @@ typedef struct hr_pack_options {
 HR_API HR_MUST_USE hr_status hr_plan_pack(hr_plan *in, int64_t seq_len, const hr_pack_options *options, hr_plan **out,
                                           hr_error *err);
 
+/* The treatment of a row that is longer than a batch. */
+typedef enum hr_long_rows {
+    HR_LONG_ROW_ERROR, /* HR_BAD_DATA names the row and its length */
+    HR_LONG_ROW_DROP,  /* it is left out */
+    HR_LONG_ROW_ALONE  /* it is a batch */
+} hr_long_rows;
+
+typedef struct hr_length_options {
+    size_t struct_bytes;
+    /* n_buckets ascending lengths: a bucket holds the rows longer than the length before, up to its own; longer rows
+     * have a bucket, too. NULL: n_buckets (0: 32) buckets with the least padding for the first 4,096 rows. */
+    const int64_t *buckets;
+    int n_buckets;    /* up to 256 */
+    int64_t max_rows; /* of a batch, up to 2^20; 0: that */
+    int64_t max_wait; /* a batch goes out when it has been open while so many others went out; 0: 256 */
+    hr_long_rows long_rows;
+    bool drop_last; /* leaves out the batches that are open at the end */
+} hr_length_options;
+
+/* The rows of `in` in batches of rows of about one length: a table has up to max_tokens (1 to 2^40) tokens when its
+ * rows are padded to its longest. `column` holds lists, or integers that are the lengths; a null list has length 0.
+ * Each bucket of lengths has one open batch, which goes out when its next row might not fit. The batches are a function
+ * of the rows and their order alone. Maps and filters after it, hr_feed_open with batch_rows 0 and hr_split_open with
+ * batch_rows 0 keep them whole. Up to (buckets + 2) * max_tokens tokens stay in memory. hr_feed_stats: batches, tokens,
+ * padding_tokens, padding_rate, dropped_rows, waited_batches, buckets. options NULL: the defaults. HR_TYPE: the column
+ * has another type. HR_BAD_DATA, in the run: a row is too long, or a length is null or negative. */
+HR_API HR_MUST_USE hr_status hr_plan_batch_by_length(hr_plan *in, const char *column, int64_t max_tokens,
+                                                     const hr_length_options *options, hr_plan **out, hr_error *err);
+
 /* The rows in a random order, each at most 1.5 * window_rows away from its place. Two layers of permutations, of
  * windows and of windows shifted by half a window, are functions of (seed, epoch, number of the window). About 2 *
  * window_rows rows stay in memory; HR_BUDGET: they do not fit. seed NULL: the run's. window_rows is 1 to 2^29;
@@ -760,7 +789,8 @@ typedef enum hr_split_tail {
 /* HR_TAIL_PAD adds this column to all batches, of bools: true for rows that repeat others. */
 #define HR_PAD_COLUMN "__pad__"
 
-/* Shares p. In `options`, batch_rows (> 0), drop_last, prefetch and shuffle_* hold for every rank; `epoch` is the
+/* Shares p. In `options`, batch_rows (> 0; or 0 for the batches of hr_plan_batch_by_length, of which each rank gets one
+ * in each step, and the tail has whole batches), drop_last, prefetch and shuffle_* hold for every rank; `epoch` is the
  * number of the first pass, and each later pass has the next number. `position` comes from hr_split_position. */
 HR_API HR_MUST_USE hr_status hr_split_open(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_feed_options *options,
                                            hr_split **out, hr_error *err);

@@ -161,6 +161,8 @@ static void refuse_steps(hr_plan *p)
     REFUSES("out", hr_plan_union, &p, 1, NULL);
     REFUSES("out", hr_plan_rebatch, p, 2, false, NULL);
     REFUSES("out", hr_plan_pack, p, 2, NULL, NULL);
+    REFUSES("out", hr_plan_batch_by_length, p, "n", 2, NULL, NULL);
+    REFUSES("column", hr_plan_batch_by_length, p, NULL, 2, NULL, &out);
     REFUSES("out", hr_plan_local_shuffle, p, 10, NULL, NULL);
     REFUSES("out", hr_plan_sort, p, &key, 1, NULL);
     REFUSES("keys", hr_plan_sort, p, NULL, 1, &out);

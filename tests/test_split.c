@@ -783,7 +783,7 @@ static void chaos(void **state)
 
 static void wrong_arguments(void **state)
 {
-    const hr_split_request q = { .batch_rows = 0 };
+    const hr_split_request q = { .batch_rows = -1 };
     hr_plan *p = plan_of_range(10);
     hr_error err = HR_ERROR_INIT;
     hr_split *s = NULL;

@@ -129,6 +129,7 @@ CALL(call_map_options, hr_plan_map(range, &map_function, p, &made, err))
 CALL(call_filter, hr_plan_filter_function(range, p, &made, err))
 CALL(call_write, hr_plan_write(range, "csv", in_dir("out"), p, &made, err))
 CALL(call_materialize, hr_plan_materialize(range, p, &made, err))
+CALL(call_lengths, hr_plan_batch_by_length(range, "id", 8, p, &made, err))
 CALL(call_sort, hr_plan_sort(range, p, 1, &made, err))
 CALL(call_group, hr_plan_group(range, key, 1, p, 1, &made, err))
 CALL(call_own,
@@ -226,6 +227,7 @@ static const hr_join_options join = {
 };
 static const hr_sample_options sample = { .struct_bytes = sizeof sample, .to = 0.5 };
 static const hr_pack_options pack = { .struct_bytes = sizeof pack, .columns = key, .n_columns = 1, .loss_mask = "m" };
+static const hr_length_options lengths = { .struct_bytes = sizeof lengths };
 static const hr_shuffle_options shuffle = { .struct_bytes = sizeof shuffle, .once = true };
 static const hr_repartition_options repartition = { .struct_bytes = sizeof repartition, .keys = key, .n_keys = 1 };
 static const hr_map_function map = {
@@ -267,6 +269,7 @@ static const struct row {
     ROW(hr_join_options, hr_plan_join, call_join, join, sizeof join, HR_INVALID),
     ROW(hr_sample_options, hr_plan_sample, call_sample, sample, UPTO(hr_sample_options, seed), HR_INVALID),
     ROW(hr_pack_options, hr_plan_pack, call_pack, pack, UPTO(hr_pack_options, pad), HR_OK),
+    ROW(hr_length_options, hr_plan_batch_by_length, call_lengths, lengths, UPTO(hr_length_options, buckets), HR_OK),
     ROW(hr_shuffle_options, hr_plan_random_shuffle, call_shuffle, shuffle, UPTO(hr_shuffle_options, seed), HR_OK),
     ROW(hr_shuffle_options, hr_plan_randomize_block_order, call_block_order, shuffle, UPTO(hr_shuffle_options, seed),
         HR_OK),

@@ -217,6 +217,19 @@ class Plan:
         loss_mask: str,
         /,
     ) -> Plan: ...
+    def batch_by_length(
+        self,
+        column: str,
+        max_tokens: int,
+        buckets: tuple[int, ...] | None,
+        n_buckets: int,
+        max_rows: int,
+        max_wait: int,
+        long_rows: int,
+        drop_last: bool,
+        /,
+    ) -> Plan: ...
+    def makes_batches(self) -> bool: ...
     def whole_groups(self, keys: tuple[str, ...], /) -> Plan: ...
     def calls(
         self,

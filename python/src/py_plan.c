@@ -845,6 +845,44 @@ done:
     return made;
 }
 
+static PyObject *plan_batch_by_length(PyObject *op, PyObject *args)
+{
+    hr_length_options o = { .struct_bytes = sizeof o };
+    PyObject *buckets, *made = NULL;
+    pyhr_state *s = pyhr_state_of(op);
+    long long max_tokens, max_rows, max_wait;
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *plan = NULL;
+    int64_t *bounds = NULL;
+    int long_rows, drop_last;
+    const char *column;
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "sLOiLLip", &column, &max_tokens, &buckets, &o.n_buckets, &max_rows, &max_wait,
+                          &long_rows, &drop_last))
+        return NULL;
+    if (get_int64s(buckets, o.n_buckets, &bounds) < 0)
+        goto done;
+    o.buckets = bounds;
+    o.max_rows = max_rows;
+    o.max_wait = max_wait;
+    o.long_rows = (hr_long_rows)long_rows;
+    o.drop_last = drop_last;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_plan_batch_by_length(((plan_object *)op)->plan, column, max_tokens, &o, &plan, &err);
+    Py_END_ALLOW_THREADS
+    made = plan_made(s, st, plan, &err);
+done:
+    PyMem_Free(bounds);
+    return made;
+}
+
+static PyObject *plan_makes_batches(PyObject *op, PyObject *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(hr__plan_makes_batches(((plan_object *)op)->plan));
+}
+
 static PyObject *plan_repartition(PyObject *op, PyObject *args)
 {
     hr_repartition_options o = { .struct_bytes = sizeof o };
@@ -1192,6 +1230,11 @@ static PyMethodDef plan_methods[] = {
       "pack(seq_len, strategy, long_documents, columns, open_bins, drop_last, pad, bos, eos, segment_ids, "
       "position_ids, loss_mask): documents of tokens as rows of seq_len tokens; columns None: all lists of numbers; "
       "a name \"\": no such column." },
+    { "batch_by_length", plan_batch_by_length, METH_VARARGS,
+      "batch_by_length(column, max_tokens, buckets or None, n_buckets, max_rows, max_wait, long_rows, drop_last): "
+      "batches of rows of about one length, each of them one table." },
+    { "makes_batches", plan_makes_batches, METH_NOARGS,
+      "makes_batches(): whether each table of a run is a batch whose rows belong together." },
     { "repartition", plan_repartition, METH_VARARGS,
       "repartition(n_blocks, shuffle, keys or None, sort): the same rows in n_blocks tables." },
     { "whole_groups", plan_whole_groups, METH_O,

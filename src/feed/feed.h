@@ -55,7 +55,8 @@ hr_status hr__error_copy(hr_error *to, const hr_error *from); /* with its detail
 /* A rank's request for an epoch. All fields must be equal on every rank (otherwise HR_MISMATCH names each rank's
  * values). */
 typedef struct hr_split_request {
-    int64_t batch_rows; /* B >= 1 */
+    /* B >= 1. 0: a batch is a table of the plan, if that makes batches and there is no local shuffle; else B = 4,096 */
+    int64_t batch_rows;
     bool drop_last;
     int prefetch; /* < 0 is 0 */
     bool own_memory;
@@ -72,8 +73,9 @@ typedef struct hr_split_request {
 /* equal: after the last full step one short step of floor(rest/N) rows per rank (none if 0, or with drop_last); at most
  * N-1 rows are lost. uneven: ranks get the remaining batches as they are. pad: one short step of ceil(rest/N) rows per
  * rank; its last rows repeat the first rows of the rest. With pad all batches have a column HR_PAD_COLUMN of bools,
- * true for repeated rows. Stats report lost and repeated rows. Shares p. options: seed, epoch of the first pass,
- * threads, limits, any_order. */
+ * true for repeated rows. By tables (hr_split_request.batch_rows 0) all of this holds for whole batches: equal drops a
+ * step without a batch for each rank, pad repeats batches. Stats report lost and repeated rows. Shares p. options:
+ * seed, epoch of the first pass, threads, limits, any_order. */
 hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_feed_options *options, hr_split **out,
                         hr_error *err) HR_MUST_USE;
 hr_split *hr__split_ref(hr_split *s);

@@ -35,10 +35,12 @@
  * 5. By rows (hr_split_request.by_row) row i of the epoch goes to rank i % N, as with batches of one row, but a step
  *    has many rows for each rank, as one table. A position lies between rows, so the consumer says how many it has
  *    taken (hr__split_report_rows).
- * 6. If the ranks say that they repeat (hr_split_request.ahead), or have gone through two epochs with one request, the
+ * 6. By tables (batch_rows 0, of a plan that makes batches) each table of the feed is a batch. A rest of fewer batches
+ *    than ranks is dropped, delivered as it is, or filled up with its first batches, by the tail's rule.
+ * 7. If the ranks say that they repeat (hr_split_request.ahead), or have gone through two epochs with one request, the
  *    feed of the next epoch opens when the sources of this one have been read, so that an epoch's first steps do not
  *    wait for it.
- * 7. The steps that a rank has *taken* may lag behind the steps handed to it (the ring sends ahead). Positions count
+ * 8. The steps that a rank has *taken* may lag behind the steps handed to it (the ring sends ahead). Positions count
  *    taken steps. A step is *done* when every rank has taken a later one; the feed keeps its markers back to there.
  *
  * Locks: `lock` guards all state, except the feed while PULLING and OPENING. `ready_lock`, taken after `lock`, is held
@@ -53,6 +55,7 @@
 #define PULL_MS 100                       /* a pulling rank checks for changes at this interval */
 #define MAX_PREFETCH 4096                 /* steps; limits the memory of a mistyped value */
 #define MAX_BATCH_ROWS (INT64_C(1) << 40) /* so that counts of rows of all ranks do not overflow */
+#define USUAL_ROWS 4096                   /* of a batch, if the rank gives no number and the plan makes no batches */
 #define STEP_ROWS 4096                    /* by rows: the most rows of a rank in a step */
 #define STEP_ROWS_OF_ALL (1 << 19)        /* the same for all ranks, unless there are more ranks */
 
@@ -120,7 +123,7 @@ struct hr_split {
     hr_table **parts; /* batches of the incomplete step */
     int n_parts;
     int cap_queue;
-    int64_t *step_rows; /* by rows: rows of each rank up to the end of step n, at [n % cap_steps] */
+    int64_t *step_rows; /* by rows: rows of each rank up to the end of step n, at [n % cap_steps]; by tables: of all */
     int cap_steps;
     hr_table *rest, *big; /* by rows, of the pulling rank: fewer rows than ranks; then rows from big_at on */
     int64_t big_at;
@@ -209,16 +212,23 @@ static int64_t slowest_locked(const hr_split *s)
 /* Steps that every rank in the epoch has done: it has taken a later one. */
 static int64_t done_locked(const hr_split *s) { return HR_MAX(slowest_locked(s) - 1, 0); }
 
-/* Rows of each rank in its first n steps, of this feed. By rows: n is at most prefetch + 2 steps after the newest. */
+/* In this epoch a batch is a table of the feed. */
+static bool by_table(const hr_split *s) { return s->agreed.batch_rows == 0; }
+
+/* Rows of each rank in its first n steps, of this feed; by tables: of all ranks. By rows and by tables n is at most
+ * prefetch + 2 steps before the newest. */
 static int64_t rows_of_steps(const hr_split *s, int64_t n_steps)
 {
-    if (s->agreed.by_row)
+    if (s->agreed.by_row || by_table(s))
         return n_steps > 0 ? s->step_rows[n_steps % s->cap_steps] : 0;
     return n_steps * s->agreed.batch_rows;
 }
 
+/* The number of rows of all ranks, of a number that rows_of_steps returned. */
+static int64_t rows_of_all(const hr_split *s, int64_t rows) { return by_table(s) ? rows : rows * s->n_shares; }
+
 /* The first row after n steps, of this feed's rows. */
-static int64_t row_of_step(const hr_split *s, int64_t n_steps) { return rows_of_steps(s, n_steps) * s->n_shares; }
+static int64_t row_of_step(const hr_split *s, int64_t n_steps) { return rows_of_all(s, rows_of_steps(s, n_steps)); }
 
 static void queue_drop_locked(hr_split *s, split_rank *r)
 {
@@ -486,12 +496,21 @@ static void count_rows_locked(hr_split *s, int64_t each)
     s->step_rows[(s->n_steps + 1) % s->cap_steps] = rows_of_steps(s, s->n_steps) + each;
 }
 
+static int64_t rest_rows_locked(const hr_split *s)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < s->n_parts; i++)
+        n += hr_table_rows(s->parts[i]);
+    return n;
+}
+
 static hr_status release_step_locked(hr_split *s, hr_error *err)
 {
     hr_status st = HR_OK;
 
-    if (s->agreed.by_row)
-        count_rows_locked(s, s->step_each);
+    if (s->agreed.by_row || by_table(s))
+        count_rows_locked(s, by_table(s) ? rest_rows_locked(s) : s->step_each);
     for (int r = 0; r < s->n_parts; r++)
         if (s->parts[r] && !st)
             st = queue_locked(s, r, s->parts[r], err);
@@ -501,15 +520,6 @@ static hr_status release_step_locked(hr_split *s, hr_error *err)
     s->n_steps++;
     hr__feed_forget(s->feed, row_of_step(s, done_locked(s)));
     return st;
-}
-
-static int64_t rest_rows_locked(const hr_split *s)
-{
-    int64_t n = 0;
-
-    for (int i = 0; i < s->n_parts; i++)
-        n += hr_table_rows(s->parts[i]);
-    return n;
 }
 
 /* Adds the slices of the remaining rows [begin, begin + n) to `slices`. */
@@ -560,7 +570,7 @@ static hr_status tail_equal_locked(hr_split *s, hr_error *err)
     int64_t rest = rest_rows_locked(s), each;
     hr_status st = HR_OK;
 
-    each = s->agreed.drop_last ? 0 : rest / s->n_shares;
+    each = s->agreed.drop_last || by_table(s) ? 0 : rest / s->n_shares;
     s->dropped_rows = rest - each * s->n_shares;
     if (each > 0) {
         for (int r = 0; r < s->n_shares && !st; r++) {
@@ -621,9 +631,41 @@ static hr_status tail_pad_locked(hr_split *s, hr_error *err)
     return st;
 }
 
+/* By tables, the last step of HR_TAIL_PAD: the remaining batches, then the first of them again, marked as padding. */
+static hr_status tail_pad_tables_locked(hr_split *s, hr_error *err)
+{
+    int64_t rest = rest_rows_locked(s);
+    int n = s->n_parts;
+
+    if (n == 0)
+        return HR_OK;
+    if (s->agreed.drop_last) {
+        s->dropped_rows = rest;
+        parts_drop_locked(s);
+        return HR_OK;
+    }
+    for (; s->n_parts < s->n_shares; s->n_parts++) {
+        const hr_mem mem = { s->account, s->feed_arena };
+        hr_table *from = s->parts[s->n_parts - n], *t = NULL;
+        int64_t n_rows = hr_table_rows(from);
+
+        HR_TRY(hr__table_concat(&mem, from->schema, &from, 1, &t, err));
+        s->parts[s->n_parts] = t;
+        if (mark_padding(t, 0, n_rows, err)) {
+            s->n_parts++;
+            return HR_BUG;
+        }
+        s->padded_rows += n_rows;
+    }
+    HR_TRY(release_step_locked(s, err));
+    s->step_rows[s->n_steps % s->cap_steps] -= s->padded_rows; /* they are not the feed's */
+    return HR_OK;
+}
+
 /* The last step of HR_TAIL_UNEVEN: the remaining batches as they are. */
 static hr_status tail_uneven_locked(hr_split *s, hr_error *err)
 {
+    int64_t rest = rest_rows_locked(s);
     hr_status st = HR_OK;
 
     if (s->n_parts == 0)
@@ -639,8 +681,8 @@ static hr_status tail_uneven_locked(hr_split *s, hr_error *err)
         }
     }
     s->n_parts = 0;
-    if (s->agreed.by_row)
-        count_rows_locked(s, 1);
+    if (s->agreed.by_row || by_table(s))
+        count_rows_locked(s, by_table(s) ? rest : 1);
     s->n_steps++;
     return st;
 }
@@ -759,7 +801,7 @@ static hr_status batch_came_locked(hr_split *s, hr_table *takes, hr_error *err)
         return hr_error_set(err, HR_BUG, "split: a batch came after a short one");
     }
     s->parts[s->n_parts++] = takes;
-    if (s->n_parts == s->n_shares && hr_table_rows(takes) == s->agreed.batch_rows)
+    if (s->n_parts == s->n_shares && (by_table(s) || hr_table_rows(takes) == s->agreed.batch_rows))
         return release_step_locked(s, err);
     return HR_OK;
 }
@@ -771,6 +813,8 @@ static hr_status feed_ended_locked(hr_split *s, hr_error *err)
         HR_TRY(rest_to_parts_locked(s, err));
     if (s->tail == HR_TAIL_EQUAL)
         HR_TRY(tail_equal_locked(s, err));
+    else if (s->tail == HR_TAIL_PAD && by_table(s))
+        HR_TRY(tail_pad_tables_locked(s, err));
     else if (s->tail == HR_TAIL_PAD)
         HR_TRY(tail_pad_locked(s, err));
     else
@@ -1095,8 +1139,12 @@ static bool requests_equal(const hr_split_request *a, const hr_split_request *b)
 
 static void request_print(const hr_split_request *q, hr_text *t)
 {
-    hr__text_add(t, "%s %" PRId64 ", drop_last %s, prefetch %d%s", q->by_row ? "rows, batch_size" : "batch_size",
-                 q->batch_rows, q->drop_last ? "yes" : "no", q->prefetch, q->own_memory ? ", own memory" : "");
+    if (q->batch_rows)
+        hr__text_add(t, "%s %" PRId64, q->by_row ? "rows, batch_size" : "batch_size", q->batch_rows);
+    else
+        hr__text_add(t, "the batches of the plan");
+    hr__text_add(t, ", drop_last %s, prefetch %d%s", q->drop_last ? "yes" : "no", q->prefetch,
+                 q->own_memory ? ", own memory" : "");
     if (q->shuffle_rows)
         hr__text_add(t, ", local_shuffle_buffer_size %" PRId64, q->shuffle_rows);
     if (q->has_shuffle_seed)
@@ -1275,7 +1323,7 @@ static void leave_relocks(hr_split *s, split_rank *r)
 
 static hr_status check_request(const hr_split_request *q, hr_error *err)
 {
-    if (q->batch_rows < 1)
+    if (q->batch_rows < 0)
         return hr_error_set(err, HR_INVALID, "batch_size is %" PRId64 "; give 1 or more", q->batch_rows);
     if (q->by_row && (q->batch_rows != 1 || q->drop_last || q->own_memory))
         return hr_error_set(err, HR_INVALID, "by rows: expected batch_size 1, and neither drop_last nor own memory");
@@ -1360,6 +1408,8 @@ hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int 
     if (r->state == RANK_ASKED && s->phase != OPENING) {
         r->request = *q;
         r->request.prefetch = HR_MAX(q->prefetch, 0);
+        if (q->batch_rows == 0 && (q->shuffle_rows || !hr__plan_makes_batches(s->plan)))
+            r->request.batch_rows = USUAL_ROWS;
     }
     for (;;) {
         st = check_alive_locked(s, err);
@@ -1558,7 +1608,7 @@ static hr_status position_of(hr_split *s, bool done, char **out, hr_error *err)
             row = rows_of_steps(s, done_locked(s));
         else
             HR_GO(common_place_locked(s, &end, &row, err));
-        HR_GO(hr__feed_position_bare(s->feed, end ? hr__feed_rows(s->feed) : row * s->n_shares, &p, err));
+        HR_GO(hr__feed_position_bare(s->feed, end ? hr__feed_rows(s->feed) : rows_of_all(s, row), &p, err));
         hr__position_make_whole(s->plan, &s->inputs, &p);
         HR_GO(hr__position_print(&p, out, err));
     }
@@ -1592,7 +1642,7 @@ hr_status hr__split_position_of(hr_split *s, int rank, char **out, hr_error *err
     row = taken_rows_locked(s, r);
     if (row < 0)
         HR_FAIL(HR_INVALID, "position: rank %d has not said how many rows it has taken", rank);
-    HR_GO(hr__feed_position_bare(s->feed, at_end_locked(s, r) ? hr__feed_rows(s->feed) : row * s->n_shares, &p, err));
+    HR_GO(hr__feed_position_bare(s->feed, at_end_locked(s, r) ? hr__feed_rows(s->feed) : rows_of_all(s, row), &p, err));
     hr__position_make_whole(s->plan, &s->inputs, &p);
     HR_GO(hr__position_print(&p, out, err));
 done:

@@ -16,7 +16,7 @@ hr_status hr_split_open(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_fe
 
     *out = NULL;
     HR_TRY(HR_STRUCT_NEED(hr_feed_options, options, &o));
-    if (o.batch_rows < 1)
+    if (o.batch_rows < (hr__plan_makes_batches(p) && !o.shuffle_rows ? 0 : 1))
         return hr_error_set(err, HR_INVALID, "split: batch_rows is %lld; a split needs 1 or more",
                             (long long)o.batch_rows);
     HR_TRY(hr__split_new(p, n_ranks, tail, &o, out, err));

@@ -127,6 +127,9 @@ hr_status hr__schema_unify(const hr_schema *a, const hr_schema *b, hr_schema **o
  * and HR_INVALID name a column that does not fit. */
 hr_status hr__op_pack(const hr_schema *schema, int64_t seq_len, const hr_pack_options *options, hr_op **out,
                       hr_error *err) HR_MUST_USE;
+/* --- batch_by_length.c: `schema` as for a pack. */
+hr_status hr__op_batch_by_length(const hr_schema *schema, const char *column, int64_t max_tokens,
+                                 const hr_length_options *options, hr_op **out, hr_error *err) HR_MUST_USE;
 /* --- sample.c. depth: the number of samples upstream */
 hr_status hr__op_sample(const hr_sample_options *options, int depth, hr_op **out, hr_error *err) HR_MUST_USE;
 /* --- slice.c: rows [begin, end); end INT64_MAX: to the last */

@@ -415,6 +415,24 @@ hr_status hr_plan_pack(hr_plan *in, int64_t seq_len, const hr_pack_options *opti
     return add_op(in, st, op, out, err);
 }
 
+hr_status hr_plan_batch_by_length(hr_plan *in, const char *column, int64_t max_tokens, const hr_length_options *options,
+                                  hr_plan **out, hr_error *err)
+{
+    HR_NEED(in, column, out);
+
+    hr_schema *schema = NULL;
+    hr_length_options o;
+    hr_op *op = NULL;
+    hr_status st;
+
+    *out = NULL;
+    HR_TRY(HR_STRUCT_READ(hr_length_options, options, &o));
+    HR_TRY(hr__plan_schema_early(in, &schema, err));
+    st = hr__op_batch_by_length(schema, column, max_tokens, &o, &op, err);
+    hr__schema_unref(schema);
+    return add_op(in, st, op, out, err);
+}
+
 hr_status hr_plan_local_shuffle(hr_plan *in, int64_t window_rows, const uint64_t *seed, hr_plan **out, hr_error *err)
 {
     HR_NEED(in, out);
@@ -878,6 +896,19 @@ static hr_status count(hr_plan *p, int64_t *out, hr_error *err)
         n = n / op->table_rows * op->table_rows;
     *out = n;
     return HR_OK;
+}
+
+bool hr__plan_makes_batches(const hr_plan *p)
+{
+    for (; p->op; p = p->inputs[0]) {
+        if (p->op->makes_batches)
+            return true;
+        if (p->op->cls->kind != HR_OP_MAP || p->op->block_rows || p->op->cls->new_rows || p->n_inputs != 1)
+            return false;
+        if (!p->op->one_to_one && !p->op->predicate && !p->op->cls->calls)
+            return false;
+    }
+    return false;
 }
 
 hr_status hr_plan_count(hr_plan *p, int64_t *out, hr_error *err)

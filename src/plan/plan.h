@@ -60,6 +60,9 @@ hr_status hr__plan_range(int64_t n, int64_t n_blocks, const char *name, hr_plan 
 hr_status hr__plan_op(hr_plan *in, hr_op *op, hr_plan **out, hr_error *err) HR_MUST_USE;
 /* The same for an operator with several inputs. */
 hr_status hr__plan_op_n(hr_plan *const *ins, int n, hr_op *op, hr_plan **out, hr_error *err) HR_MUST_USE;
+/* Whether each table of a run is a batch whose rows belong together: the plan ends with an operator that makes such
+ * batches, and maps that make one table of each. */
+bool hr__plan_makes_batches(const hr_plan *p);
 /* A node like `p` (scan or operator shared) over other inputs (shared); without p's rules. */
 hr_status hr__plan_like(hr_plan *p, hr_plan *const *inputs, hr_plan **out, hr_error *err) HR_MUST_USE;
 /* The schema if it is known without running functions; opens the first file if necessary. *out NULL: only a run can

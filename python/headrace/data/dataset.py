@@ -589,6 +589,59 @@ class Dataset:
         )
         return Dataset(node)
 
+    def batch_by_length(
+        self,
+        column,
+        *,
+        max_tokens,
+        buckets=None,
+        n_buckets=None,
+        max_rows=None,
+        max_wait=None,
+        long_rows="error",
+        drop_last=False,
+    ):
+        """The same rows in batches of rows of about one length, each of up to max_tokens tokens when its rows
+        are padded to its longest.
+
+        column: lists, or integers that are the lengths (frames, characters, tokens of two columns). A null
+        list has length 0. Batches are long where rows are short. Read them with batch_size=None; padding=True
+        makes arrays of the lists:
+
+            for batch in ds.batch_by_length("tokens", max_tokens=16384).iter_torch_batches(
+                batch_size=None, padding=True
+            ): ...
+
+        buckets: ascending lengths; [128, 512] makes batches of rows up to 128, of those up to 512, and of
+        longer ones. n_buckets: that many (default 32), with the bounds that leave the least padding for the
+        first 4,096 rows. max_rows: the most rows of a batch. max_wait: a batch goes out, however few rows it
+        has, when it has been open while that many others went out (default 256). long_rows: a row longer than
+        max_tokens is an "error", "drop" leaves it out, "alone" makes it a batch. drop_last leaves out the
+        batches that are open at the end.
+
+        Filters and column expressions keep the batches, and so do functions without batch_size, which get one
+        batch per call, and the shares of a split with batch_size=None, which take whole batches in turn.
+
+        The batches depend on the rows and their order alone: they are the same for any number of threads, and
+        after a resume at any batch. Memory: one open batch per bucket. stats() gives batches, tokens,
+        padding_tokens, padding_rate, dropped_rows, waited_batches, and the bounds of the buckets.
+
+        Raises TypeMismatchError for a column of another type, and DataError in the run, with the place, for a
+        row that is too long, and for a length that is null or negative.
+        """
+        node = packing.batch_by_length(
+            self,
+            column,
+            max_tokens=max_tokens,
+            buckets=buckets,
+            n_buckets=n_buckets,
+            max_rows=max_rows,
+            max_wait=max_wait,
+            long_rows=long_rows,
+            drop_last=drop_last,
+        )
+        return Dataset(node)
+
     def union(self, *other):
         """All rows of this dataset, then those of the others in turn.
 

@@ -311,6 +311,9 @@ def function_node(
     if batch_size is not None:
         node = Node("rebatch", {"n_rows": batch_size}, [node])
         options["batch_rows"] = -1
+    elif node.plan.makes_batches() and "group_keys" not in options:
+        options.pop("block_rows", None)
+        options["batch_rows"] = -1  # a call gets one of these batches
     elif kind in SEVERAL and not awaits and not policy["max_retries"] and options.get("block_rows", 0) > 1:
         options["max_batches"] = MAX_BATCHES
     if max_errored:

@@ -30,7 +30,7 @@ resuming = lazy_module("headrace.data.resuming")
 blocks = lazy_module("headrace.data.blocks")  # imports numpy, while the engine already reads
 
 ROWS_AT_ONCE = 1024  # rows that become Python objects together
-SHARE_ROWS = 4096  # batch size of a share if the consumer gives none
+SHARE_ROWS = 4096  # batch size in workers of a DataLoader if the consumer gives none
 VERSION = 2  # of states
 
 
@@ -51,7 +51,7 @@ class _RunPass:
     remembers = True  # its position after an early end
 
     def __init__(self, node, request, epoch, position, how, options):
-        keep = request["batch_rows"] == 0
+        keep = "rows" in request
         self.run = Run(
             node,
             batch_rows=request["batch_rows"],
@@ -118,7 +118,7 @@ class _SharePass:
         by_row = "rows" in request
         self.source.reading = weakref.ref(self) if by_row else None
         self.number = self.source.begin(
-            request["batch_rows"] or (1 if by_row else SHARE_ROWS),
+            request["batch_rows"] or (1 if by_row else 0),
             by_row=by_row,
             epoch=epoch,
             **{k: v for k, v in request.items() if k not in ("batch_rows", "rows")},
@@ -1069,7 +1069,8 @@ class DatasetIterator(DataIterator):
     def _pass(self, request, epoch, position, how, share=None):
         options = dict(self._options or DataContext.get_current().run_options())
         if share is not None:
-            request, options = loader.of_share(request, options, share, SHARE_ROWS)
+            makes_batches = self._dataset._node.plan.makes_batches()
+            request, options = loader.of_share(request, options, share, SHARE_ROWS, makes_batches)
         return _RunPass(self._dataset._node, request, epoch, position, how, options)
 
     def _whole(self, state):

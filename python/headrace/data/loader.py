@@ -42,9 +42,9 @@ def share():
     return Share(info.id, info.num_workers, info.seed - info.id)
 
 
-def of_share(request, options, share, batch_rows):
+def of_share(request, options, share, batch_rows, makes_batches):
     """Request and options for a run in a worker: its part of threads and memory, and a batch size that is
-    equal in all workers.
+    equal in all workers, unless the plan makes batches.
     """
     if options.get("any_order"):
         raise UnsupportedError(
@@ -54,7 +54,7 @@ def of_share(request, options, share, batch_rows):
     options["num_threads"] = max(1, options["num_threads"] // share.of)
     options["memory_limit"] = max(LEAST_MEMORY, options["memory_limit"] // share.of)
     options["trace_path"] = None  # n runs cannot write one file
-    if not request["batch_rows"] and "rows" not in request:
+    if not request["batch_rows"] and "rows" not in request and not makes_batches:
         request = request | {"batch_rows": batch_rows}
     return request, options
 

@@ -1,4 +1,6 @@
-"""Documents of tokens as rows of one length: checks the arguments of Dataset.pack()."""
+"""Documents of tokens as rows of one length, and as batches of about one length: checks the arguments of
+Dataset.pack() and Dataset.batch_by_length().
+"""
 
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.data.context import is_whole
@@ -6,12 +8,14 @@ from headrace.data.plan import Node
 
 _STRATEGIES = ("concat", "first_fit", "best_fit")
 _LONG_DOCUMENTS = ("split", "truncate", "drop")
+_LONG_ROWS = ("error", "drop", "alone")
+_MOST_BUCKETS = 256
 
 
-def _choice(what, value, choices):
+def _choice(what, value, choices, method="pack"):
     if value not in choices:
         raise InvalidArgument(
-            f"pack: {what}: expected one of {', '.join(map(repr, choices))}, found {value!r}"
+            f"{method}: {what}: expected one of {', '.join(map(repr, choices))}, found {value!r}"
         )
     return choices.index(value)
 
@@ -97,3 +101,57 @@ def pack(
         "loss_mask": _name("loss_mask", loss_mask),
     }
     return Node("pack", args, [dataset._node])
+
+
+def _at_least_one(what, value, most):
+    """The number, or 0 for None, the engine's default."""
+    if value is None:
+        return 0
+    if not is_whole(value):
+        raise TypeMismatchError(f"batch_by_length: {what}: expected an integer, found {value!r}")
+    if not 1 <= value <= most:
+        raise InvalidArgument(f"batch_by_length: {what}: expected 1 to {most}, found {value}")
+    return int(value)
+
+
+def _buckets(buckets, n_buckets):
+    """(a tuple of bounds or None, their number or 0)"""
+    if buckets is None:
+        return None, _at_least_one("n_buckets", n_buckets, _MOST_BUCKETS)
+    if n_buckets is not None:
+        raise InvalidArgument("batch_by_length: expected buckets or n_buckets, found both")
+    if isinstance(buckets, (str, dict)) or not hasattr(buckets, "__iter__"):
+        raise TypeMismatchError(f"batch_by_length: buckets: expected a list of lengths, found {buckets!r}")
+    bounds = tuple(buckets)
+    if not all(is_whole(b) for b in bounds):
+        raise TypeMismatchError(f"batch_by_length: buckets: expected integers, found {buckets!r}")
+    bounds = tuple(int(b) for b in bounds)
+    ascending = all(a < b for a, b in zip(bounds, bounds[1:], strict=False))
+    if not ascending or not 1 <= len(bounds) <= _MOST_BUCKETS or bounds[0] < 1:
+        raise InvalidArgument(
+            f"batch_by_length: buckets: expected 1 to {_MOST_BUCKETS} ascending lengths of at least 1, found "
+            f"{buckets!r}"
+        )
+    return bounds, len(bounds)
+
+
+def batch_by_length(
+    dataset, column, *, max_tokens, buckets, n_buckets, max_rows, max_wait, long_rows, drop_last
+):
+    """The node of Dataset.batch_by_length()."""
+    if not isinstance(column, str):
+        raise TypeMismatchError(f"batch_by_length: column: expected a name, found {column!r}")
+    if max_tokens is None:
+        raise TypeMismatchError("batch_by_length: max_tokens: expected an integer, found None")
+    bounds, n = _buckets(buckets, n_buckets)
+    args = {
+        "column": column,
+        "max_tokens": _at_least_one("max_tokens", max_tokens, 1 << 40),
+        "buckets": bounds,
+        "n_buckets": n,
+        "max_rows": _at_least_one("max_rows", max_rows, 1 << 20),
+        "max_wait": _at_least_one("max_wait", max_wait, 1 << 40),
+        "long_rows": _choice("long_rows", long_rows, _LONG_ROWS, "batch_by_length"),
+        "drop_last": bool(drop_last),
+    }
+    return Node("batch_by_length", args, [dataset._node])

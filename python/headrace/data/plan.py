@@ -148,6 +148,9 @@ class Node:
     def _pack(self):
         return self.inputs[0].plan.pack(*self.args.values())
 
+    def _batch_by_length(self):
+        return self.inputs[0].plan.batch_by_length(*self.args.values())
+
     def _write(self):
         return self.inputs[0].plan.write(**self.args)
 
@@ -240,6 +243,8 @@ class Node:
             return f"{self.op}()" if args["seed"] is None else f"{self.op}(seed={args['seed']})"
         if self.op == "pack":
             return f"pack({args['seq_len']}, {('concat', 'first_fit', 'best_fit')[args['strategy']]})"
+        if self.op == "batch_by_length":
+            return f"batch_by_length({args['column']}, max_tokens={args['max_tokens']})"
         if self.op == "calls":
             return args["spec"]["name"]
         if self.op == "write":
