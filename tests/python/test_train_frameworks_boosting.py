@@ -44,7 +44,7 @@ def xgboost_loop(config):
     assert (total[0], xgboost.collective.get_rank()) == (ROWS, train.get_context().get_world_rank())
     callbacks = [RayTrainReportCallback(metrics={"error": "validation-rmse"}, frequency=2)]
     if not before:
-        callbacks.append(_failing(xgboost.callback.TrainingCallback, config["fail_at"])())
+        callbacks.append(_ending(xgboost.callback.TrainingCallback, config)())
     model = xgboost.train(
         {"objective": "reg:squarederror", "max_depth": 3, "eta": 0.5},
         data["train"],
@@ -57,13 +57,21 @@ def xgboost_loop(config):
     return done, len(frames["train"]), model.save_raw("json")
 
 
-def _failing(base, round_number):
-    class Failing(base):
-        def after_iteration(self, model, epoch, evals_log):
-            if epoch == round_number and train.get_context().get_world_rank() == 1:
-                raise RuntimeError("the machine is lost")
+def end(config, round_number):
+    """The end of rank 1, in the middle of its training."""
+    if train.get_context().get_world_rank() == 1:
+        if round_number == config["fail_at"]:
+            raise RuntimeError("the machine is lost")
+        if round_number == config["leave_at"]:
+            raise SystemExit
 
-    return Failing
+
+def _ending(base, config):
+    class Ending(base):
+        def after_iteration(self, model, epoch, evals_log):
+            end(config, epoch)
+
+    return Ending
 
 
 def lightgbm_loop(config):
@@ -76,9 +84,9 @@ def lightgbm_loop(config):
     before = train.get_checkpoint() and RayTrainReportCallback.get_model(train.get_checkpoint())
     done = before.current_iteration() if before else 0
 
-    def failing(env):
-        if not before and env.iteration == config["fail_at"] and train.get_context().get_world_rank() == 1:
-            raise RuntimeError("the machine is lost")
+    def ending(env):
+        if not before:
+            end(config, env.iteration)
 
     network = get_network_params()
     assert network["num_machines"] == 2 and len(set(network["machines"].split(","))) == 2
@@ -91,17 +99,17 @@ def lightgbm_loop(config):
         valid_sets=[data["validation"]],
         valid_names=["validation"],
         init_model=before,
-        callbacks=[RayTrainReportCallback(metrics={"error": "validation-rmse"}, frequency=2), failing],
+        callbacks=[RayTrainReportCallback(metrics={"error": "validation-rmse"}, frequency=2), ending],
     )
     return done, len(frames["train"]), model.model_to_string()
 
 
-def fit(library, tmp_path, name, fail_at=None):
+def fit(library, tmp_path, name, fail_at=None, leave_at=None):
     module = importlib.import_module(f"headrace.train.{library}")
     trainer = {"xgboost": "XGBoostTrainer", "lightgbm": "LightGBMTrainer"}[library]
     result = getattr(module, trainer)(
         {"xgboost": xgboost_loop, "lightgbm": lightgbm_loop}[library],
-        train_loop_config={"fail_at": fail_at},
+        train_loop_config={"fail_at": fail_at, "leave_at": leave_at},
         scaling_config=ScalingConfig(num_workers=2),
         run_config=RunConfig(
             storage_path=tmp_path,
@@ -143,6 +151,13 @@ def test_a_restart_goes_on_with_the_rounds(library, tmp_path):
     assert again.return_value[0] == 2 and len(again.history) == ROUNDS
     models = [module.RayTrainReportCallback.get_model(r.checkpoint) for r in (whole, again)]
     assert np.allclose(*(predicted(library, model)[0] for model in models), atol=1e-5)
+
+
+def test_a_worker_that_returns_early_is_named(library, tmp_path):
+    with pytest.raises(train.TrainingFailedError) as failed:
+        fit(library, tmp_path, "run", leave_at=2)
+    text = "rank 0 failed in a collective, after the train loop of rank 1 had returned"
+    assert str(failed.value).startswith(text)
 
 
 def test_local_mode_and_what_is_wrong(library, tmp_path):

@@ -30,6 +30,7 @@ from headrace.train.watch import Watch
 PREFIX = "headrace-train-"  # of folders with payload and output of workers: PREFIX, driver's name, "-", ...
 OWNER = "owner"  # the file in the folder that the driver locks
 SHUTDOWN_S = 5  # between SIGTERM and SIGKILL for workers that must end
+COLLECTIVES = (f"torch{os.sep}distributed", "XGBoostError", "LightGBMError")  # in tracebacks
 CAUSE_S = 1.0  # a worker's last report may arrive this long after the launcher sees its end
 
 
@@ -132,7 +133,7 @@ def _failed(control: Control, children: dict[int, Any], watched: dict[int, str])
 def _left_alone(control: Control, failure: WorkerFailure) -> str:
     """What to say of a worker whose collective failed because another one had returned."""
     returned = sorted(control.return_values)
-    if not returned or f"torch{os.sep}distributed" not in failure.traceback:
+    if not returned or not any(sign in failure.traceback for sign in COLLECTIVES):
         return ""
     who = f"rank{'s' if len(returned) > 1 else ''} {', '.join(map(str, returned))}"
     return f" in a collective, after the train loop of {who} had returned: all must call it equally often"
