@@ -586,6 +586,38 @@ static void positions_of_a_rank(void **state)
     hr_error_clear(&err);
 }
 
+/* The story: rank 1, which has no batch in the last step, stored the end of the epoch. When rank 0 was killed before
+ * its last batch, nobody got that batch. */
+static void position_of_a_rank_without_a_last_batch(void **state)
+{
+    const hr_split_request q = { .batch_rows = 20, .prefetch = 2 };
+    hr_error err = HR_ERROR_INIT;
+    int64_t step = 0;
+    hr_table *t = NULL;
+    char *at = NULL;
+    hr_plan *p = NULL;
+    hr_split *s = NULL;
+
+    (void)state;
+    assert_ok(hr_plan_range(50, "x", &p, &err), &err);
+    s = split_of(p, 2, HR_TAIL_UNEVEN);
+    begin_all(s, &q);
+    take_steps(s, 1, 20, &step);
+    assert_ok(next(s, 0, &t, &err), &err);
+    assert_int_equal(hr_table_rows(t), 10);
+    hr_table_unref(t);
+    assert_ok(hr__split_position_of(s, 1, &at, &err), &err);
+    assert_contains(at, "\"rows\":40");
+    hr_string_free(at);
+    assert_ok(hr__split_position_of(s, 0, &at, &err), &err);
+    assert_contains(at, "\"rows\":50");
+    hr_string_free(at);
+    hr__split_close(s);
+    hr__split_unref(s);
+    hr_plan_unref(p);
+    hr_error_clear(&err);
+}
+
 /* Two of four ranks are on this host, whichever they are: the others' shares are dropped, and nobody waits. */
 static void ranks_elsewhere(void **state)
 {
@@ -851,6 +883,7 @@ int main(void)
         cmocka_unit_test(positions),
         cmocka_unit_test(positions_of_done_steps),
         cmocka_unit_test(positions_of_a_rank),
+        cmocka_unit_test(position_of_a_rank_without_a_last_batch),
         cmocka_unit_test(ranks_elsewhere),
         cmocka_unit_test(positions_between_epochs),
         cmocka_unit_test(positions_that_differ),

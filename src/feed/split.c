@@ -112,6 +112,7 @@ struct hr_split {
     bool any_ended;    /* `ended` has the request of the last epoch that ended */
     hr_split_request ended;
     int64_t epoch;        /* of the feed */
+    bool resumed;         /* the feed's epoch began at a restored position */
     int64_t next_epoch;   /* of the next begin, unless `restored` gives one */
     char *restored;       /* position for the next begin */
     bool moved;           /* hr_feed_options.moved for it */
@@ -1262,6 +1263,7 @@ static hr_status open_feed_relocks(hr_split *s, hr_error *err)
     s->loops = s->restored ? hr__feed_epoch(f) > 0 : s->any_ended && batches_equal(&s->ended, &s->agreed);
     s->epoch = hr__feed_epoch(f);
     s->next_epoch = s->epoch + 1;
+    s->resumed = s->restored != NULL;
     hr__free(s->restored);
     s->restored = NULL;
     return HR_OK;
@@ -1552,16 +1554,32 @@ static hr_status common_step_locked(hr_split *s, int64_t *step, hr_error *err)
     return HR_OK;
 }
 
-/* The common place of all ranks in the epoch. *end: its end; otherwise *row, the rows that each rank has taken. */
+/* The feed's row after each rank has taken `rows` rows. The last step may have fewer rows than others. Whether the
+ * split knows yet that no step follows does not matter: a resume drops the rows of the tail again. */
+static int64_t row_of_place_locked(const hr_split *s, int64_t rows)
+{
+    return HR_MIN(rows_of_all(s, rows), hr__feed_rows(s->feed));
+}
+
+/* The common place of all ranks in the epoch. *end: its end, which a rank has seen; otherwise *row, the rows that each
+ * rank has taken. */
 static hr_status common_place_locked(hr_split *s, bool *end, int64_t *row, hr_error *err)
 {
-    int64_t step = 0;
+    int64_t step = 0, most = 0;
+    bool all = true;
 
-    *end = true;
-    for (int i = 0; i < s->n_ranks; i++)
-        if (s->ranks[i].state == RANK_IN || s->ranks[i].finished)
-            *end = *end && at_end_locked(s, &s->ranks[i]);
-    if (*end)
+    for (int i = 0; i < s->n_ranks; i++) {
+        const split_rank *r = &s->ranks[i];
+
+        if (r->state != RANK_IN && !r->finished)
+            continue;
+        all = all && at_end_locked(s, r);
+        *end = *end || r->finished;
+        most = HR_MAX(most, r->taken);
+    }
+    *end = *end && all;
+    *row = rows_of_steps(s, most);
+    if (all)
         return HR_OK;
     if (s->agreed.by_row)
         return common_row_locked(s, row, err);
@@ -1608,7 +1626,7 @@ static hr_status position_of(hr_split *s, bool done, char **out, hr_error *err)
             row = rows_of_steps(s, done_locked(s));
         else
             HR_GO(common_place_locked(s, &end, &row, err));
-        HR_GO(hr__feed_position_bare(s->feed, end ? hr__feed_rows(s->feed) : rows_of_all(s, row), &p, err));
+        HR_GO(hr__feed_position_bare(s->feed, end ? hr__feed_rows(s->feed) : row_of_place_locked(s, row), &p, err));
         hr__position_make_whole(s->plan, &s->inputs, &p);
         HR_GO(hr__position_print(&p, out, err));
     }
@@ -1642,7 +1660,7 @@ hr_status hr__split_position_of(hr_split *s, int rank, char **out, hr_error *err
     row = taken_rows_locked(s, r);
     if (row < 0)
         HR_FAIL(HR_INVALID, "position: rank %d has not said how many rows it has taken", rank);
-    HR_GO(hr__feed_position_bare(s->feed, at_end_locked(s, r) ? hr__feed_rows(s->feed) : rows_of_all(s, row), &p, err));
+    HR_GO(hr__feed_position_bare(s->feed, row_of_place_locked(s, row), &p, err));
     hr__position_make_whole(s->plan, &s->inputs, &p);
     HR_GO(hr__position_print(&p, out, err));
 done:
@@ -1706,11 +1724,11 @@ hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
     *out = NULL;
     hr__lock(&s->lock);
     hr__text_add(&t,
-                 "{\"ranks\":%d,\"epoch\":%" PRId64 ",\"steps\":%" PRId64 ",\"dropped_rows\":%" PRId64
+                 "{\"ranks\":%d,\"epoch\":%" PRId64 ",\"resumed\":%s,\"steps\":%" PRId64 ",\"dropped_rows\":%" PRId64
                  ",\"padded_rows\":%" PRId64 ",\"all_epochs\":{\"ended\":%" PRId64 ",\"dropped_rows\":%" PRId64
                  ",\"padded_rows\":%" PRId64 "}",
-                 s->n_ranks, s->epoch, s->n_steps, s->dropped_rows, s->padded_rows, s->all_epochs, s->all_dropped,
-                 s->all_padded);
+                 s->n_ranks, s->epoch, s->resumed ? "true" : "false", s->n_steps, s->dropped_rows, s->padded_rows,
+                 s->all_epochs, s->all_dropped, s->all_padded);
     print_ranks(s, "rows", offsetof(split_rank, n_rows), &t);
     print_ranks(s, "taken_steps", offsetof(split_rank, taken), &t);
     print_ranks(s, "wait_ns", offsetof(split_rank, wait_ns), &t);

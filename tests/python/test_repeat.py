@@ -171,6 +171,20 @@ def test_shares_resume_in_a_later_epoch():
         assert [got for _, got in begin(made(), 100, state)] == [w[taken:] for w in want]
 
 
+def test_one_rank_resumes_all():
+    """The story: one rank loaded a state of an epoch's end. The others took the epoch without rows for the
+    last one, ended, and left the rank that had loaded it waiting.
+    """
+    made = [s.iter_batches(batch_size=50).repeat(3) for s in plan().streaming_split(2)]
+    passes = on_all(made, lambda r, one: [p := iter(one), [next(p) for _ in range(20)]])
+    state = made[0].state_dict()
+    del passes
+    whole = on_all(plan().streaming_split(2), lambda r, s: ids(s.iter_batches(batch_size=50).repeat(3)))
+    made = [s.iter_batches(batch_size=50).repeat(3) for s in plan().streaming_split(2)]
+    made[1].load_state_dict(state)
+    assert on_all(made, lambda r, one: ids(one)) == [w[20:] for w in whole]
+
+
 def test_shares_that_break_off_go_on_with_the_next_epoch():
     shares = hd.range(40).streaming_split(2)
     whole = [[0, 1, 2, 3, 4], [10, 11, 12, 13, 14], [20, 21, 22, 23, 24], [30, 31, 32, 33, 34]]

@@ -68,6 +68,7 @@ class _RunPass:
         )
         self.next = self.run.next
         self.epoch = epoch
+        self.resumes = position is not None
         _warn_of_code(self.run.feed.code_differs)
 
     def position(self, row):
@@ -83,8 +84,9 @@ class _RunPass:
     def may_open_next(self):
         return self.run.feed.may_open_next
 
-    def true_epoch(self):
-        return self.epoch
+    def start(self):
+        """The number of the epoch, and whether the pass goes on in it, by a state of another rank too."""
+        return self.epoch, self.resumes
 
     def forget(self, row):
         self.run.feed.forget(row)
@@ -129,9 +131,10 @@ class _SharePass:
         reader = self.reader and self.reader()
         return None if reader is None or self.done else reader.taken
 
-    def true_epoch(self):
-        """Of the split, which may have resumed in another one."""
-        return json.loads(self.source.stats())["epoch"]
+    def start(self):
+        """Of the split, which another rank may have resumed."""
+        stats = json.loads(self.source.stats())
+        return stats["epoch"], stats["resumed"]
 
     def supersede(self):
         """Another pass over this share begins: this one gets no more rows and does not leave the share."""
@@ -402,7 +405,6 @@ class _Repeating:
         self._next_pass()
 
     def _next_pass(self):
-        self.resumes = self.iterable._resume is not None
         self.one = iter(self.iterable)
         self.one.prepares = True
         self.any = False
@@ -422,7 +424,7 @@ class _Repeating:
 
     def _is_last(self):
         one = self.one
-        if not one.finished or (not self.any and not self.resumes):
+        if not one.finished or (not self.any and not one.resumed):
             return True
         return self.n is not None and (one.epoch + 1) % self.n == 0
 
@@ -494,6 +496,7 @@ class _Pass:
         self.prepares = False  # the next epoch follows, and opens when the sources of this one have been read
         self.guesses = False  # the same, if nothing speaks against it: the program has looped before
         self.epoch = None  # set with `prepares`
+        self.resumed = False  # the same
 
     def __iter__(self):
         return self
@@ -534,7 +537,7 @@ class _Pass:
                 self._take = self._taker()
                 self.active = True
                 if self.prepares:
-                    self.epoch = self.under.true_epoch()
+                    self.epoch, self.resumed = self.under.start()
             table = None if self.ended else self._take()  # another thread may have called close()
         except BaseException as e:
             self.close()
