@@ -56,16 +56,19 @@ class Noted(transformers.Trainer):
         return super().prediction_step(model, inputs, *args, **kwargs)
 
 
+def tiny_model():
+    torch.manual_seed(0)
+    sizes = {"vocab_size": TOKENS, "n_positions": 8, "n_embd": 8, "n_layer": 1, "n_head": 1}
+    sizes |= {"bos_token_id": 0, "eos_token_id": 0}
+    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes))
+
+
 def loop(config):
     import headrace.train.huggingface.transformers as ht
 
     rank = train.get_context().get_world_rank()
     checkpoint = train.get_checkpoint()
     fail_at = config["fail_at"] if checkpoint is None and rank == 1 else None
-    torch.manual_seed(0)
-    sizes = {"vocab_size": TOKENS, "n_positions": 8, "n_embd": 8, "n_layer": 1, "n_head": 1}
-    sizes |= {"bos_token_id": 0, "eos_token_id": 0}
-    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes))
     args = transformers.TrainingArguments(
         output_dir=config["output_dir"],
         max_steps=2 * EPOCH,
@@ -81,7 +84,7 @@ def loop(config):
         use_cpu=True,
     )
     trainer = Noted(
-        model,
+        tiny_model(),
         args,
         train_dataset=train.get_dataset_shard("train").iter_torch_batches(batch_size=BATCH),
         eval_dataset=train.get_dataset_shard("eval").iter_torch_batches(batch_size=BATCH),
@@ -166,6 +169,26 @@ def test_each_epoch_has_each_row_once_and_reports(whole):
     assert {"loss", "eval_loss", "learning_rate", "epoch"} <= set(result.metrics)
     files = set(os.listdir(Path(result.checkpoint.path, "checkpoint")))
     assert {"model.safetensors", "trainer_state.json", "rng_state_0.pth", "rng_state_1.pth"} <= files
+
+
+def test_without_a_torch_trainer(tmp_path):
+    """The Trainer skips the batches itself, with repeat() those of whole epochs too."""
+    import headrace.train.huggingface.transformers as ht
+
+    def trained(name, folder=None):
+        args = transformers.TrainingArguments(
+            tmp_path / "out", max_steps=12, save_steps=10, report_to=[], disable_tqdm=True, use_cpu=True
+        )
+        batches = texts(ROWS // 2).random_shuffle(seed=1).iter_torch_batches(batch_size=BATCH).repeat()
+        seen = tmp_path / name
+        trainer = Noted(tiny_model(), args, train_dataset=batches, seen=seen, fail_at=None)
+        ht.prepare_trainer(trainer).train(resume_from_checkpoint=folder)
+        return seen.read_text().splitlines(), trainer.model.state_dict()
+
+    lines, whole = trained("whole")
+    more, again = trained("again", tmp_path / "out" / "checkpoint-10")
+    assert len(lines) == 12 and more == lines[10:]
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
 
 
 def test_what_is_no_batches(tmp_path):

@@ -37,7 +37,7 @@ def saved(folder, step):
     return train.Checkpoint(folder)
 
 
-def fitted(tmp_path, loop, fn, workers=2, task=None, keep=None, name="run"):
+def fitted(tmp_path, loop, fn, workers=2, task=None, keep=None, name="run", failures=0):
     return TorchTrainer(
         loop,
         train_loop_config={"folder": str(tmp_path / "saved")},
@@ -45,6 +45,7 @@ def fitted(tmp_path, loop, fn, workers=2, task=None, keep=None, name="run"):
         run_config=RunConfig(
             storage_path=tmp_path,
             name=name,
+            failure_config=train.FailureConfig(max_failures=failures),
             checkpoint_config=CheckpointConfig(
                 num_to_keep=keep, checkpoint_score_attribute="right" if keep else None
             ),
@@ -118,6 +119,34 @@ def test_what_a_failed_validation_does(ranks, tmp_path, capfd):
     printed = capfd.readouterr().err
     assert printed.count("validation of ") == 4 and "checkpoint_000000 failed:\n\nTraceback" in printed
     assert [m for _, m in result.best_checkpoints] == [{"step": step} for step in range(4)]
+
+
+def test_a_restart_of_the_workers_leaves_validations_alone(ranks, tmp_path):
+    def loop(config):
+        if train.get_checkpoint() is None:
+            for step in range(2):
+                train.report({"step": step}, saved(config["folder"], step), validation=True)
+            if train.get_context().get_world_rank() == 1:
+                raise RuntimeError("the machine is lost")
+            train.collective.barrier()
+        found = train.get_all_reported_checkpoints(train.CheckpointConsistencyMode.COMMITTED)
+        assert found[1].status.value == "PENDING_VALIDATION"
+        open(config["folder"] + "/go", "w").close()
+
+    def fn(checkpoint):  # ends after the restart
+        import os
+        import time
+
+        with open(os.path.dirname(checkpoint.path) + "/calls", "a") as out:
+            out.write("x")
+        while not os.path.exists(os.path.dirname(checkpoint.path) + "/../saved/go"):
+            time.sleep(0.02)
+        return {"right": int(open(f"{checkpoint.path}/step").read())}
+
+    result = fitted(tmp_path, loop, fn, failures=1)
+    expected = [{"step": step, "right": step} for step in range(2)]
+    assert [m for _, m in result.best_checkpoints] == result.history == expected
+    assert Path(result.path, "calls").read_text() == "xx"
 
 
 def test_local_mode_and_the_best_checkpoints(tmp_path):
