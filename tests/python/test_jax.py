@@ -62,6 +62,28 @@ def test_a_batch_stays_as_it_is():
     assert [int(b["id"][0]) for b in batches] == list(range(0, 100_000, 1000))
 
 
+def address(array):
+    return array.addressable_shards[0].data.unsafe_buffer_pointer()
+
+
+def test_no_copy():
+    """On the CPU an array of an aligned batch is the memory of the source."""
+    source = pa.table({"x": np.arange(8192, dtype=np.float32), "n": np.arange(8192, dtype=np.int32)})
+    begins = [source[name].chunk(0).buffers()[1].address for name in ("x", "n")]
+    aligned = all(begin % 64 == 0 for begin in begins)
+    for i, batch in enumerate(hd.from_arrow(source).iter_jax_batches(batch_size=1024)):
+        at = [begin + 4 * 1024 * i for begin in begins]
+        assert [address(batch[name]) == a for name, a in zip("xn", at, strict=True)] == [aligned] * 2
+
+
+def test_donated_arrays_are_not_the_source():
+    source = pa.table({"x": np.arange(4096, dtype=np.float32)})
+    step = jax.jit(lambda x: x * 0 - 1, donate_argnums=0)
+    for batch in hd.from_arrow(source).iter_jax_batches(batch_size=1024):
+        assert float(step(batch["x"]).sum()) == -1024
+    assert source["x"].to_numpy().tolist() == list(range(4096))
+
+
 @pytest.mark.parametrize(
     "arguments, error, text",
     [

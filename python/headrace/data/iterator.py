@@ -835,12 +835,14 @@ class DataIterator:
                 "iter_torch_batches: expected dtypes or collate_fn, found both; the function can convert "
                 "itself"
             )
-        request = _request(batch_size, drop_last, prefetch_batches, own_memory=True) | shuffle
         padding = padded_lists.of_argument(padding)
         if padding is not None and collate_fn is not None:
             raise InvalidArgument("iter_torch_batches: expected padding or collate_fn, found both")
+        convert = TorchBatches(dtypes, device, collate_fn, pin_memory, padding)
+        own = not convert.copies and padding is None  # otherwise the engine's memory is copied once anyway
+        request = _request(batch_size, drop_last, prefetch_batches, own_memory=own) | shuffle
         self._epochs.share()  # so that a DataLoader's workers count epochs with this process
-        return Iterable(self, request, TorchBatches(dtypes, device, collate_fn, pin_memory, padding))
+        return Iterable(self, request, convert)
 
     def iter_jax_batches(
         self,
@@ -858,12 +860,12 @@ class DataIterator:
         """Batches as dicts of column -> jax.Array (rows, *shape), divided by rows among JAX's devices.
 
         batch_size: rows for the devices of this process, a multiple of their number. On the CPU an array may
-        be the batch's own memory, uncopied. dtypes: one dtype, or a dict of column -> dtype; without it JAX
-        makes int64 and float64 its default widths. paddings: a number, or a dict of column -> number, that
-        fills a short last batch up to batch_size rows. collate_fn: gets the batch as the class in
-        headrace.data.collate_fn says (else a dict of arrays) and returns arrays, or a dict of them.
-        local_shuffle_*: as in iter_batches. TypeMismatchError names a column that is no array of numbers;
-        UnsupportedError: synchronize_batches with several processes.
+        be the engine's memory, uncopied: JAX reads it, and copies what is donated. dtypes: one dtype, or a
+        dict of column -> dtype; without it JAX makes int64 and float64 its default widths. paddings: a
+        number, or a dict of column -> number, that fills a short last batch up to batch_size rows.
+        collate_fn: gets the batch as the class in headrace.data.collate_fn says (else a dict of arrays) and
+        returns arrays, or a dict of them. local_shuffle_*: as in iter_batches. TypeMismatchError names a
+        column that is no array of numbers; UnsupportedError: synchronize_batches with several processes.
         """
         from headrace.data.jax_batches import JaxBatches
 
@@ -872,7 +874,7 @@ class DataIterator:
                 f"iter_jax_batches: batch_size: expected a number of at least 1, found {batch_size!r}"
             )
         shuffle = _shuffle(local_shuffle_buffer_size, local_shuffle_seed)
-        request = _request(batch_size, drop_last, prefetch_batches, own_memory=True) | shuffle
+        request = _request(batch_size, drop_last, prefetch_batches) | shuffle
         convert = JaxBatches(batch_size, dtypes, collate_fn, paddings, synchronize_batches)
         return Iterable(self, request, convert)
 
@@ -1364,6 +1366,7 @@ class TorchBatches:
 
         self.torch = torch
         self.pin = self.wanted_pin and torch.cuda.is_available()
+        self.copies = self.pin and self.collate_fn is None and self.padding is None and self.dtypes is None
         self.target = None
 
     def __reduce__(self):
@@ -1383,6 +1386,9 @@ class TorchBatches:
         target = self._target()
         if self.collate_fn is not None:
             return self._moved(self.collate_fn(blocks.for_collate(table, self.collate_fn)), target)
+        if self.copies:
+            batch = table.batch(self._pinned_flat, self._pinned_other, False, True)
+            return batch if target.type == "cpu" else self._moved(batch, target, pinned=True)
         if self.padding is not None:
             batch = self._padded(table)
         else:
@@ -1449,16 +1455,35 @@ class TorchBatches:
             return tensor.view(torch.int16).view(torch.bfloat16)  # the bits of bfloat16, see normalize()
         return tensor.to(dtype)
 
-    def _moved(self, value, target):
+    def _moved(self, value, target, pinned=False):
+        """Tensors in dicts, lists and tuples on the device. pinned: they lie in pinned memory already."""
         torch = self.torch
         if isinstance(value, torch.Tensor):
-            value = value.pin_memory() if self.pin and value.device.type == "cpu" else value
+            if self.pin and not pinned and value.device.type == "cpu":
+                value = self._buffer(value.shape, value.dtype).copy_(value)
             return value.to(target, non_blocking=self.pin)
         if isinstance(value, dict):
-            return {k: self._moved(v, target) for k, v in value.items()}
+            return {k: self._moved(v, target, pinned) for k, v in value.items()}
         if type(value) in (list, tuple) and any(isinstance(v, torch.Tensor) for v in value):
-            return type(value)(self._moved(v, target) for v in value)
+            return type(value)(self._moved(v, target, pinned) for v in value)
         return value
+
+    def _buffer(self, shape, dtype):
+        """A new tensor in pinned memory. torch pins each buffer once: its allocator takes one back when no
+        tensor refers to it and the copies from it to devices, which it has recorded as events, are done.
+        """
+        return self.torch.empty(shape, dtype=dtype, pin_memory=True)
+
+    def _pinned_flat(self, column):
+        """One copy, from the memory of the table to pinned memory."""
+        array = np.asarray(column)
+        buffer = self._buffer(array.shape, self.torch.from_numpy(np.empty(0, array.dtype)).dtype)
+        np.copyto(buffer.numpy(), array)
+        return buffer
+
+    def _pinned_other(self, column):
+        value = self._other(column)
+        return self._moved(value, "cpu") if isinstance(value, self.torch.Tensor) else value
 
 
 def _in_training():

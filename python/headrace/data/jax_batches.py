@@ -48,7 +48,7 @@ class JaxBatches:
 
     def __call__(self, table):
         if self.collate_fn is None:
-            batch = blocks.table_to_numpy(table, writable=True)
+            batch = blocks.table_to_numpy(table)  # JAX never writes to memory of others
         else:
             batch = self.collate_fn(blocks.for_collate(table, self.collate_fn))
         if not isinstance(batch, dict):
