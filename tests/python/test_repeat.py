@@ -185,6 +185,17 @@ def test_one_rank_resumes_all():
     assert on_all(made, lambda r, one: ids(one)) == [w[20:] for w in whole]
 
 
+def test_a_rank_without_rows():
+    """The story: the rank that got no batch of an uneven epoch took it for the last one, and the other waited
+    for it.
+    """
+    shares = hd.range(30).streaming_split(2, tail="uneven")
+    got = on_all(shares, lambda r, s: ids(s.iter_batches(batch_size=33).repeat(3)))
+    assert got == [[list(range(30))] * 3, []]
+    nothing = hd.range(30).filter(expr="id < 0").streaming_split(2, tail="uneven")
+    assert on_all(nothing, lambda r, s: ids(s.iter_batches(batch_size=33).repeat())) == [[], []]
+
+
 def test_shares_that_break_off_go_on_with_the_next_epoch():
     shares = hd.range(40).streaming_split(2)
     whole = [[0, 1, 2, 3, 4], [10, 11, 12, 13, 14], [20, 21, 22, 23, 24], [30, 31, 32, 33, 34]]

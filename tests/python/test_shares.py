@@ -5,6 +5,7 @@ import json
 import random
 import tempfile
 import threading
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -71,6 +72,29 @@ def test_rows_go_to_the_ranks_in_turn(folder, n, equal):
     end = N // n * n if equal else N
     assert got == [list(range(r, end, n)) for r in range(n)]
     assert json.loads(shards[0].stats())["rows"] == [len(g) for g in got]
+
+
+def test_inline_functions_of_several_threads(folder):
+    """The story: the threads of two ranks ran inline functions at the same time, which drew from each other's
+    random numbers and shared an instance.
+    """
+
+    class Noise:
+        inside = 0
+
+        def __call__(self, batch):
+            assert self.inside == 0
+            self.inside = 1
+            first = np.random.random()
+            time.sleep(0.0005)
+            self.inside = 0
+            return {"id": batch["id"], "r": first + np.random.random(len(batch["id"]))}
+
+    ds = hd.read_parquet(folder).map_batches(Noise, batch_size=50, compute="inline", concurrency=1)
+    want = [b["r"].tolist() for b in ds.iterator().iter_batches(batch_size=20)]
+    shards = ds.streaming_split(4)
+    got = on_all(shards, lambda r, s: [b["r"].tolist() for b in s.iter_batches(batch_size=20)])
+    assert [b for turn in itertools.zip_longest(*got) for b in turn if b] == want
 
 
 def test_rows_have_the_values_of_a_dataset(folder):

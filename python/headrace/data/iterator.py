@@ -88,6 +88,10 @@ class _RunPass:
         """The number of the epoch, and whether the pass goes on in it, by a state of another rank too."""
         return self.epoch, self.resumes
 
+    def others_got(self):
+        """Whether the epoch gave another rank a row."""
+        return False
+
     def forget(self, row):
         self.run.feed.forget(row)
 
@@ -135,6 +139,10 @@ class _SharePass:
         """Of the split, which another rank may have resumed."""
         stats = json.loads(self.source.stats())
         return stats["epoch"], stats["resumed"]
+
+    def others_got(self):
+        """Whether the epoch, whose end this rank has seen, gave any rank a row."""
+        return json.loads(self.source.stats())["steps"] > 0
 
     def supersede(self):
         """Another pass over this share begins: this one gets no more rows and does not leave the share."""
@@ -424,7 +432,7 @@ class _Repeating:
 
     def _is_last(self):
         one = self.one
-        if not one.finished or (not self.any and not one.resumed):
+        if not one.finished or not (self.any or one.resumed or one.under.others_got()):
             return True
         return self.n is not None and (one.epoch + 1) % self.n == 0
 
