@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace.data as hd
-from headrace import exceptions
+from headrace import exceptions, train
 from headrace.data.expressions import col
 
 N = 3000
@@ -267,3 +267,50 @@ def test_dataloader_workers(files):
     ds = lengths(hd.read_parquet(files), buckets=[50, 200]).select_columns(["id"])
     loader = torch.utils.data.DataLoader(ds.to_torch(batch_size=None), batch_size=None, num_workers=2)
     assert [features[:, 0].tolist() for features, _ in loader] == ids(ds)
+
+
+def _reads_batches(config):
+    share = train.get_dataset_shard("train")
+    got = [b["id"].tolist() for b in share.iter_batches(batch_size=None)]
+    rank = train.get_context().get_world_rank()
+    with open(f"{config['folder']}/{rank}.json", "w") as out:
+        json.dump(got, out)
+
+
+def test_workers_of_a_trainer(files, tmp_path):
+    """Ranks in other processes."""
+    torch_trainer = pytest.importorskip("headrace.train.torch").TorchTrainer
+    ds = lengths(hd.read_parquet(files), buckets=[50, 200])
+    want = ids(ds)
+    torch_trainer(
+        _reads_batches,
+        train_loop_config={"folder": str(tmp_path)},
+        datasets={"train": ds},
+        scaling_config=train.ScalingConfig(num_workers=2),
+        run_config=train.RunConfig(name="lengths", storage_path=str(tmp_path / "runs")),
+    ).fit()
+    got = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
+    assert got == [want[0 : len(want) // 2 * 2 : 2], want[1 : len(want) // 2 * 2 : 2]]
+
+
+# ----------------------------------------------------------------------------------------------------- memory
+
+
+def test_memory(files):
+    ds = hd.read_parquet(files)
+    want = ids(lengths(ds))
+    context = hd.DataContext.get_current()
+    before = context.memory_limit_bytes
+    try:
+        context.memory_limit_bytes = "8MiB"
+        assert ids(lengths(ds)) == want
+        with pytest.raises(exceptions.MemoryLimitError, match="needs at least"):
+            ids(ds.batch_by_length("tokens", max_tokens=1 << 20))
+    finally:
+        context.memory_limit_bytes = before
+
+
+def test_long_lists_that_are_cut(files):
+    ds = hd.read_parquet(files).with_column("tokens", col("tokens").list.slice(0, 100))
+    found = [max(map(len, b["tokens"])) for b in ds.batch_by_length("tokens", max_tokens=100).iter_batches()]
+    assert max(found) == 100
