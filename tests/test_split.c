@@ -20,6 +20,19 @@ static hr_plan *plan_of_range(int64_t n)
     return p;
 }
 
+/* Batches of rows of about one length: row i has length i. */
+static hr_plan *plan_of_batches(int64_t n)
+{
+    static const int64_t buckets[] = { 100, 300 };
+    const hr_length_options o = { .struct_bytes = sizeof o, .buckets = buckets, .n_buckets = 2 };
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *range = plan_of_range(n), *p = NULL;
+
+    assert_ok(hr_plan_batch_by_length(range, "x", 2000, &o, &p, &err), &err);
+    hr_plan_unref(range);
+    return p;
+}
+
 static hr_split *split_of(hr_plan *p, int n_ranks, hr_split_tail tail)
 {
     hr_feed_options o = { .struct_bytes = sizeof o, .seed = 1 };
@@ -813,6 +826,87 @@ static void chaos(void **state)
     assert_no_leak(before);
 }
 
+/* The same with batches of any size. */
+static void chaos_by_table(void **state)
+{
+    live_memory before = live_now();
+
+    (void)state;
+    for (int round = 0; round < 9; round++) {
+        hr_plan *p = plan_of_batches(600);
+        hr_split *s = split_of(p, 4, (hr_split_tail)(round % 3));
+        job *j = job_new(s, 0, 1);
+
+        j->stop_after = round;
+        run_threads(4, chaos_rank, j);
+        job_free(j);
+        hr__split_unref(s);
+        hr_plan_unref(p);
+    }
+    assert_no_leak(before);
+}
+
+/* The first values and the sizes of the plan's batches. -> their number. */
+static int batches_of(hr_plan *p, int64_t *first, int64_t *sizes)
+{
+    const hr_feed_options o = { .struct_bytes = sizeof o, .seed = 1 };
+    hr_error err = HR_ERROR_INIT;
+    hr_feed *f = NULL;
+    hr_table *t = NULL;
+    int n = 0;
+
+    assert_ok(hr_feed_open(p, &o, &f, &err), &err);
+    for (;;) {
+        assert_ok(hr_feed_next(f, &t, &err), &err);
+        if (!t)
+            break;
+        first[n] = value(t, 0);
+        sizes[n++] = hr_table_rows(t);
+        hr_table_unref(t);
+    }
+    hr_feed_close(f);
+    return n;
+}
+
+/* Each rank gets whole batches of the plan, in turn, in each epoch. */
+static void by_table(void **state)
+{
+    int64_t first[200], sizes[200];
+    live_memory before = live_now();
+
+    (void)state;
+    for (int round = 0; round < 12; round++) {
+        int n_ranks = 1 + round % 4, per_epoch;
+        hr_split_tail tail = (hr_split_tail)(round / 4);
+        hr_plan *p = plan_of_batches(600);
+        int n = batches_of(p, first, sizes);
+        hr_split *s = split_of(p, n_ranks, tail);
+        job *j = job_new(s, 0, 2);
+
+        j->stutter = round % 2;
+        run_threads(n_ranks, rank_main, j);
+        for (int r = 0; r < n_ranks; r++) {
+            int64_t at = 0;
+
+            assert_ok(j->st[r], &j->err[r]);
+            per_epoch =
+                n / n_ranks + (n % n_ranks && (tail == HR_TAIL_PAD || (tail == HR_TAIL_UNEVEN && r < n % n_ranks)));
+            assert_int_equal(j->n_batches[r], 2 * per_epoch);
+            for (int i = 0; i < j->n_batches[r]; at += j->sizes[r][i++]) {
+                int k = i % per_epoch * n_ranks + r;
+
+                k = k < n ? k : n - n % n_ranks + (k - n) % (n % n_ranks); /* HR_TAIL_PAD: the first of the rest */
+                assert_int_equal(j->sizes[r][i], sizes[k]);
+                assert_int_equal(j->rows[r][at], first[k]);
+            }
+        }
+        job_free(j);
+        hr__split_unref(s);
+        hr_plan_unref(p);
+    }
+    assert_no_leak(before);
+}
+
 static void wrong_arguments(void **state)
 {
     const hr_split_request q = { .batch_rows = -1 };
@@ -889,6 +983,8 @@ int main(void)
         cmocka_unit_test(positions_that_differ),
         cmocka_unit_test(closed_while_waiting),
         cmocka_unit_test(chaos),
+        cmocka_unit_test(chaos_by_table),
+        cmocka_unit_test(by_table),
         cmocka_unit_test(wrong_arguments),
         cmocka_unit_test(faults),
     };
