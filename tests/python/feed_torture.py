@@ -9,6 +9,7 @@ batches too, and at the end the whole sequence, with one undisturbed pass over t
 All consumers are forks of this process, which has imported headrace and has no thread.
 
     python tests/python/feed_torture.py FIRST N     N cases from number FIRST on; see CONTRIBUTING.md
+    python tests/python/feed_torture.py --matrix    threads x ranks x ways to start them, without kills
 """
 
 import atexit
@@ -606,21 +607,27 @@ def consume(case, attempt, ranks, board, folder, data, number):
         read_split(consumers, ds, saved, case)
     elif attempt["way"] == "alone":
         consumers[0].run(ds, saved)
+    elif attempt["way"] == "numbered":
+        consumers[0].run(ds.shard(ranks[0], attempt["ranks"], tail=case["tail"]), saved)
     else:
+        if attempt["way"] == "namespaces":
+            enter_namespace(ranks[0] >= (attempt["ranks"] + 1) // 2)
         consumers[0].run(ds.shard(tail=case["tail"]), saved)
 
 
 def variables(attempt, rank, name):
-    """What a launcher sets for a rank."""
-    if attempt["way"] not in ("ring", "hosts"):
+    """What a launcher sets for a rank; in network namespaces nothing tells two hosts apart but these."""
+    ranks, way = attempt["ranks"], attempt["way"]
+    if way not in ("ring", "hosts", "namespaces"):
         return {"HEADRACE_LAUNCHER": "none"}
-    here = attempt["ranks"] // 2 if attempt["way"] == "hosts" else attempt["ranks"]
+    first = (ranks + 1) // 2 if way != "ring" else ranks  # ranks of the first host
+    host = int(rank >= first)
     return {
         "RANK": str(rank),
-        "WORLD_SIZE": str(attempt["ranks"]),
-        "LOCAL_RANK": str(rank % here),
-        "LOCAL_WORLD_SIZE": str(here),
-        "GROUP_RANK": str(rank // here),
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_RANK": str(rank - host * first),
+        "LOCAL_WORLD_SIZE": str(ranks - first if host else first),
+        "GROUP_RANK": str(host if way == "hosts" else 0),
         "MASTER_ADDR": "localhost",
         "MASTER_PORT": "1",
         "TORCHELASTIC_RUN_ID": name,
@@ -894,7 +901,60 @@ def run_cases(cases):
     return attempts, failures
 
 
+# ------------------------------------------------------------------------------------------------ the matrix
+
+CLONE_NEWNET = 0x40000000
+namespaces = []  # open files of two network namespaces; [None, None]: not to be had
+
+
+def make_namespaces():
+    for _ in range(2):
+        inner, outer = os.pipe(), os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.write(inner[1], b"x" if ctypes.CDLL(None).unshare(CLONE_NEWNET) == 0 else b"-")
+            os.read(outer[0], 1)
+            os._exit(0)
+        made = os.read(inner[0], 1) == b"x"
+        namespaces.append(os.open(f"/proc/{pid}/ns/net", os.O_RDONLY) if made else None)
+        os.write(outer[1], b"x")
+        os.waitpid(pid, 0)
+        for fd in (*inner, *outer):
+            os.close(fd)
+
+
+def enter_namespace(host):
+    assert ctypes.CDLL(None, use_errno=True).setns(namespaces[host], CLONE_NEWNET) == 0, ctypes.get_errno()
+
+
+MATRIX = [
+    [["parquet", 300], ["batches", "noise", "inline", 33]],
+    [["range", 700], ["map", "threads"], ["shuffle", ["each epoch", 3]]],
+    [["jsonl", 300], ["mix", [["csv", 300]], [3, 1]], ["pack", "best_fit", 8, 33]],
+    [["large", 9000], ["filter", "threads"]],
+]
+
+
+def matrix(plans=MATRIX, threads=(1, 2, 8), ranks=(1, 2, 3, 4, 8)):
+    """Cases without kills: the same order for each number of threads and ranks, however the ranks start."""
+    make_namespaces()
+    ways = ["split", "numbered", "ring", "hosts", *(["namespaces"] if all(namespaces) else [])]
+    for plan, tail, n_threads, n, way in itertools.product(plans, ["drop", "uneven"], threads, ranks, ways):
+        if n == 1 and way in ("hosts", "namespaces"):
+            continue
+        attempt = {"way": way, "ranks": n, "threads": n_threads, "saver": 0, "loaders": None, "kill": None}
+        case = draw(0) | {"plan": plan, "tail": tail, "batch": 100 if plan[0][0] == "large" else 8}
+        case |= {"by_row": False, "shuffle_rows": None, "drop_last": False, "epochs": 2, "repeat": False}
+        yield case | {"prefetch": 1, "save_every": 1 << 20, "pause": 0, "attempts": [attempt]}
+
+
 def main():
+    if sys.argv[1] == "--matrix":
+        small = sys.argv[2:] == ["small"]
+        began = time.monotonic()
+        attempts, failures = run_cases(matrix(MATRIX[:2], (1, 8), (1, 3)) if small else matrix())
+        print(f"matrix: {attempts} runs, {failures} failures, {time.monotonic() - began:.1f} s")
+        sys.exit(bool(failures))
     first, n, *more = sys.argv[1:]
     began = time.monotonic()
     cases = (draw(number) for number in range(int(first), int(first) + int(n)))

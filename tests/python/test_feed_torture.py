@@ -32,6 +32,13 @@ def test_killed_and_resumed(part):
     assert f"{n} cases" in text
 
 
+def test_one_order_for_threads_ranks_and_launchers():
+    """A part of the matrix; CONTRIBUTING.md has the command for all of it."""
+    code, text = run("--matrix", "small")
+    assert code == 0, text
+    assert int(re.search(r"matrix: (\d+) runs", text)[1]) >= 48, text
+
+
 def test_a_wrong_resume_is_seen():
     """Consumers that store the state of one save ago: rows come twice."""
     code, text = run(0, 20, "--broken")
