@@ -460,13 +460,18 @@ HR_API HR_MUST_USE hr_status hr_plan_sample(hr_plan *in, const hr_sample_options
  * same number of rows; otherwise the run ends with HR_INVALID, which names the numbers. */
 HR_API HR_MUST_USE hr_status hr_plan_zip(hr_plan *const *ins, int n, hr_plan **out, hr_error *err);
 typedef enum hr_mix_end {
-    HR_MIX_SHORTEST,    /* the mix ends with the first input that ends */
-    HR_MIX_LONGEST_DROP /* the mix goes on without an input that ended, until the last one ends */
+    HR_MIX_SHORTEST,      /* the mix ends with the first input that ends */
+    HR_MIX_LONGEST_DROP,  /* the mix goes on without an input that ended, until the last one ends */
+    HR_MIX_LONGEST_REPEAT /* an input that ended begins again, until each has been there once: hr_plan_mix_repeat */
 } hr_mix_end;
 /* Rows of the inputs in proportion to their n weights (> 0). Each row comes from the input that is furthest behind its
  * share; of equal inputs the larger weight comes first, then the lower index. HR_TYPE: the schemas differ. */
 HR_API HR_MUST_USE hr_status hr_plan_mix(hr_plan *const *ins, int n, const double *weights, hr_mix_end when,
                                          hr_plan **out, hr_error *err);
+/* The same with HR_MIX_LONGEST_REPEAT. n_rows: of each input, which decide when the mix ends; NULL: hr_plan_count, and
+ * HR_INVALID if only a run knows. HR_INVALID: an input would repeat more than 1,000 times. */
+HR_API HR_MUST_USE hr_status hr_plan_mix_repeat(hr_plan *const *ins, int n, const double *weights,
+                                                const int64_t *n_rows, hr_plan **out, hr_error *err);
 /* All rows of ins[0], then of ins[1], ... The output has the columns of the first input, then the columns that only
  * later inputs have; a column that an input lacks is null in its rows. A column's type holds the values of all inputs;
  * HR_TYPE names a column without a common type. One plan may be several of the inputs. */

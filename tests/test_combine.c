@@ -118,6 +118,17 @@ static void is_mixed(void *context, const hr_table *t, int64_t row, int64_t n)
         assert_int_equal(v % 2, behind[1] > behind[0]);
 }
 
+/* The same, of inputs that repeat: each goes on at its first value. */
+static void count_mixed(void *context, const hr_table *t, int64_t row, int64_t n)
+{
+    static const int64_t sizes[2] = { 30000, 9000 };
+    mixing *m = context;
+    int64_t v = value_at(t, 0, row);
+
+    (void)n;
+    assert_int_equal(v / 2, m->given[v % 2]++ % sizes[v % 2]);
+}
+
 static hr_status twice_plus(void *context, void *state, const hr_table *in, hr_table **out, hr_error *err)
 {
     hr_buffer *buffers[3] = { NULL };
@@ -168,7 +179,24 @@ static void test_mix(void **state)
     assert_ok(run_rows(p, 2, NULL, NULL, &n, &err), &err);
     assert_int_equal(n, 39000);
     hr_plan_unref(p);
+    {
+        mixing m = { 0 };
+        const int64_t sizes[2] = { 30000, 9000 }, wrong[2] = { 30000, -1 }, few[2] = { 1, 100000 };
+
+        assert_status(hr_plan_mix(ins, 2, weights, HR_MIX_LONGEST_REPEAT + 1, &p, &err), HR_INVALID, &err);
+        assert_ok(hr_plan_mix_repeat(ins, 2, weights, sizes, &p, &err), &err);
+        assert_ok(run_rows(p, 2, count_mixed, &m, &n, &err), &err);
+        assert_int_equal(m.given[0], 30000);
+        assert_in_range(m.given[1], 9999, 10001);
+        hr_plan_unref(p);
+        assert_status(hr_plan_mix_repeat(ins, 2, weights, wrong, &p, &err), HR_INVALID, &err);
+        assert_contains(err.text, "rows of input 1");
+        assert_status(hr_plan_mix_repeat(ins, 2, weights, few, &p, &err), HR_INVALID, &err);
+        assert_contains(err.text, "input 0 would repeat");
+        assert_status(hr_plan_mix_repeat(ins, 0, weights, NULL, &p, &err), HR_INVALID, &err);
+    }
     weights[1] = 0;
+    assert_status(hr_plan_mix_repeat(ins, 2, weights, NULL, &p, &err), HR_INVALID, &err);
     assert_status(hr_plan_mix(ins, 2, weights, HR_MIX_SHORTEST, &p, &err), HR_INVALID, &err);
     assert_contains(err.text, "weight 1");
     assert_status(hr_plan_mix(ins, 0, weights, HR_MIX_SHORTEST, &p, &err), HR_INVALID, &err);

@@ -157,6 +157,7 @@ static void refuse_steps(hr_plan *p)
     REFUSES("out", hr_plan_zip, &p, 1, NULL);
     REFUSES("ins", hr_plan_zip, NULL, 1, &out);
     REFUSES("out", hr_plan_mix, &p, 1, (const double[]){ 1 }, HR_MIX_SHORTEST, NULL);
+    REFUSES("out", hr_plan_mix_repeat, &p, 1, (const double[]){ 1 }, NULL, NULL);
     REFUSES("weights", hr_plan_mix, &p, 1, NULL, HR_MIX_SHORTEST, &out);
     REFUSES("out", hr_plan_union, &p, 1, NULL);
     REFUSES("out", hr_plan_rebatch, p, 2, false, NULL);

@@ -182,7 +182,14 @@ class Plan:
     @classmethod
     def zip(cls, plans: Iterable[Plan], /) -> Plan: ...
     @classmethod
-    def mix(cls, plans: Iterable[Plan], weights: Iterable[float], drop: bool, /) -> Plan: ...
+    def mix(
+        cls,
+        plans: Iterable[Plan],
+        weights: Iterable[float],
+        drop: bool,
+        n_rows: Iterable[int] | None = None,
+        /,
+    ) -> Plan: ...
     def slice(self, begin: int, end: int, /) -> Plan: ...
     def sample(
         self,

@@ -290,6 +290,7 @@ static PyObject *plan_zip(PyObject *cls, PyObject *list) { return plan_of_plans(
 
 typedef struct mixing {
     double *weights;
+    int64_t *n_rows; /* NULL: they do not matter */
     Py_ssize_t n;
     bool drop;
 } mixing;
@@ -300,28 +301,52 @@ static hr_status join_mix(hr_plan **plans, int n, void *context, hr_plan **out, 
 
     if (m->n != n)
         return hr_error_set(err, HR_INVALID, "mix: expected %d weights, found %d", n, (int)m->n);
+    if (m->n_rows)
+        return hr_plan_mix_repeat(plans, n, m->weights, m->n_rows, out, err);
     return hr_plan_mix(plans, n, m->weights, m->drop ? HR_MIX_LONGEST_DROP : HR_MIX_SHORTEST, out, err);
+}
+
+/* The numbers of a tuple, in new memory: doubles or int64_t. NULL with an exception. */
+static void *numbers_from(PyObject *tuple, Py_ssize_t n, bool whole)
+{
+    void *out;
+
+    if (PyTuple_Size(tuple) != n) {
+        PyErr_Format(PyExc_ValueError, "mix: expected %zd numbers, found %zd", n, PyTuple_Size(tuple));
+        return NULL;
+    }
+    if (!(out = PyMem_Calloc((size_t)n + 1, sizeof(double))))
+        return PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (whole)
+            ((int64_t *)out)[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
+        else
+            ((double *)out)[i] = PyFloat_AsDouble(PyTuple_GetItem(tuple, i));
+    if (!PyErr_Occurred())
+        return out;
+    PyMem_Free(out);
+    return NULL;
 }
 
 static PyObject *plan_mix(PyObject *cls, PyObject *args)
 {
-    PyObject *list, *weights, *tuple = NULL, *made = NULL;
+    PyObject *list, *weights, *n_rows = Py_None, *tuple = NULL, *rows = NULL, *made = NULL;
     mixing m = { 0 };
     int drop = 0;
 
-    if (!PyArg_ParseTuple(args, "OOp", &list, &weights, &drop) || !(tuple = PySequence_Tuple(weights)))
+    if (!PyArg_ParseTuple(args, "OOp|O", &list, &weights, &drop, &n_rows) || !(tuple = PySequence_Tuple(weights)))
         return NULL;
     m.n = PyTuple_Size(tuple);
     m.drop = drop;
-    m.weights = PyMem_Calloc((size_t)m.n + 1, sizeof *m.weights);
-    for (Py_ssize_t i = 0; m.weights && i < m.n; i++)
-        m.weights[i] = PyFloat_AsDouble(PyTuple_GetItem(tuple, i));
-    if (!m.weights)
-        PyErr_NoMemory();
-    else if (!PyErr_Occurred())
+    m.weights = numbers_from(tuple, m.n, false);
+    if (m.weights && n_rows != Py_None && (rows = PySequence_Tuple(n_rows)))
+        m.n_rows = numbers_from(rows, m.n, true);
+    if (!PyErr_Occurred())
         made = plan_of_plans(cls, list, join_mix, &m);
     PyMem_Free(m.weights);
+    PyMem_Free(m.n_rows);
     Py_DECREF(tuple);
+    Py_XDECREF(rows);
     return made;
 }
 
@@ -1214,7 +1239,8 @@ static PyMethodDef plan_methods[] = {
     { "with_columns", plan_with_columns, METH_VARARGS, "with_columns(names, exprs): all columns and the new ones." },
     { "zip", plan_zip, METH_O | CLASS, "zip(plans): the columns of all plans side by side." },
     { "mix", plan_mix, METH_VARARGS | CLASS,
-      "mix(plans, weights, drop): rows of all plans in proportion to the weights." },
+      "mix(plans, weights, drop, n_rows=None): rows of all plans in proportion to the weights. n_rows: of each plan;\n"
+      "the shorter ones then repeat until each has been there once." },
     { "slice", plan_slice, METH_VARARGS, "slice(begin, end): the rows [begin, end)." },
     { "sample", WITH_WORDS(plan_sample), METH_VARARGS | METH_KEYWORDS,
       "sample(begin, end, seed=None, once=False, column=None): rows with a random number in [begin, end)." },

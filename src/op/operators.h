@@ -139,7 +139,8 @@ hr_status hr__op_slice(int64_t begin, int64_t end, hr_op **out, hr_error *err) H
 hr_status hr__op_zip(hr_schema *const *schemas, int n, hr_op **out, hr_error *err) HR_MUST_USE;
 /* --- mix.c: rows of the inputs, in the proportion of the weights (n; > 0). drop: goes on without inputs that have
  * ended, until all have; else the first end of an input ends the output. */
-hr_status hr__op_mix(const double *weights, int n, bool drop, hr_op **out, hr_error *err) HR_MUST_USE;
+hr_status hr__op_mix(const double *weights, int n, bool drop, const int64_t *until, hr_op **out,
+                     hr_error *err) HR_MUST_USE;
 /* --- local_shuffle.c, local_gather.c: a local shuffle is both, one after the other. `seed` (borrowed) NULL: the run's.
  * HR_INVALID: windows of less than one row, or too large ones. */
 hr_status hr__op_local_shuffle(int64_t window_rows, const uint64_t *seed, hr_op **out, hr_error *err) HR_MUST_USE;

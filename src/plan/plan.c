@@ -6,7 +6,10 @@
 #include "plan/plan.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+
+#define MAX_COPIES 1000 /* of an input of a mix that repeats: each has a stage of its own */
 
 static hr_status plan_new(hr_plan_kind kind, int n_inputs, hr_plan **out, hr_error *err)
 {
@@ -719,17 +722,111 @@ hr_status hr_plan_mix(hr_plan *const *ins, int n, const double *weights, hr_mix_
     hr_op *op = NULL;
 
     *out = NULL;
+    if (when == HR_MIX_LONGEST_REPEAT)
+        return hr_plan_mix_repeat(ins, n, weights, NULL, out, err);
     if (n < 1)
         return hr_error_set(err, HR_INVALID, "mix: no inputs");
     HR_TRY(check_same_schemas("mix", ins, n, err));
-    if (when > HR_MIX_LONGEST_DROP)
-        return hr_error_set(err, HR_INVALID, "mix: end %d, expected 0 or 1", (int)when);
-    HR_TRY(hr__op_mix(weights, n, when == HR_MIX_LONGEST_DROP, &op, err));
+    if (when > HR_MIX_LONGEST_REPEAT)
+        return hr_error_set(err, HR_INVALID, "mix: end %d, expected 0 to 2", (int)when);
+    HR_TRY(hr__op_mix(weights, n, when == HR_MIX_LONGEST_DROP, NULL, &op, err));
     if (n > 1)
         return hr__plan_op_n(ins, n, op, out, err);
     hr__op_unref(op);
     *out = hr_plan_ref(ins[0]);
     return HR_OK;
+}
+
+/* The rows of each input, given or counted. */
+static hr_status rows_to_repeat(hr_plan *const *ins, int n, const int64_t *given, int64_t *n_rows, hr_error *err)
+{
+    for (int i = 0; i < n; i++) {
+        if (given)
+            n_rows[i] = given[i];
+        else
+            HR_TRY(hr_plan_count(ins[i], &n_rows[i], err));
+        if (n_rows[i] < 0)
+            return hr_error_set(
+                err, HR_INVALID,
+                "mix: only a run knows the number of rows of input %d, which may have to repeat; give it", i);
+    }
+    return HR_OK;
+}
+
+/* In how many copies an input suffices until all have been there once. A mix of `most` rows, or fewer, contains each
+ * input once, since each has its share of them to within n rows. */
+static double copies_of(int n, const double *weights, const int64_t *n_rows, int i)
+{
+    double sum = 0, most = 0;
+
+    for (int k = 0; k < n; k++)
+        sum += weights[k];
+    for (int k = 0; k < n; k++)
+        most = HR_MAX(most, ((double)n_rows[k] + n) * sum / weights[k]);
+    return n_rows[i] > 0 ? ceil((most * weights[i] / sum + n) / (double)n_rows[i]) : 1;
+}
+
+static hr_status repeat_plan(hr_plan *in, int64_t n_copies, hr_plan **out, hr_error *err)
+{
+    hr_plan **copies;
+    hr_status st;
+
+    if (n_copies == 1) {
+        *out = hr_plan_ref(in);
+        return HR_OK;
+    }
+    if (!(copies = hr__alloc(NULL, (size_t)n_copies * sizeof *copies)))
+        return hr__error_memory(err, "mix", n_copies * (int64_t)sizeof(hr_plan *));
+    for (int64_t i = 0; i < n_copies; i++)
+        copies[i] = in;
+    st = hr_plan_union(copies, (int)n_copies, out, err);
+    hr__free(copies);
+    return st;
+}
+
+hr_status hr_plan_mix_repeat(hr_plan *const *ins, int n, const double *weights, const int64_t *n_rows, hr_plan **out,
+                             hr_error *err)
+{
+    HR_NEED(ins, weights, out);
+
+    hr_plan **repeated = NULL;
+    int64_t *until = NULL;
+    hr_op *op = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (n < 1)
+        return hr_error_set(err, HR_INVALID, "mix: no inputs");
+    HR_TRY(check_same_schemas("mix", ins, n, err));
+    until = hr__zalloc(NULL, (size_t)n * sizeof *until);
+    repeated = hr__zalloc(NULL, (size_t)n * sizeof *repeated);
+    if (!until || !repeated)
+        HR_GO(hr__error_memory(err, "mix", n * (int64_t)sizeof *until));
+    HR_GO(rows_to_repeat(ins, n, n_rows, until, err));
+    HR_GO(hr__op_mix(weights, n, true, until, &op, err));
+    for (int i = 0; i < n; i++) {
+        double copies = copies_of(n, weights, until, i);
+
+        if (copies > MAX_COPIES)
+            HR_FAIL(
+                HR_INVALID,
+                "mix: input %d would repeat %.0f times, and at most %d are possible; give it more rows or less weight",
+                i, copies, MAX_COPIES);
+        HR_GO(repeat_plan(ins[i], (int64_t)copies, &repeated[i], err));
+    }
+    if (n == 1) {
+        *out = hr_plan_ref(ins[0]);
+    } else {
+        st = hr__plan_op_n(repeated, n, op, out, err);
+        op = NULL;
+    }
+done:
+    hr__op_unref(op);
+    for (int i = 0; repeated && i < n; i++)
+        hr_plan_unref(repeated[i]);
+    hr__free(repeated);
+    hr__free(until);
+    return st;
 }
 
 /* --- schemas */

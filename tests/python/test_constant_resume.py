@@ -146,6 +146,15 @@ PLANS = {
         {},
         0.75,
     ),
+    "mix that repeats": (
+        lambda d: (
+            one(d)
+            .map_batches(mean)
+            .mix(hd.range(N // 8).map_batches(mean), stopping_condition="all_exhausted")
+        ),
+        {},
+        0.75,
+    ),
     "union of mixes": (
         lambda d: hd.range(900).mix(hd.range(100)).union(hd.range(N).mix(hd.range(N // 2))).map(plain),
         {},

@@ -279,6 +279,7 @@ HELD = {
     ("py_split.c", "hr__ring_clients"),  # a number; stop() must not free the server meanwhile
     ("py_split.c", "hr__ring_take_own"),
     ("py_split.c", "hr__split_replicate"),  # two numbers
+    ("py_plan.c", "hr__plan_makes_batches"),  # looks at the plan's operators
     ("py_split.c", "hr__split_unref"),
     ("py_feed.c", "hr_feed_close"),
     ("py_materialized.c", "hr__materialized_free"),
@@ -297,7 +298,7 @@ def test_calls_that_wait_are_made_without_the_gil():
             if not re.match(r"(static )?(hr_\w+|void|int|PyObject|bool|typedef)\b[^=;]*\(.*[,{)]$", line):
                 held |= {(path.name, name) for name in WAITS.findall(line)}
     wrapped = {
-        ("py_plan.c", f"hr_plan_{n}") for n in ("union", "zip", "mix")
+        ("py_plan.c", f"hr_plan_{n}") for n in ("union", "zip", "mix", "mix_repeat")
     }  # called by plan_of_plans, without it
     assert held - wrapped <= HELD
 

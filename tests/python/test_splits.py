@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_shares import on_all
 
 import headrace.data as hd
 from headrace import exceptions
@@ -126,6 +127,77 @@ def test_parts_of_memory_stay_in_memory():
     assert type(ds.random_sample(0.5, seed=1)) is hd.Dataset
 
 
+def repeated(sizes, weights):
+    """The mix, as (dataset, row) pairs, until each dataset has given all its rows."""
+    total, given = sum(weights), [0] * len(sizes)
+    shares = [w / total for w in weights]
+    while any(g < n for g, n in zip(given, sizes, strict=True)):
+        rows = sum(given)
+        left = [i for i in range(len(sizes)) if sizes[i]]
+        best = max(left, key=lambda i: (shares[i] * rows - given[i], weights[i], -i))
+        yield best, given[best] % sizes[best]
+        given[best] += 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.integers(0, 60), min_size=1, max_size=4),
+    st.lists(st.sampled_from([1.0, 2.0, 4.0, 0.5]), min_size=4, max_size=4),
+    st.integers(0, 40),
+)
+def test_mix_that_repeats(sizes, weights, taken):
+    weights = weights[: len(sizes)]
+    inputs = [
+        hd.range(n).select_columns(["id"]).add_column("of", lambda b, i=i: np.full(len(b["id"]), i))
+        for i, n in enumerate(sizes)
+    ]
+    ds = inputs[0].mix(*inputs[1:], weights=weights, stopping_condition="stop_on_longest_repeat")
+    want = list(repeated(sizes, weights))
+    rows = ds.iter_rows()
+    begun = iter(rows)
+    got = [(r["of"], r["id"]) for r in itertools.islice(begun, taken)]
+    state = rows.state_dict()
+    got += [(r["of"], r["id"]) for r in begun]
+    assert got == want
+    if 0 < taken <= len(want):
+        rest = ds.iter_rows()
+        rest.load_state_dict(state)
+        assert [(r["of"], r["id"]) for r in rest] == want[taken:]
+
+
+def test_mix_that_repeats_on_ranks_and_resumed():
+    def plan():
+        long, short = hd.range(900).random_shuffle(), hd.range(70).random_shuffle()
+        return long.mix(short, weights=[3, 1], stopping_condition="all_exhausted")
+
+    whole = [b["id"].tolist() for b in plan().iter_batches(batch_size=10, drop_last=True)]
+    assert len(whole) in (119, 120, 121)
+    for n in (2, 3):
+        shares = plan().streaming_split(n)
+        got = on_all(shares, lambda r, s: [b["id"].tolist() for b in s.iter_batches(batch_size=10)])
+        steps = len(whole) // n
+        assert [g[:steps] for g in got] == [whole[r : steps * n : n] for r in range(n)]
+    one = plan().iter_batches(batch_size=10, drop_last=True)
+    for taken, _ in enumerate(one, 1):
+        if taken in (1, 60, 118):
+            other = plan().iter_batches(batch_size=10, drop_last=True)
+            other.load_state_dict(one.state_dict())
+            assert [b["id"].tolist() for b in other] == whole[taken:]
+
+
+def test_mix_by_the_names_of_hugging_face():
+    def lengths(name, **how):
+        return hd.range(10).mix(hd.range(4), stopping_condition=name, **how).count()
+
+    assert lengths("first_exhausted") == lengths("stop_on_shortest") in (8, 9)
+    assert lengths("all_exhausted_without_replacement") == lengths("stop_on_longest_drop") == 14
+    assert lengths("all_exhausted") == lengths("stop_on_longest_repeat") in (19, 20)
+    assert lengths(hd.MixStoppingCondition.STOP_ON_LONGEST_REPEAT) in (19, 20)
+    filtered = hd.range(10).filter(expr="id < 3")
+    mixed = hd.range(10).mix(filtered, stopping_condition="all_exhausted")
+    assert sorted(set(ids(mixed))) == list(range(10))
+
+
 @pytest.mark.parametrize(
     ("call", "text"),
     [
@@ -152,7 +224,11 @@ def test_parts_of_memory_stay_in_memory():
         (lambda d: d.streaming_train_test_split(0.5, split_type="hash", hash_column="id", seed=1), "no seed"),
         (lambda d: d.mix(d, weights=[1]), "1 weights for 2"),
         (lambda d: d.mix(d, weights=[1, 0]), "weight: .*found 0"),
-        (lambda d: d.mix(d, stopping_condition="never"), "'never'"),
+        (lambda d: d.mix(d, stopping_condition="never"), "stop_on_longest_repeat, found 'never'"),
+        (
+            lambda d: d.limit(1).mix(hd.range(5000), stopping_condition="all_exhausted"),
+            "input 0 would repeat",
+        ),
     ],
 )
 def test_refusals(call, text):

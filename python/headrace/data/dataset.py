@@ -670,7 +670,11 @@ class Dataset:
         """Rows of all datasets in proportion to the weights (default: equal), exact by row: the next row
         comes from the dataset that is furthest behind its share. TypeMismatchError if the schemas differ.
 
-        stopping_condition: a headrace.data.MixStoppingCondition.
+        stopping_condition: a headrace.data.MixStoppingCondition, or its value as text: "stop_on_shortest"
+        (as "first_exhausted" of Hugging Face), "stop_on_longest_drop"
+        ("all_exhausted_without_replacement"), or "stop_on_longest_repeat" ("all_exhausted"), where a dataset
+        that has ended begins again until each has given all its rows. For that the datasets are counted
+        here: with filters or functions that runs them.
         """
         return combining.mix(self, *other, weights=weights, stopping_condition=stopping_condition)
 

@@ -124,7 +124,8 @@ class Node:
         return Plan.zip([n.plan for n in self.inputs])
 
     def _mix(self):
-        return Plan.mix([n.plan for n in self.inputs], self.args["weights"], self.args["drop"])
+        args = self.args
+        return Plan.mix([n.plan for n in self.inputs], args["weights"], args["drop"], args.get("n_rows"))
 
     def _whole_groups(self):
         return self.inputs[0].plan.whole_groups(tuple(self.args["keys"]))

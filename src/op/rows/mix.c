@@ -11,6 +11,9 @@
  * A choice depends on the number of rows from each input: a marker holds these numbers and the markers of all inputs
  * (waiting.c).
  *
+ * If the shorter inputs repeat, the plan has them several times (plan.c), and `until` says after how many rows each
+ * has been there once: the mix ends when all have.
+ *
  * The operator collects choices as picks (data/pick.c), and copies each row once.
  *
  * Tests: test_combine.c. */
@@ -25,11 +28,13 @@ typedef struct mix_op {
     int n;
     bool drop;
     double *weights; /* their sum is 1 */
+    int64_t *until;  /* the mix ends when each input has given this many rows; NULL: `drop` decides */
 } mix_op;
 
 typedef struct mix_state {
     hr_waiting *inputs;
     int64_t *given; /* rows of each so far */
+    int n_full;     /* inputs that have given as many as `until` says */
     hr_schema *schema;
     int64_t n_rows;
     bool over;
@@ -57,6 +62,8 @@ static hr_status state_of(const hr_op *op, hr_task *task, mix_state **out, hr_er
         s->picks = hr__alloc(account, MAX_ROWS * sizeof *s->picks);
         for (size_t i = 0; s->part_of && i < n; i++)
             s->part_of[i] = -1;
+        for (size_t i = 0; ((const mix_op *)op)->until && i < n; i++)
+            s->n_full += ((const mix_op *)op)->until[i] == 0;
     }
     *out = s;
     return s->inputs && s->given && s->part_of && s->picks
@@ -107,7 +114,9 @@ static int choose(const mix_op *o, const mix_state *s, int *wait, bool *over)
     int best = -1;
     double most = 0;
 
-    *over = false;
+    *over = o->until && s->n_full == o->n;
+    if (*over)
+        return -1;
     for (int i = 0; i < o->n; i++)
         if (s->inputs[i].n_rows == 0 && !s->inputs[i].ended) {
             *wait = i;
@@ -154,7 +163,7 @@ done:
 }
 
 /* The next row of input i. */
-static hr_status pick(mix_state *s, hr_task *task, int i, hr_error *err)
+static hr_status pick(const mix_op *o, mix_state *s, hr_task *task, int i, hr_error *err)
 {
     hr_waiting *w = &s->inputs[i];
 
@@ -169,6 +178,7 @@ static hr_status pick(mix_state *s, hr_task *task, int i, hr_error *err)
         s->part_of[i] = -1;
     hr__waiting_take(w, 1);
     s->given[i]++;
+    s->n_full += o->until && s->given[i] == o->until[i];
     s->n_rows++;
     return HR_OK;
 }
@@ -182,7 +192,7 @@ static hr_status go_on(const mix_op *o, mix_state *s, hr_task *task, hr_error *e
         if (!s->begun)
             hr__waiting_pass(s->inputs, o->n, task);
         s->begun = true;
-        HR_TRY(pick(s, task, i, err));
+        HR_TRY(pick(o, s, task, i, err));
         if (s->n_picks == MAX_ROWS || s->n_parts == HR_PICK_PARTS)
             HR_TRY(emit(o, s, task, err));
     }
@@ -283,6 +293,7 @@ static hr_status mix_restore(const hr_op *op, hr_task *task, const char *state, 
     for (int i = 0; i < o->n; i++) {
         s->given[i] = hr__waiting_taken(&s->inputs[i]);
         s->n_rows += s->given[i];
+        s->n_full += o->until && o->until[i] > 0 && s->given[i] >= o->until[i];
     }
     return go_on(o, s, task, err);
 }
@@ -305,7 +316,7 @@ static void mix_describe(const hr_op *op, hr_text *out)
     hr__text_add(out, "mix(");
     for (int i = 0; i < o->n; i++)
         hr__text_add(out, "%s%.3g", i ? ", " : "", o->weights[i]);
-    hr__text_add(out, "%s)", o->drop ? ", to the longest" : "");
+    hr__text_add(out, "%s)", o->until ? ", the shorter repeated" : o->drop ? ", to the longest" : "");
 }
 
 static void mix_fingerprint(const hr_op *op, hr_hash *h)
@@ -314,11 +325,14 @@ static void mix_fingerprint(const hr_op *op, hr_hash *h)
 
     hr__hash_int(h, o->drop);
     hr__hash_add(h, o->weights, (size_t)o->n * sizeof *o->weights);
+    if (o->until)
+        hr__hash_add(h, o->until, (size_t)o->n * sizeof *o->until);
 }
 
 static void mix_free(hr_op *op)
 {
     hr__free(((mix_op *)op)->weights);
+    hr__free(((mix_op *)op)->until);
     hr__free(op);
 }
 
@@ -339,7 +353,7 @@ static const hr_op_class mix_class = {
     .free = mix_free,
 };
 
-hr_status hr__op_mix(const double *weights, int n, bool drop, hr_op **out, hr_error *err)
+hr_status hr__op_mix(const double *weights, int n, bool drop, const int64_t *until, hr_op **out, hr_error *err)
 {
     double sum = 0;
     mix_op *o;
@@ -350,15 +364,22 @@ hr_status hr__op_mix(const double *weights, int n, bool drop, hr_op **out, hr_er
             return hr_error_set(err, HR_INVALID, "mix: weight %d is %g; all must be above 0", i, weights[i]);
         sum += weights[i];
     }
-    if (!(o = hr__zalloc(NULL, sizeof *o)) || !(o->weights = hr__alloc(NULL, (size_t)n * sizeof *o->weights))) {
-        hr__free(o);
-        return hr__error_memory(err, "mix", n * (int64_t)sizeof *o->weights);
-    }
+    if (!(o = hr__zalloc(NULL, sizeof *o)))
+        return hr__error_memory(err, "mix", sizeof *o);
     hr__op_init(&o->base, &mix_class);
     o->n = n;
-    o->drop = drop;
+    o->drop = drop || until;
+    o->weights = hr__alloc(NULL, (size_t)n * sizeof *o->weights);
+    if (until)
+        o->until = hr__alloc(NULL, (size_t)n * sizeof *o->until);
+    if (!o->weights || (until && !o->until)) {
+        hr__op_unref(&o->base);
+        return hr__error_memory(err, "mix", n * (int64_t)sizeof *o->weights);
+    }
     for (int i = 0; i < n; i++)
         o->weights[i] = weights[i] / sum;
+    if (until)
+        memcpy(o->until, until, (size_t)n * sizeof *until);
     *out = &o->base;
     return HR_OK;
 }
