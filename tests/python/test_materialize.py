@@ -63,7 +63,7 @@ def test_rows_beyond_the_share_lie_on_disk(small):
     assert kept.count() == 400_000
     assert kept.num_blocks() > 1
     assert "on disk" in kept._node.plan.explain()
-    assert repr(kept) == "MaterializedDataset(materialize(400000 rows))"
+    assert repr(kept).startswith("MaterializedDataset(materialize(400000 rows)), 400,000 rows\n")
     assert repr(kept.take(2)) == repr(lazy.take(2))
     assert kept.schema() == lazy.schema()
     assert kept.sum("id") == 400_000 * 399_999 // 2

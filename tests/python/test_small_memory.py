@@ -192,6 +192,12 @@ STAY = {
     "local shuffle": functools.partial(rows, local_shuffle_buffer_size=20_000, local_shuffle_seed=4),
     "streaming_split": shards,
     "pack": lambda ds: hd.from_arrow(pa.table({"tokens": tokens()})).pack(16, "best_fit", pad_token_id=0),
+    "batch_by_length": lambda ds: (
+        hd.from_arrow(pa.table({"tokens": tokens()}))
+        .batch_by_length("tokens", max_tokens=4096)
+        .with_column("n", col("tokens").list.len())
+        .select_columns(["n"])
+    ),
     "range_tensor": lambda ds: hd.range_tensor(100_000, shape=(8, 8)).map_batches(
         lambda b: b, compute="threads"
     ),
@@ -247,7 +253,7 @@ def test_none_is_forgotten():
     lines = inspect.getsource(inspect.getmodule(test_none_is_forgotten))
     others = """
         names types base_schema add_column with_columns min max mean sum std schema columns input_files
-        size_bytes num_blocks set_name name explain stats context take take_all take_batch show iterator
+        size_bytes num_blocks set_name name explain stats context take take_all take_batch show head iterator
         iter_torch_batches to_torch iter_rows to_pandas to_arrow to_arrow_refs to_pandas_refs to_numpy_refs
         write_images write_sql write_datasink copy count iter_jax_batches shard
         iter_tf_batches to_tf
