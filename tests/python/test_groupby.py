@@ -446,3 +446,23 @@ def test_sums_of_decimals_are_exact_or_refused(kind, data):
     for name, of in (("min", min), ("max", max)):
         there = [v for v in column if v is not None]
         assert getattr(ds, name)("x") == (of(there) if there else None)
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+@pytest.mark.parametrize("kind", ["float64", "float32", "int64", "uint64", "bool"])
+def test_a_batch_of_one_group_gives_the_bits_of_mixed_groups(kind, nulls):
+    # The states of a batch of one group stay in registers; those of mixed groups are written for each row.
+    n = 30_000  # both datasets below fit in one canonical chunk
+    values = np.random.default_rng(3).normal(size=n) * 1000
+    values = (abs(values) if kind == "uint64" else values).astype(kind)
+    mask = np.arange(n) % 7 == 3 if nulls else None
+    column = pa.array(values, mask=mask)
+    aggs = [A("x") for A in (Count, Sum, Mean, Std, Min, Max, MissingValuePercentage)]
+    aggs += [] if kind == "bool" else [AbsMax("x"), ZeroPercentage("x")]
+    alone = pa.table({"k": np.zeros(n, "int8"), "x": column})
+    twice = np.arange(2 * n)
+    turns = pa.table({"k": (twice % 2).astype("int8"), "x": column.take(pa.array(twice // 2))})
+    one, two = (hd.from_arrow(t).groupby("k").aggregate(*aggs).take_all() for t in (alone, turns))
+    all_rows = hd.from_arrow(alone).aggregate(*aggs)
+    assert one[0] == two[0] == {"k": 0, **all_rows}
+    assert two[1] == {**one[0], "k": 1}

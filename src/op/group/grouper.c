@@ -499,12 +499,25 @@ static void own_columns(const hr_grouper *g, int *columns)
         columns[c] = g->columns[c].at;
 }
 
+/* Without key columns all rows are one group. */
+static hr_status add_to_the_only(hr_grouper *g, const hr_table *t, int64_t begin, int64_t n, uint32_t *ids,
+                                 hr_error *err)
+{
+    if (!n)
+        return HR_OK;
+    HR_TRY(add_batch(g, t, NULL, NULL, begin, 1, ids, err));
+    memset(ids, 0, (size_t)n * sizeof *ids);
+    return HR_OK;
+}
+
 hr_status hr__grouper_add(hr_grouper *g, const hr_table *t, int64_t begin, int64_t n, uint32_t *ids, hr_error *err)
 {
     int columns[HR_MAX_KEYS];
     key_view views[HR_MAX_KEYS];
     hr_status st = HR_OK;
 
+    if (!g->n_columns)
+        return add_to_the_only(g, t, begin, n, ids, err);
     own_columns(g, columns);
     open_views(g, t, columns, views);
     for (int64_t i = 0; i < n && !st; i += BATCH)
