@@ -371,6 +371,23 @@ done:
     return st;
 }
 
+hr_status hr__schema_widen(hr_schema **schema, hr_schema *in, const char *what, bool *wider, hr_error *err)
+{
+    hr_schema *both = NULL;
+    hr_status st;
+
+    *wider = false;
+    if (!*schema)
+        *schema = hr__schema_ref(in);
+    st = hr__schema_conform(*schema, in, &both, err);
+    if (st)
+        return st == HR_TYPE ? hr__error_at(err, st, "%s differs from the first one", what) : st;
+    *wider = both != *schema;
+    hr__schema_unref(*schema);
+    *schema = both;
+    return HR_OK;
+}
+
 hr_status hr__table_conform(const hr_mem *mem, const hr_table *t, hr_schema *schema, hr_table **out, hr_error *err)
 {
     hr_array **columns = NULL;
@@ -403,4 +420,14 @@ hr_status hr__table_conform(const hr_mem *mem, const hr_table *t, hr_schema *sch
         hr__array_unref(columns[n]);
     hr__free(columns);
     return st;
+}
+
+hr_status hr__table_conform_in_place(const hr_mem *mem, hr_table **t, hr_schema *schema, hr_error *err)
+{
+    hr_table *fitting = NULL;
+
+    HR_TRY(hr__table_conform(mem, *t, schema, &fitting, err));
+    hr_table_unref(*t);
+    *t = fitting;
+    return HR_OK;
 }

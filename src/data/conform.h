@@ -19,8 +19,14 @@ hr_status hr__array_conform(const hr_mem *mem, const hr_array *a, hr_type *type,
 /* The schema that holds tables of both, with the columns in the order of a; a itself if it fits. HR_TYPE names the
  * difference. */
 hr_status hr__schema_conform(hr_schema *a, const hr_schema *b, hr_schema **out, hr_error *err) HR_MUST_USE;
+/* Makes *schema, which is NULL before the first table, the schema that holds the tables so far and those of `in`.
+ * *wider: the tables so far need hr__table_conform. The error of types that do not fit begins with `what`. */
+hr_status hr__schema_widen(hr_schema **schema, hr_schema *in, const char *what, bool *wider, hr_error *err) HR_MUST_USE;
+/* The table with the columns of `schema`, a result of hr__schema_conform for its own schema. *out is new. */
 hr_status hr__table_conform(const hr_mem *mem, const hr_table *t, hr_schema *schema, hr_table **out,
                             hr_error *err) HR_MUST_USE;
+/* Replaces *t, which the caller owns. */
+hr_status hr__table_conform_in_place(const hr_mem *mem, hr_table **t, hr_schema *schema, hr_error *err) HR_MUST_USE;
 
 /* --------------------------------------------------------------------------- one column in many files: unify.c */
 

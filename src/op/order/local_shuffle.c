@@ -434,27 +434,6 @@ static hr_status next_chunk(const hr_op *op, hr_task *task, shuffle_state *s, hr
 
 /* ------------------------------------------------------------------------------------------------------------ input */
 
-/* A function's later tables may have more exact types (data/conform.c). The parts held so far stay as they are, because
- * other threads copy from them; local_gather.c conforms them. */
-static hr_status settle_schema(shuffle_state *s, const hr_table *in, hr_error *err)
-{
-    hr_schema *both = NULL;
-    hr_status st = HR_OK;
-
-    if (!s->schema)
-        s->schema = hr__schema_ref(in->schema);
-    if (s->schema == in->schema || hr__schema_equal(s->schema, in->schema))
-        return HR_OK;
-    st = hr__schema_conform(s->schema, in->schema, &both, err);
-    if (st == HR_TYPE)
-        return hr__error_at(err, st, "local_shuffle: a table's schema differs from the schema of the first table");
-    if (st)
-        return st;
-    hr__schema_unref(s->schema);
-    s->schema = both;
-    return HR_OK;
-}
-
 static hr_status too_much(const shuffle_state *s, int64_t limit, hr_error *err)
 {
     return hr_error_set(err, HR_BUDGET,
@@ -504,10 +483,11 @@ static hr_status shuffle_push(const hr_op *op, hr_task *task, const hr_table *in
     shuffle_state *s = NULL;
     hr_table *fitting = NULL;
     hr_status st = HR_OK;
+    bool wider; /* the parts held so far stay as they are: other threads copy from them; local_gather.c conforms them */
     int64_t at;
 
     HR_TRY(state_of(op, task, &s, err));
-    HR_GO(settle_schema(s, in, err));
+    HR_TRY(hr__schema_widen(&s->schema, in->schema, "local_shuffle: a table", &wider, err));
     HR_GO(hr__table_conform(hr__task_mem(task), in, s->schema, &fitting, err));
     at = HR_MIN(s->skip, in->n_rows);
     s->skip -= at;

@@ -503,26 +503,10 @@ static hr_status begin(const length_op *o, length_state *s, hr_task *task, hr_er
 /* The common schema of this table and the earlier ones: converts waiting rows if `in` has wider types. */
 static hr_status check_schema(length_state *s, hr_task *task, const hr_table *in, hr_error *err)
 {
-    hr_schema *both = NULL;
-    hr_status st;
+    bool wider;
 
-    if (!s->schema)
-        s->schema = hr__schema_ref(in->schema);
-    if (s->schema == in->schema || hr__schema_equal(s->schema, in->schema))
-        return HR_OK;
-    st = hr__schema_conform(s->schema, in->schema, &both, err);
-    if (st == HR_TYPE)
-        return hr__error_at(err, st, "batch_by_length: a table differs from the first one");
-    if (!st && both != s->schema)
-        st = hr__length_conform(&s->batches, hr__task_mem(task), both, err);
-    if (!st) {
-        hr_schema *old = s->schema;
-
-        s->schema = both;
-        both = old;
-    }
-    hr__schema_unref(both);
-    return st;
+    HR_TRY(hr__schema_widen(&s->schema, in->schema, "batch_by_length: a table", &wider, err));
+    return wider ? hr__length_conform(&s->batches, hr__task_mem(task), s->schema, err) : HR_OK;
 }
 
 static hr_status length_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)

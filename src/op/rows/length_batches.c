@@ -187,13 +187,8 @@ hr_status hr__length_keep(hr_length_batches *b, const hr_mem *mem, hr_schema *sc
 hr_status hr__length_conform(hr_length_batches *b, const hr_mem *mem, hr_schema *schema, hr_error *err)
 {
     for (int k = 0; b->open && k < b->n_bounds + 2; k++)
-        for (int64_t i = 0; i < b->open[k].n_parts; i++) {
-            hr_table *part = NULL;
-
-            HR_TRY(hr__table_conform(mem, b->open[k].parts[i], schema, &part, err));
-            hr_table_unref(b->open[k].parts[i]);
-            b->open[k].parts[i] = part;
-        }
+        for (int64_t i = 0; i < b->open[k].n_parts; i++)
+            HR_TRY(hr__table_conform_in_place(mem, &b->open[k].parts[i], schema, err));
     return HR_OK;
 }
 

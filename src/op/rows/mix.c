@@ -20,6 +20,7 @@
 #include "op/rows/waiting.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #define MAX_ROWS 16384 /* of an output table */
 
@@ -210,31 +211,16 @@ static hr_status go_on(const mix_op *o, mix_state *s, hr_task *task, hr_error *e
  * wider types. */
 static hr_status settle_schema(const mix_op *o, mix_state *s, hr_task *task, const hr_table *in, hr_error *err)
 {
-    hr_schema *both = NULL;
-    hr_status st = HR_OK;
+    char what[48];
+    bool wider;
 
-    if (!s->schema)
-        s->schema = hr__schema_ref(in->schema);
-    if (s->schema == in->schema || hr__schema_equal(s->schema, in->schema))
-        return HR_OK;
-    st = hr__schema_conform(s->schema, in->schema, &both, err);
-    if (st == HR_TYPE)
-        return hr__error_at(err, st, "mix: a table of input %d differs from the first one", hr__task_input(task));
-    HR_GO(st);
-    for (int i = 0; i < o->n; i++)
-        for (int64_t k = 0; k < s->inputs[i].n; k++) {
-            hr_table **t = &s->inputs[i].tables[s->inputs[i].head + k], *fitting = NULL;
-
-            HR_GO(hr__table_conform(hr__task_mem(task), *t, both, &fitting, err));
-            hr_table_unref(*t);
-            *t = fitting;
-        }
-    hr__schema_unref(s->schema);
-    s->schema = both;
-    both = NULL;
-done:
-    hr__schema_unref(both);
-    return st;
+    snprintf(what, sizeof what, "mix: a table of input %d", hr__task_input(task));
+    HR_TRY(hr__schema_widen(&s->schema, in->schema, what, &wider, err));
+    for (int i = 0; wider && i < o->n; i++)
+        for (int64_t k = 0; k < s->inputs[i].n; k++)
+            HR_TRY(hr__table_conform_in_place(hr__task_mem(task), &s->inputs[i].tables[s->inputs[i].head + k],
+                                              s->schema, err));
+    return HR_OK;
 }
 
 static hr_status add(mix_state *s, hr_task *task, const hr_table *in, hr_error *err)

@@ -143,30 +143,12 @@ static hr_status rebatch_restore(const hr_op *op, hr_task *task, const char *sta
 /* The common schema of this table and the earlier ones: converts the waiting tables if `in` has wider types. */
 static hr_status check_schema(rebatch_state *s, hr_task *task, const hr_table *in, hr_error *err)
 {
-    hr_schema *both = NULL;
-    hr_status st = HR_OK;
+    bool wider;
 
-    if (!s->schema)
-        s->schema = hr__schema_ref(in->schema);
-    if (s->schema == in->schema || hr__schema_equal(s->schema, in->schema))
-        return HR_OK;
-    st = hr__schema_conform(s->schema, in->schema, &both, err);
-    if (st == HR_TYPE)
-        return hr__error_at(err, st, "rebatch: a table differs from the first one");
-    HR_GO(st);
-    for (int64_t i = 0; both != s->schema && i < s->n_parts; i++) {
-        hr_table *part = NULL;
-
-        HR_GO(hr__table_conform(hr__task_mem(task), s->parts[i], both, &part, err));
-        hr_table_unref(s->parts[i]);
-        s->parts[i] = part;
-    }
-    hr__schema_unref(s->schema);
-    s->schema = both;
-    both = NULL;
-done:
-    hr__schema_unref(both);
-    return st;
+    HR_TRY(hr__schema_widen(&s->schema, in->schema, "rebatch: a table", &wider, err));
+    for (int64_t i = 0; wider && i < s->n_parts; i++)
+        HR_TRY(hr__table_conform_in_place(hr__task_mem(task), &s->parts[i], s->schema, err));
+    return HR_OK;
 }
 
 /* Adds the rows of `in` except skipped ones. */
