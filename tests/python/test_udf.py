@@ -466,6 +466,69 @@ def test_scripts_need_no_main_guard(tmp_path):
     assert typed.stdout == "5250\nMine at 50\n", typed.stderr
 
 
+SPAWNING = """
+import functools
+import multiprocessing
+
+import headrace.data as hd
+
+FACTOR = 3
+
+class Odd(Exception):
+    pass
+
+class Wrapped:
+    def __init__(self, value):
+        self.value = value
+
+class Triple:
+    def __call__(self, batch):
+        return {"id": batch["id"] * FACTOR}
+
+@functools.cache
+def cached(x):
+    return x + 1
+
+def inner(row):
+    return {"y": cached(row["item"].value), "p": row["item"]}
+
+def fails(batch):
+    raise Odd("no")
+
+def plan():
+    return hd.range(1000).map_batches(Triple, concurrency=1)
+
+def child(out):
+    found = [plan().sum("id"), hd.from_items([Wrapped(1), Wrapped(2)]).map(inner).take_all()[1]["p"].value]
+    try:
+        hd.range(3).map_batches(fails).take_all()
+    except Odd as e:
+        found.append(str(e))
+    batches = plan().iter_batches(batch_size=10)
+    next(iter(batches))
+    out.put((found, batches.state_dict()))
+
+if __name__ == "__main__":
+    spawn = multiprocessing.get_context("spawn")
+    out = spawn.SimpleQueue()
+    process = spawn.Process(target=child, args=(out,))
+    process.start()
+    found, state = out.get()
+    process.join()
+    batches = plan().iter_batches(batch_size=10)
+    batches.load_state_dict(state, strict=True)
+    print(found, next(iter(batches))["id"][0])
+"""
+
+
+def test_a_spawned_process_of_multiprocessing_uses_functions_of_the_script(tmp_path):
+    # There the script's module is __mp_main__, which workers looked for and did not find.
+    path = tmp_path / "spawning.py"
+    path.write_text(SPAWNING)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "[1498500, 2, 'no'] 30\n", done.stderr
+
+
 LONG = """
     import os, sys, time
     import headrace.data as hd

@@ -131,13 +131,13 @@ def _pickle(value):
     if cloud is None or not cloud.list_registry_pickle_by_value():
         try:
             made = pickle.dumps(value, 5)
-            if b"__main__" not in made:
+            if b"_main__" not in made:  # a class of the script, __main__ or __mp_main__
                 return made
         except Exception:
             pass
-    import cloudpickle
+    from headrace.udf import sending
 
-    return cloudpickle.dumps(value, 5)
+    return sending.dumps(value)
 
 
 def pickled(values, name, why):

@@ -61,9 +61,9 @@ def of_share(request, options, share, batch_rows, makes_batches):
 
 def packed(value):
     """Pickles by value, with the definitions of a script: the value may hold a user's functions."""
-    import cloudpickle
+    from headrace.udf import sending
 
-    return cloudpickle.dumps(value)
+    return sending.dumps(value)
 
 
 def unpacked(data):

@@ -15,6 +15,7 @@ import re
 import sys
 import types
 
+SCRIPT = ("__main__", "__mp_main__")  # the module of a script; the second one in processes that were spawned
 _SIMPLE = (bool, int, float, complex, str, bytes, bytearray, range, type(None), type(Ellipsis), slice)
 _LIKE_ITS_TEXT = ("datetime", "decimal", "fractions", "pathlib", "uuid", "zoneinfo")
 # Members of a class that Python adds itself, with varying order or text.
@@ -239,13 +240,14 @@ def _is_slot(value):
 
 
 def _type_name(cls):
-    return f"{cls.__module__}.{cls.__qualname__}"
+    module = "__main__" if cls.__module__ in SCRIPT else cls.__module__
+    return f"{module}.{cls.__qualname__}"
 
 
 @functools.cache
 def _installed(module):
     """Whether a module is not the user's: it belongs to Python or to an installed package."""
-    if module is None or module == "__main__":
+    if module is None or module in SCRIPT:
         return False
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names or top == "headrace":

@@ -7,12 +7,14 @@ import sys
 
 import cloudpickle
 
+from headrace.udf.code import SCRIPT
+
 _Cache = type(functools.cache(lambda: None))
 
 
 def _is_importable(cache):
     module = sys.modules.get(cache.__module__)
-    if module is None or cache.__module__ == "__main__":
+    if module is None or cache.__module__ in SCRIPT:
         return False
     try:
         return operator.attrgetter(cache.__qualname__)(module) is cache
@@ -28,6 +30,12 @@ class _Pickler(cloudpickle.Pickler):
     """Pickles a script's function under functools.cache by value, with an empty cache. Pickle itself would
     look for it in the worker's __main__.
     """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        script = sys.modules.get("__mp_main__")
+        if script is not None:  # cloudpickle takes __main__ by value, and takes this for an importable module
+            cloudpickle.register_pickle_by_value(script)
 
     def reducer_override(self, value):
         if isinstance(value, _Cache) and not _is_importable(value):
