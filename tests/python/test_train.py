@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -428,21 +429,21 @@ def test_restart_goes_on_behind_the_last_checkpoint(storage, tmp_path):
 
 
 def test_half_a_checkpoint_is_not_mixed_into_the_next(storage):
+    """Rank 0 has copied its file when rank 1 dies in its copy."""
     storage.failure_config = FailureConfig(max_failures=1)
 
     def loop(config):
+        rank = train.get_context().get_world_rank()
         first = not Path(config["marker"]).exists()
         torch.distributed.barrier()
         with tempfile.TemporaryDirectory() as folder:
-            if train.get_context().get_world_rank() == 1 and first:
-                time.sleep(0.5)  # rank 0 has copied its file by now
+            save(folder, rank, "a")
+            if rank == 1 and first:
                 Path(config["marker"]).touch()
-                raise RuntimeError("once")
-            save(folder, train.get_context().get_world_rank(), "a")
-            if not first:
-                os.rename(Path(folder, "rank0.txt"), Path(folder, "other")) if Path(
-                    folder, "rank0.txt"
-                ).exists() else None
+                os.mkfifo(Path(folder, "never"))  # its copy waits for ever
+                threading.Timer(0.5, os._exit, [1]).start()
+            if rank == 0 and not first:
+                os.rename(Path(folder, "rank0.txt"), Path(folder, "other"))
             train.report({}, checkpoint=Checkpoint(folder))
 
     result = fit(loop, storage, config={"marker": storage.storage_path + "/marker"})

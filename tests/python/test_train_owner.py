@@ -34,8 +34,9 @@ from headrace.train import RunConfig
 from headrace.train.storage import RunStorage
 storage = RunStorage(RunConfig(storage_path={path!r}, name="run"), {{}})
 storage.begin()
-os.mkdir(storage.staging())
-print(storage.staging(), flush=True)
+staging = storage.reserve(None, False).folder
+os.mkdir(staging)
+print(staging, flush=True)
 {then}
 """
 

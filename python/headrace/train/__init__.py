@@ -36,6 +36,7 @@ from headrace.train.context import (
 )
 from headrace.train.reported_checkpoint import (
     CheckpointConsistencyMode,
+    CheckpointUploadMode,
     ReportedCheckpoint,
     ReportedCheckpointStatus,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "Checkpoint",
     "CheckpointConfig",
     "CheckpointConsistencyMode",
+    "CheckpointUploadMode",
     "CsvWriter",
     "DataConfig",
     "FailureConfig",

@@ -60,7 +60,7 @@ def run(payload: dict, channel, rank: int):
         storage=context.StorageContext(*payload["storage"]),
         metadata=payload["metadata"],
         use_gpu=payload["use_gpu"],
-        checkpoint=Checkpoint(channel.latest) if channel.latest else None,
+        checkpoint=Checkpoint(channel.first) if channel.first else None,
         validates=payload["validates"],
     )
     context.set_session(session)
@@ -71,6 +71,7 @@ def run(payload: dict, channel, rank: int):
         loop, config = pickle.loads(payload["loop"])
         watch.answer(*payload["watch"], rank)
         value = call(loop, config)
+        session.finish()
     except BaseException as e:
         channel.failed(
             users_traceback(e), pickled(e)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headrace._core import StorageError
 from headrace.train.checkpoint import Checkpoint
-from headrace.train.files import copy_folder
 from headrace.train.reported_checkpoint import (
     CheckpointConsistencyMode,
+    CheckpointUploadMode,
     ReportedCheckpoint,
     ReportedCheckpointStatus,
 )
+from headrace.train.reports import Begun, Given, Raised
+from headrace.train.uploads import Upload, UploadFn, Uploads, check_delete
 from headrace.train.validation_config import ValidationTaskConfig, wanted_by
 
 if TYPE_CHECKING:
@@ -50,34 +50,54 @@ class Session:
     checkpoint: Checkpoint | None = None
     validates: bool = False
 
-    def report(
-        self,
-        metrics: dict[str, Any],
-        checkpoint: Checkpoint | None,
-        dir_name: str | None,
-        wanted: dict[str, Any] | None,
-    ) -> None:
-        error = self._copied(checkpoint) if checkpoint is not None else None
+    def __post_init__(self):
+        self._uploads = Uploads(self.channel.uploaded)
+        self._later = False  # whether checkpoints have been stored in the background
+
+    def report(self, given: Given, upload: Upload | None) -> None:
+        """Waits for the other workers, and for the checkpoint unless it is stored in the background."""
         for shard in self.shards.values():
             source = getattr(shard, "_source", None)
             if hasattr(source, "settle"):
                 source.settle()
-        latest = self.channel.report(metrics, checkpoint is not None, dir_name, error, wanted)
-        if latest:
-            self.checkpoint = Checkpoint(latest)
+        found = self.channel.begin(given)
+        if isinstance(found, Begun):
+            found = self._stored(found, upload)
+        if found and not self._later:
+            self.checkpoint = Checkpoint(found)
 
-    def _copied(self, checkpoint: Checkpoint) -> Exception | None:
-        """Copies the files of a checkpoint to the driver's folder. Returns why that failed: the other workers
-        wait in report(), and all of them raise it.
-        """
-        try:
-            copy_folder(checkpoint.path, self.channel.staging(), f"rank {self.world_rank}")
-        except StorageError as e:
-            stays = f"{self.checkpoint.path} stays the newest checkpoint" if self.checkpoint else ""
-            return StorageError(e.errno, f"{e.strerror}; {stays or 'there is no checkpoint yet'}")
-        except Exception as e:
-            return e
-        return None
+    def _stored(self, begun: Begun, upload: Upload | None) -> str | None:
+        later = upload is not None and upload.mode is CheckpointUploadMode.ASYNC
+        self._later = self._later or not begun.waits
+        place = None
+        if later:
+            self._uploads.start(upload, begun)
+        elif upload is not None:
+            try:
+                place = upload.run(begun)
+            except Exception as e:  # the other workers wait, too; all of them raise it
+                self.channel.uploaded(begun.number, None, Raised.of(e))
+            else:
+                self.channel.uploaded(begun.number, place, None)
+        found = self.channel.stored() if begun.waits else None
+        if place is not None:
+            upload.remove(place)
+        return found
+
+    def newest(self) -> Checkpoint | None:
+        """The last checkpoint that is stored."""
+        if self._later and (path := self.channel.latest()):
+            self.checkpoint = Checkpoint(path)
+        return self.checkpoint
+
+    def finish(self) -> None:
+        """The train loop has ended: waits for the uploads of all workers."""
+        self.channel.flush()
+        self._uploads.close()
+
+    def abandon(self) -> None:
+        """The train loop has failed: starts no further upload."""
+        self._uploads.close()
 
 
 _LOOK_S = 0.1  # between two questions to the driver
@@ -163,7 +183,7 @@ def get_checkpoint() -> Checkpoint | None:
     """The last reported checkpoint: after a restart, also by another driver, the one to load. At the
     beginning of a run it is TorchTrainer(resume_from_checkpoint=...), or None.
     """
-    return get_session("get_checkpoint()").checkpoint
+    return get_session("get_checkpoint()").newest()
 
 
 def get_all_reported_checkpoints(
@@ -171,20 +191,21 @@ def get_all_reported_checkpoints(
     timeout_s: float | None = None,
 ) -> list[ReportedCheckpoint]:
     """The checkpoints that the run keeps, the oldest first, with rank 0's metrics and those of their
-    validation. With VALIDATED it waits until none waits for its validation, at most timeout_s seconds; then
-    the status says which still do. COMMITTED waits for nothing: report() returns when its checkpoint is
-    stored.
+    validation. It waits until those of all reports are stored, with VALIDATED also until none waits for its
+    validation; at most timeout_s seconds. Then the status says which still wait.
     """
     session = get_session("get_all_reported_checkpoints()")
     until = None if timeout_s is None else time.monotonic() + timeout_s
     while True:
+        n_open, listed = session.channel.reported()
         found = [
             ReportedCheckpoint(Checkpoint(path), metrics, ReportedCheckpointStatus(status))
-            for path, metrics, status in session.channel.reported()
+            for path, metrics, status in listed
         ]
-        waits = any(one.status is ReportedCheckpointStatus.PENDING_VALIDATION for one in found)
-        late = until is not None and time.monotonic() >= until
-        if not waits or late or consistency_mode is CheckpointConsistencyMode.COMMITTED:
+        waits = n_open > 0
+        if consistency_mode is CheckpointConsistencyMode.VALIDATED:
+            waits |= any(one.status is ReportedCheckpointStatus.PENDING_VALIDATION for one in found)
+        if not waits or (until is not None and time.monotonic() >= until):
             return found
         time.sleep(_LOOK_S)
 
@@ -193,9 +214,9 @@ def report(
     metrics: dict[str, Any],
     checkpoint: Checkpoint | None = None,
     checkpoint_dir_name: str | None = None,
-    checkpoint_upload_mode: Any = None,
+    checkpoint_upload_mode: CheckpointUploadMode = CheckpointUploadMode.SYNC,
     delete_local_checkpoint_after_upload: bool | None = None,
-    checkpoint_upload_fn: Any = None,
+    checkpoint_upload_fn: UploadFn | None = None,
     validation: bool | ValidationTaskConfig = False,
 ) -> None:
     """Reports metrics and perhaps a checkpoint. It is a barrier: every worker must call it equally often.
@@ -206,28 +227,54 @@ def report(
     its files, all ranks raise its StorageError, which names the rank, the path and, on a full disk, the bytes
     that it needs; the previous checkpoint stays.
 
+    checkpoint_upload_mode: SYNC. ASYNC: report() returns when all workers have called it; each worker stores
+        its files in the background, one checkpoint after another, and then deletes the local ones. A
+        checkpoint counts from the moment when all workers have stored their files and all reports before it
+        are stored, with the positions of the call. The next report(), or the end of the train loop, raises an
+        error on all workers. fit() returns when all is stored. NO_UPLOAD: the files are in a folder below
+        get_context().get_storage().experiment_fs_path, which becomes the checkpoint.
+    delete_local_checkpoint_after_upload: None: with ASYNC.
+    checkpoint_upload_fn: called as fn(checkpoint, name) instead of the copy; it puts the files into the
+        folder `name` below experiment_fs_path and returns that as a Checkpoint.
     validation: True or a ValidationTaskConfig: the function of TorchTrainer(validation_config=...) validates
-    the checkpoint while the training goes on. Its metrics join those of this report.
+        the checkpoint while the training goes on. Its metrics join those of this report.
     """
     session = get_session("report()")
-    if not isinstance(metrics, dict):
-        raise TypeError(
-            f"report(metrics=...): expected a dict of name -> value, found {type(metrics).__name__}"
-        )
-    if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
-        raise TypeError(f"report(checkpoint=...): expected a Checkpoint, found {type(checkpoint).__name__}")
-    given = {
-        "checkpoint_upload_mode": checkpoint_upload_mode,
-        "checkpoint_upload_fn": checkpoint_upload_fn,
-    }
-    for name, value in given.items():
-        if value is not None:
-            raise NotImplementedError(f"report({name}=...) is not supported; leave it out")
+    _check_report(metrics, checkpoint, checkpoint_upload_mode, checkpoint_upload_fn)
     wanted = wanted_by(validation)
     if wanted is not None and checkpoint is None:
         raise ValueError("report(validation=...): expected a checkpoint to validate, found None")
     if wanted is not None and not session.validates:
         raise ValueError("report(validation=...): expected a trainer with a validation_config, found none")
-    session.report(metrics, checkpoint, checkpoint_dir_name, wanted)
-    if delete_local_checkpoint_after_upload and checkpoint is not None:
-        shutil.rmtree(checkpoint.path, ignore_errors=True)
+    delete = delete_local_checkpoint_after_upload
+    if delete is None:
+        delete = checkpoint_upload_mode.default_delete_local_checkpoint_after_upload()
+    upload = None
+    if checkpoint is not None:
+        if delete and checkpoint_upload_mode is not CheckpointUploadMode.NO_UPLOAD:
+            check_delete(checkpoint, session.storage.experiment_fs_path)
+        newest = session.checkpoint.path if session.checkpoint else None
+        upload = Upload(
+            checkpoint, checkpoint_upload_mode, checkpoint_upload_fn, delete, session.world_rank, newest
+        )
+    uploads = checkpoint is not None and checkpoint_upload_mode is not CheckpointUploadMode.NO_UPLOAD
+    given = Given(
+        metrics,
+        None if checkpoint is None else checkpoint_upload_mode,
+        uploads and checkpoint_upload_fn is not None,
+        checkpoint_dir_name,
+        wanted,
+    )
+    session.report(given, upload)
+
+
+def _check_report(metrics: Any, checkpoint: Any, mode: Any, fn: Any) -> None:
+    for name, value, kind, what in (
+        ("metrics", metrics, dict, "a dict of name -> value"),
+        ("checkpoint", checkpoint, Checkpoint | None, "a Checkpoint"),
+        ("checkpoint_upload_mode", mode, CheckpointUploadMode, "a CheckpointUploadMode"),
+    ):
+        if not isinstance(value, kind):
+            raise TypeError(f"report({name}=...): expected {what}, found {type(value).__name__}")
+    if fn is not None and not callable(fn):
+        raise TypeError(f"report(checkpoint_upload_fn=...): expected a function, found {type(fn).__name__}")

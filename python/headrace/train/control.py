@@ -23,6 +23,7 @@ from typing import Any
 import cloudpickle
 
 from headrace.train.callback import Callbacks
+from headrace.train.reports import Begun, Given, Open, Raised, Reports
 from headrace.train.shards import ShardServer
 from headrace.train.storage import RunStorage
 from headrace.train.validation import Validations
@@ -47,16 +48,6 @@ class WorkerFailure:
 
 
 @dataclass
-class _Report:
-    metrics: dict[str, Any]
-    has_files: bool
-    dir_name: str | None
-    error: Exception | None  # the worker could not copy its files
-    wanted: dict[str, Any] | None  # of validation.wanted_by()
-    call = "report"
-
-
-@dataclass
 class _Meeting:
     """A call of collective.py. data: pickled; rank 0's goes to all."""
 
@@ -71,7 +62,7 @@ class Control:
         self.storage = storage
         self.world_size = world_size
         self.shards = shards
-        self.callbacks = callbacks
+        self.reports = Reports(storage, shards, callbacks)
         self.token = secrets.token_hex(16)
         self.address = f"headrace-train-{os.getpid()}-{secrets.token_hex(8)}"
         self.failures: list[WorkerFailure] = []
@@ -80,8 +71,11 @@ class Control:
         self.on_failure: Callable[[], None] | None = None  # called before a worker's failure counts
         self._lock = threading.Lock()  # guards the fields above and below
         self._conns: dict[int, Connection] = {}
-        self._pending: dict[int, _Report | _Meeting] = {}
+        self._pending: dict[int, Given | _Meeting] = {}
+        self._ending: set[int] = set()  # ranks that wait for the end of all uploads
         self._n_calls = 0  # barriers that all workers have passed
+        self._n_uploads = 0  # that have ended
+        self._closed = False
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind("\0" + self.address)
         self._listener.listen(128)
@@ -95,6 +89,7 @@ class Control:
             pass
         self._listener.close()
         with self._lock:
+            self._closed = True
             conns = list(self._conns.values())
             self._conns.clear()
         for conn in conns:
@@ -115,7 +110,8 @@ class Control:
     def progress(self) -> dict[int, Any]:
         """rank -> a value that changes when the worker connects, reports, or gets its answer."""
         with self._lock:
-            return {rank: (self._n_calls, rank in self._pending) for rank in self.pids}
+            done = self._n_calls, self._n_uploads
+            return {rank: (*done, rank in self._pending, rank in self._ending) for rank in self.pids}
 
     # --- threads: one accepts, one per worker
 
@@ -150,7 +146,7 @@ class Control:
                 rank = self._hello(sock, conn)
                 if rank is None:
                     return
-                send(conn, ("welcome", self._resumed(), self.storage.staging()))
+                send(conn, ("welcome", self.reports.latest()[1]))
                 while True:
                     self._handle(rank, receive(conn))
             except (EOFError, OSError, ValueError):
@@ -160,21 +156,26 @@ class Control:
                     if rank is not None and self._conns.get(rank) is conn:
                         del self._conns[rank]
 
-    def _resumed(self) -> str | None:
-        return self.storage.resumed.path if self.storage.resumed else None
-
     def _handle(self, rank: int, message: tuple) -> None:
         kind, *rest = message
         if kind == "failed" and self.on_failure is not None:
             self.on_failure()
         with self._lock:
-            if kind == "report":
-                self._pending[rank] = _Report(*rest)
-            elif kind == "meet":
-                self._pending[rank] = _Meeting(*rest)
+            if self._closed:
+                return  # what a worker has sent late belongs to no run
+            if kind in ("report", "meet"):
+                self._pending[rank] = rest[0] if kind == "report" else _Meeting(*rest)
+            elif kind == "uploaded":
+                self._n_uploads += 1
+                self.reports.uploaded(rank, *rest)
+                self._answer_locked(self.reports.settle())
+            elif kind == "flush":
+                self._ending.add(rank)
+                self._answer_locked([])
             elif kind == "checkpoints":
-                send(self._conns[rank], ("ok", self.storage.reported(), self.storage.staging()))
-                return
+                self._send_locked(rank, ("ok", (self.reports.n_open, self.storage.reported())))
+            elif kind == "latest":
+                self._send_locked(rank, self.reports.latest())
             elif kind == "done":
                 self.return_values[rank] = _unpickled(rest[0])
             elif kind == "failed":
@@ -186,28 +187,39 @@ class Control:
         elif kind == "failed":  # the last line of a traceback says what it was
             self.shards.rank_ended(rank, rest[0].rstrip().rpartition("\n")[2])
 
+    def _send_locked(self, rank: int, answer: tuple) -> None:
+        conn = self._conns.get(rank)
+        try:
+            if conn:
+                send(conn, answer)
+        except OSError:
+            pass  # the worker died; the launcher sees that
+
     def _settle_locked(self) -> None:
         """Answers the barrier if all workers have reached it, or if some never can."""
         if not self._pending or len(self._pending) + len(self.return_values) < self.world_size:
             return
         pending, self._pending = self._pending, {}
+        answer: tuple
         wrong = self._mismatch_locked(pending)
         if wrong:
-            if any(isinstance(p, _Report) for p in pending.values()):
-                self.storage.discard()
-            answer = ("error", RuntimeError(wrong), self.storage.staging())
-        elif isinstance(pending[0], _Meeting):
-            self._n_calls += 1
-            answer = ("ok", pending[0].data, self.storage.staging())
+            answer = ("error", Raised.of(RuntimeError(wrong)))
         else:
-            answer = self._commit_locked(pending)
+            self._n_calls += 1
+            first = pending[0]
+            answer = ("ok", first.data) if isinstance(first, _Meeting) else self.reports.begin(pending)
         for rank in pending:
-            conn = self._conns.get(rank)
-            try:
-                if conn:
-                    send(conn, answer)
-            except OSError:
-                pass  # the worker died; the launcher sees that
+            self._send_locked(rank, answer)
+
+    def _answer_locked(self, settled: list[tuple[Open, tuple]]) -> None:
+        """After uploads have ended: answers the workers that wait for a checkpoint, or for all."""
+        for one, answer in settled:
+            for rank in range(self.world_size) if one.waits and one.target is not None else ():
+                self._send_locked(rank, answer)
+        if self.reports.n_open == 0:
+            for rank in self._ending:
+                self._send_locked(rank, self.reports.late())
+            self._ending.clear()
 
     def _mismatch_locked(self, pending: dict[int, Any]) -> str:
         """Why the workers cannot pass the barrier; "": they can."""
@@ -226,56 +238,6 @@ class Control:
             f"{pending[other].call}()"
         )
 
-    def _commit_locked(self, pending: dict[int, Any]) -> tuple:
-        self._n_calls += 1
-        names = {r.dir_name for r in pending.values() if r.dir_name}
-        failed = [pending[rank].error for rank in sorted(pending) if pending[rank].error]
-        try:
-            if failed:
-                raise failed[0]
-            if len(names) > 1:
-                raise ValueError(
-                    "report(checkpoint_dir_name=...): expected one name from all workers, "
-                    f"found {sorted(names)}"
-                )
-        except Exception as e:
-            self.storage.discard()
-            return ("error", e, self.storage.staging())
-        has_files = any(r.has_files for r in pending.values())
-        metrics = [pending[rank].metrics for rank in sorted(pending)]
-        wanted = [r.wanted for _, r in sorted(pending.items()) if r.wanted is not None]
-        return committed(
-            self.storage,
-            self.shards,
-            self.callbacks,
-            metrics,
-            has_files,
-            next(iter(names), None),
-            next(iter(wanted), None),
-        )
-
-
-def committed(
-    storage: RunStorage,
-    shards: ShardServer,
-    callbacks: Callbacks,
-    metrics: list[dict[str, Any]],
-    has_files: bool,
-    dir_name: str | None,
-    wanted: dict[str, Any] | None,
-) -> tuple:
-    """Stores a report of all workers, and with a checkpoint the positions; then runs the callbacks. metrics:
-    of each rank; wanted: the validation. Returns the answer for them: "ok", path of the newest checkpoint,
-    folder for the next one; or "error", exception, folder.
-    """
-    try:
-        state = shards.state() if has_files else None
-        stored = storage.commit(metrics[0], has_files, dir_name, state, wanted)
-        callbacks.after_report(metrics, stored)
-    except Exception as e:
-        return ("error", e, storage.staging())
-    return ("ok", storage.resumed.path if storage.resumed else None, storage.staging())
-
 
 def _unpickled(data: bytes | None) -> Any:
     if data is None:
@@ -287,53 +249,70 @@ def _unpickled(data: bytes | None) -> Any:
 
 
 class Channel:
-    """The worker's end."""
+    """The worker's end. uploaded() comes from any thread, all other calls from one."""
 
     def __init__(self, address: str, token: str, rank: int):
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.connect("\0" + address)
         self._conn = Connection(sock.detach())
+        self._send_lock = threading.Lock()
         self._conn.send_bytes(f"{token} {rank}".encode())
-        _, self.latest, self._staging = receive(self._conn)
+        _, self.first = receive(self._conn)  # the checkpoint from which the run goes on
 
-    def staging(self) -> str:
-        """The folder for the files of the next checkpoint."""
-        return self._staging
+    def begin(self, given: Given) -> Begun | str | None:
+        """Waits until all workers have called report(). Returns what an upload needs; for metrics alone the
+        path of the newest checkpoint.
+        """
+        return self._ask(("report", given))
 
-    def report(
-        self,
-        metrics: dict[str, Any],
-        has_files: bool,
-        dir_name: str | None,
-        error: Exception | None,
-        wanted: dict[str, Any] | None,
-    ) -> str | None:
-        """Waits for all workers. error: why this one could not copy its files; all of them raise it. Returns
+    def uploaded(self, number: int, place: str | None, error: Raised | None) -> None:
+        """An upload has ended: the folder with the files, or why there is none."""
+        self._send(("uploaded", number, place, error))
+
+    def stored(self) -> str | None:
+        """Waits until the checkpoint of the report that has begun is stored, or raises why it is not. Returns
         the path of the newest checkpoint.
         """
-        return self._answer(("report", metrics, has_files, dir_name, error, wanted))
+        return self._answer()
 
-    def _answer(self, message: tuple) -> Any:
-        send(self._conn, message)
+    def flush(self) -> None:
+        """Waits until all reports are stored, or raises why one is not."""
+        self._ask(("flush",))
+
+    def _send(self, message: tuple) -> None:
+        with self._send_lock:
+            send(self._conn, message)
+
+    def _ask(self, message: tuple) -> Any:
+        self._send(message)
+        return self._answer()
+
+    def _answer(self) -> Any:
         # EOFError if the driver has ended; the worker then ends, too
-        kind, found, self._staging = receive(self._conn)
+        kind, found = receive(self._conn)
         if kind == "error":
-            raise found
+            raise found.exception()
         return found
 
     def meet(self, call: str, data: Any) -> Any:
         """Waits until all workers have made this call. Returns rank 0's data."""
-        return pickle.loads(self._answer(("meet", call, cloudpickle.dumps(data))))
+        return pickle.loads(self._ask(("meet", call, cloudpickle.dumps(data))))
 
-    def reported(self) -> list[tuple[str, dict[str, Any], str]]:
-        """Path, metrics and status of each checkpoint that the run keeps."""
-        return self._answer(("checkpoints",))
+    def reported(self) -> tuple[int, list[tuple[str, dict[str, Any], str]]]:
+        """The number of reports that are not stored yet; path, metrics and status of each checkpoint that the
+        run keeps.
+        """
+        return self._ask(("checkpoints",))
+
+    def latest(self) -> str | None:
+        """The path of the newest checkpoint."""
+        return self._ask(("latest",))
 
     def done(self, value: bytes | None) -> None:
-        send(self._conn, ("done", value))
+        self._send(("done", value))
 
     def failed(self, traceback: str, exception: bytes | None) -> None:
-        send(self._conn, ("failed", traceback, exception))
+        self._send(("failed", traceback, exception))
 
 
 class LocalChannel:
@@ -343,34 +322,60 @@ class LocalChannel:
         self, storage: RunStorage, shards: ShardServer, callbacks: Callbacks, validations: Validations
     ):
         self._storage = storage
-        self._shards = shards
-        self._callbacks = callbacks
+        self._reports = Reports(storage, shards, callbacks)
         self._validations = validations
+        self._changed = threading.Condition()
+        self._answers: dict[int, tuple] = {}  # of reports that wait
+        self._number = 0
 
-    def staging(self) -> str:
-        return self._storage.staging()
+    def begin(self, given: Given) -> Begun | str | None:
+        with self._changed:
+            answer = self._reports.begin({0: given})
+        found = _unless_error(answer)
+        if isinstance(found, Begun):
+            self._number = found.number
+        else:
+            self._validations.run_here()
+        return found
 
-    def report(
-        self,
-        metrics: dict[str, Any],
-        has_files: bool,
-        dir_name: str | None,
-        error: Exception | None,
-        wanted: dict[str, Any] | None,
-    ) -> str | None:
-        if error is not None:
-            self._storage.discard()
-            raise error
-        kind, found, _ = committed(
-            self._storage, self._shards, self._callbacks, [metrics], has_files, dir_name, wanted
-        )
-        if kind == "error":
-            raise found
+    def uploaded(self, number: int, place: str | None, error: Raised | None) -> None:
+        with self._changed:
+            self._reports.uploaded(0, number, place, error)
+            self._answers.update({o.number: a for o, a in self._reports.settle() if o.waits})
+            self._changed.notify_all()
+
+    def stored(self) -> str | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._number in self._answers)
+            answer = self._answers.pop(self._number)
+        found = _unless_error(answer)
         self._validations.run_here()
         return found
+
+    def flush(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._reports.n_open == 0)
+            answer = self._reports.late()
+        _unless_error(answer)
+        self._validations.run_here()
 
     def meet(self, call: str, data: Any) -> Any:
         return data
 
-    def reported(self) -> list[tuple[str, dict[str, Any], str]]:
-        return self._storage.reported()
+    def reported(self) -> tuple[int, list[tuple[str, dict[str, Any], str]]]:
+        with self._changed:
+            found = self._reports.n_open, self._storage.reported()
+        if found[0] == 0:
+            self._validations.run_here()
+            found = 0, self._storage.reported()
+        return found
+
+    def latest(self) -> str | None:
+        return self._reports.latest()[1]
+
+
+def _unless_error(answer: tuple) -> Any:
+    kind, found = answer
+    if kind == "error":
+        raise found.exception()
+    return found

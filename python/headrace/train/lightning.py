@@ -13,6 +13,7 @@ import torch
 
 from headrace.train import context
 from headrace.train.checkpoint import Checkpoint
+from headrace.train.reported_checkpoint import CheckpointUploadMode
 from headrace.train.torch import get_device
 
 try:
@@ -119,10 +120,14 @@ class RayTrainReportCallback(pl.callbacks.Callback):
 
     CHECKPOINT_NAME = "checkpoint.ckpt"
 
-    def __init__(self, checkpoint_upload_mode: Any = None, validation: Any = False):
+    def __init__(
+        self,
+        checkpoint_upload_mode: CheckpointUploadMode | None = None,
+        validation: Any = False,
+    ):
         super().__init__()
         context.get_session("RayTrainReportCallback()")
-        self.checkpoint_upload_mode = checkpoint_upload_mode
+        self.checkpoint_upload_mode = checkpoint_upload_mode or CheckpointUploadMode.SYNC
         self.validation = validation
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -139,7 +144,8 @@ class RayTrainReportCallback(pl.callbacks.Callback):
                 validation=self.validation,
             )
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            if self.checkpoint_upload_mode is not CheckpointUploadMode.ASYNC:  # else report() deletes it
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 __all__ = [

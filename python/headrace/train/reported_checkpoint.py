@@ -1,4 +1,4 @@
-"""What get_all_reported_checkpoints() returns, under Ray's names."""
+"""How report() stores a checkpoint, and what get_all_reported_checkpoints() returns, under Ray's names."""
 
 from __future__ import annotations
 
@@ -9,9 +9,23 @@ from typing import Any
 from headrace.train.checkpoint import Checkpoint
 
 
+class CheckpointUploadMode(Enum):
+    """SYNC: report() returns when the checkpoint is stored. ASYNC: report() returns at once, and a thread
+    stores it. NO_UPLOAD: the files are below the run's folder already.
+    """
+
+    ASYNC = "ASYNC"
+    SYNC = "SYNC"
+    NO_UPLOAD = "NO_UPLOAD"
+
+    def default_delete_local_checkpoint_after_upload(self) -> bool:
+        """Whether the local files are deleted where report() does not say it."""
+        return self is CheckpointUploadMode.ASYNC
+
+
 class CheckpointConsistencyMode(Enum):
-    """Which checkpoints get_all_reported_checkpoints() waits for: VALIDATED: until none waits for its
-    validation. COMMITTED: for none, because report() returns when its checkpoint is stored.
+    """What get_all_reported_checkpoints() waits for: COMMITTED: until the checkpoints of all reports are
+    stored. VALIDATED: also until none waits for its validation.
     """
 
     COMMITTED = "COMMITTED"

@@ -6,12 +6,14 @@
                           trainer.pkl            for restore() (restore.py)
                           .headrace.lock         locked by the driver while it runs
                           .checkpoint_000001...  the next checkpoint, incomplete, with its driver's name
+                          .upload_000001...      names the folder that a user's function fills
                           .removed..., .part...  what a driver removes or writes, with its name
 
-Workers copy their files into the hidden folder side by side. When all of them have reported, the driver lists
+Workers copy their files into the hidden folder side by side. When all of them have ended, the driver lists
 the checkpoint in progress.json and then renames the folder: a listed checkpoint without a folder does not
-count. The next driver of the run goes on from the newest one, drops the reports after it, and removes what
-has the name of a driver that died.
+count. A folder that the user filled gets .headrace.json before it is listed. The next driver of the run goes
+on from the newest checkpoint, drops the reports after it, and removes what has the name of a driver that
+died.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ STATE_FILE = ".headrace.json"
 POSITIONS_FILE = "positions.json"
 LOCK_FILE = ".headrace.lock"
 STAGING = ".checkpoint_"
+UPLOAD = ".upload_"
 VERSION = 1  # of STATE_FILE, POSITIONS_FILE and PROGRESS_FILE
 WRITE_SHARE = 50  # a report without a checkpoint waits this many times as long as the last write took
 
@@ -57,20 +60,30 @@ def _guarded(method: Callable) -> Callable:
     return under_lock
 
 
-@dataclass
-class Kept:
-    """A checkpoint of the run. reports: their number up to the checkpoint's own. validation: None, or a dict
-    of "status" (ReportedCheckpointStatus), "wanted" (of validation.wanted_by()) and perhaps "error".
+@dataclass(frozen=True)
+class Target:
+    """A checkpoint that does not count yet. name: of its folder below the run's; folder: where the workers
+    put their files; marker: the file that names this folder if a user's function fills it.
     """
 
+    index: int
+    name: str
+    folder: Path
+    marker: Path | None
+
+
+@dataclass
+class Kept:
+    """A checkpoint of the run. name: of its folder below the run's; reports: their number up to the
+    checkpoint's own; validation: None, or a dict of "status" (ReportedCheckpointStatus), "wanted" (of
+    validation.wanted_by()) and perhaps "error".
+    """
+
+    name: str
     checkpoint: Checkpoint
     metrics: dict[str, Any]
     reports: int
     validation: dict[str, Any] | None = None
-
-    @property
-    def name(self) -> str:
-        return os.path.basename(self.checkpoint.path)
 
     @property
     def status(self) -> str:
@@ -107,6 +120,8 @@ class RunStorage:
         self.kept: list[Kept] = []
         self.finished = False
         self.next_index = 0
+        self._whole_index = 0  # the next one after those of whole checkpoints
+        self._reserved: set[str] = set()  # names of targets
         self._attempt = 0
         self._next_write = 0.0
         self._reported = False
@@ -135,6 +150,7 @@ class RunStorage:
             int(m[1]) for p in self.path.iterdir() if (m := re.fullmatch(r"checkpoint_(\d{6,})", p.name))
         ]
         self.next_index = max(taken, default=-1) + 1
+        self._whole_index = self.next_index
         known = read_json(self.path / PROGRESS_FILE)
         if known is None:
             if any((p / STATE_FILE).exists() for p in self.path.glob("checkpoint_*")):
@@ -150,10 +166,11 @@ class RunStorage:
             folder = self.path / c["name"]
             if (folder / STATE_FILE).exists():
                 reports = c.get("reports", len(self.history))
-                self.kept.append(Kept(Checkpoint(folder), c["metrics"], reports, c.get("validation")))
+                validation = c.get("validation")
+                self.kept.append(Kept(c["name"], Checkpoint(folder), c["metrics"], reports, validation))
         if self.kept:
             state = read_json(Path(self.kept[-1].checkpoint.path, STATE_FILE)) or {}
-            self.next_index = max(self.next_index, state.get("index", -1) + 1)
+            self._whole_index = max(self.next_index, state.get("index", -1) + 1)
 
     def close(self) -> None:
         """Ends the run: removes what is incomplete."""
@@ -174,6 +191,8 @@ class RunStorage:
         """
         self._attempt += 1
         self._remove_leftovers()
+        self._reserved.clear()
+        self.next_index = self._whole_index
         self._prune()
         state = self._state()
         del self.history[state["reports"] if state else 0 :]
@@ -201,6 +220,9 @@ class RunStorage:
         }
 
     def _remove_leftovers(self) -> None:
+        for marker in self.path.glob(f"{UPLOAD}*"):
+            if files.is_leftover(marker, owned=self.lock.state is True):
+                self._remove_upload(marker)
         for pattern in (f"{STAGING}*", f"{files.REMOVED}*", f"{files.PART}*"):
             for left in self.path.glob(pattern):
                 if files.is_leftover(left, owned=self.lock.state is True):
@@ -250,42 +272,84 @@ class RunStorage:
         self._prune()
         self.changed.notify_all()
 
-    def staging(self) -> str:
-        """The folder into which the workers copy the files of the next checkpoint."""
-        index = f"{self.next_index:06d}.{self._attempt}"
-        return str(self.path / f"{STAGING}{index}-{_core.process_name()}")
+    @_guarded
+    def reserve(self, dir_name: str | None, by_function: bool) -> Target:
+        """The next checkpoint, to which the workers now copy their files. by_function: the user's function
+        puts them into the folder of that name; what it leaves behind if it fails is removed, too.
+        """
+        if dir_name is not None and (os.sep in dir_name or dir_name.startswith(".")):
+            raise ValueError(f"report(checkpoint_dir_name={dir_name!r}): expected a plain folder name")
+        while dir_name is None and (self.path / f"checkpoint_{self.next_index:06d}").exists():
+            self.next_index += 1
+        name = dir_name or f"checkpoint_{self.next_index:06d}"
+        final = self.path / name
+        if name in self._reserved or final.exists():
+            raise FileExistsError(f"report(checkpoint_dir_name={name!r}): {final} exists already")
+        own = f"{self.next_index:06d}.{self._attempt}-{_core.process_name()}"
+        marker = self.path / f"{UPLOAD}{own}" if by_function else None
+        if marker is not None:
+            files.write_whole(marker, name, "the driver")
+        target = Target(
+            self.next_index, name, final if by_function else self.path / f"{STAGING}{own}", marker
+        )
+        self._reserved.add(name)
+        self.next_index += 1
+        return target
 
-    def discard(self) -> None:
-        """Removes what the workers have copied: the next checkpoint begins with an empty folder."""
-        left = Path(self.staging())
+    @_guarded
+    def discard(self, target: Target | None) -> None:
+        """Removes what the workers have copied for a checkpoint that does not become whole."""
+        if target is None:
+            return
+        self._reserved.discard(target.name)
         self._attempt += 1
-        files.remove(left)
+        if target.index == self.next_index - 1:
+            self.next_index = target.index
+        if target.marker is not None:
+            self._remove_upload(target.marker)
+        else:
+            files.remove(target.folder)
+
+    def _remove_upload(self, marker: Path) -> None:
+        """Removes the folder that a user's function has filled, unless it is a checkpoint."""
+        try:
+            name = marker.read_text(encoding="utf-8")
+        except OSError:
+            return
+        if name and all(Path(k.name).parts[0] != name for k in self.kept):
+            files.remove(self.path / name)
+        files.remove(marker)
 
     @_guarded
     def commit(
         self,
         metrics: dict[str, Any],
-        has_files: bool,
-        dir_name: str | None,
+        target: Target | None,
+        place: str | None,
         state: dict[str, Any] | None,
         wanted: dict[str, Any] | None = None,
     ) -> Checkpoint | None:
-        """Stores one report of all workers; state: "workers" and "datasets"; wanted: its checkpoint waits for
-        this validation. Returns its checkpoint, complete, or None. An error stores nothing.
+        """Stores one report of all workers; target: its checkpoint, whose files are in the folder `place`;
+        state: "workers" and "datasets"; wanted: the checkpoint waits for this validation. Returns the
+        checkpoint, complete, or None. An error stores nothing.
         """
         self.history.append(dict(metrics))
-        if not has_files:
+        if target is None:
             self._write_progress_now_and_then()
             return None
         try:
-            new = self._prepare(dict(metrics), dir_name, state or {}, wanted)
+            folder = Path(place) if place else target.folder
+            new = self._prepare(dict(metrics), target, folder, state or {}, wanted)
         except BaseException:
             self.history.pop()
-            self.discard()
+            self.discard(target)
             raise
         self.kept.append(new)
-        self.next_index += 1
+        self._reserved.discard(target.name)
+        self._whole_index = max(self._whole_index, target.index + 1)
         files.sync_folder(self.path)
+        if target.marker is not None:
+            files.remove(target.marker)
         self._prune()
         self.changed.notify_all()
         return new.checkpoint
@@ -293,31 +357,56 @@ class RunStorage:
     def _prepare(
         self,
         metrics: dict[str, Any],
-        dir_name: str | None,
+        target: Target,
+        folder: Path,
         state: dict[str, Any],
         wanted: dict[str, Any] | None,
     ) -> Kept:
         """Makes a checkpoint of the files that the workers have copied."""
-        staging = Path(self.staging())
-        name = dir_name or f"checkpoint_{self.next_index:06d}"
-        if os.sep in name or name.startswith("."):
-            raise ValueError(f"report(checkpoint_dir_name={name!r}): expected a plain folder name")
+        staged = folder == target.folder and target.marker is None
+        name = target.name if staged else self._name_of(folder)
         final = self.path / name
-        if final.exists():
+        if staged and final.exists():
             raise FileExistsError(f"report(checkpoint_dir_name={name!r}): {final} exists already")
         with files.explained("the driver", final, 0):
-            staging.mkdir(exist_ok=True)  # a checkpoint without files
-            made = Checkpoint(staging)
+            made = Checkpoint(folder)
             if self.metadata:
                 made.set_metadata({**self.metadata, **made.get_metadata()})
-            text = json.dumps({"version": VERSION, "index": self.next_index, **state})
-            files.write_whole(staging / STATE_FILE, text, "the driver")
-            new = Kept(Checkpoint(final), metrics, len(self.history))
+            text = json.dumps({"version": VERSION, "index": target.index, **state})
+            files.write_whole(folder / STATE_FILE, text, "the driver")
+            new = Kept(name, Checkpoint(final), metrics, len(self.history))
             if wanted is not None:
                 new.validation = {"wanted": wanted, "status": "PENDING_VALIDATION"}
             self._write_progress([*self.kept, new])
-            os.rename(staging, final)
+            if staged:
+                os.rename(folder, final)
         return new
+
+    def inside(self, folder: Path) -> Path:
+        """The path of a folder below the run's folder. Raises ValueError if it is elsewhere."""
+        run, found = self.path.resolve(), folder.resolve()
+        if found == run or not found.is_relative_to(run):
+            raise ValueError(
+                f"report(checkpoint=...): expected a folder below the run's folder {self.path} (with "
+                "NO_UPLOAD, or from checkpoint_upload_fn; its path is "
+                f"get_context().get_storage().experiment_fs_path), found {folder}"
+            )
+        return found.relative_to(run)
+
+    def _name_of(self, folder: Path) -> str:
+        """The name of a folder that the user filled, below the run's folder."""
+        name = self.inside(folder)
+        run, found = self.path.resolve(), folder.resolve()
+        if not found.is_dir():
+            raise FileNotFoundError(f"report(checkpoint=...): {folder}: the folder does not exist")
+        for kept in self.kept:
+            there = (run / kept.name).resolve()
+            if found.is_relative_to(there) or there.is_relative_to(found):
+                raise ValueError(
+                    f"report(checkpoint=...): {folder}: expected a folder of its own, found one that shares "
+                    f"files with the run's checkpoint {kept.name}"
+                )
+        return str(name)
 
     def keep_positions(self, state: dict[str, Any]) -> None:
         """Stores positions without a checkpoint; see positions.py. From any thread."""

@@ -266,10 +266,12 @@ class DataParallelTrainer:
         while True:
             with self._shards_at(storage, 1, callbacks) as shards:
                 channel = LocalChannel(storage, shards, callbacks, validations)
-                context.set_session(self._local_session(storage, shards, channel))
+                session = self._local_session(storage, shards, channel)
+                context.set_session(session)
                 try:
                     with self._keeper(storage, shards):
                         value = self.loop() if self.loop_config is None else self.loop(self.loop_config)
+                        session.finish()
                     storage.count(shards.counts())
                     return storage.finish(value)
                 except Exception as e:
@@ -278,6 +280,7 @@ class DataParallelTrainer:
                     if not failures.allow(e, traceback.format_exc(), "the train loop"):
                         raise
                 finally:
+                    session.abandon()
                     context.set_session(None)
 
     def _local_session(
