@@ -769,9 +769,10 @@ HR_API void hr_feed_set_progress(hr_feed *f, void (*progress)(void *context, con
 HR_API HR_MUST_USE hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err);
 /* Stops the run and waits for its tasks. Tables that the consumer has stay valid. NULL is fine. */
 HR_API void hr_feed_close(hr_feed *f);
-/* Runs `p` once, with these options (NULL: the defaults), and keeps its tables: *out is a plan that reads them, in the
- * same order in every run. The tables stay in memory up to half of the memory limit; the rest lies in the spill folder
- * until the plan goes. HR_DISK_FULL: the rest does not fit there. */
+/* Runs `p` once, with these options (NULL: the defaults), and keeps its rows: *out is a plan that reads them, in the
+ * same order in every run. Its fragments depend on the rows alone: those of the files, or parts of them of some
+ * megabytes; the blocks of hr_plan_repartition stay. The rows stay in memory up to half of the memory limit; the rest
+ * lies in the spill folder until the plan goes. HR_DISK_FULL: the rest does not fit there. */
 HR_API HR_MUST_USE hr_status hr_plan_materialize(hr_plan *p, const hr_feed_options *options, hr_plan **out,
                                                  hr_error *err);
 /* The rest of the feed as an Arrow stream. Takes `f`, even on failure. */

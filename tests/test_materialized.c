@@ -72,7 +72,7 @@ done:
 
 static hr_status keep_all(const int *which, int n, int64_t memory_bytes, hr_materialized **out, hr_error *err)
 {
-    hr_status st = hr__materialized_new("test", memory_bytes, false, out, err);
+    hr_status st = hr__materialized_new("test", memory_bytes, HR_FRAGMENTS_OF_TABLES, out, err);
 
     for (int i = 0; i < n && !st; i++)
         st = hr__materialized_add(*out, hr_table_ref(tables[which[i]]), err);
@@ -109,7 +109,7 @@ static void test_anywhere(void **state)
         int64_t n = 0;
 
         assert_ok(keep_all(three, HR_LEN(three), memory[m], &k, &err), &err);
-        assert_int_equal(hr__materialized_size(k).tables, 4);
+        assert_int_equal(hr__materialized_size(k).fragments, 4);
         assert_int_equal(hr__materialized_size(k).disk_bytes == 0, m == 0);
         assert_int_equal(hr_spill_used() == 0, m == 0);
         assert_ok(hr__materialized_scan(k, &s, &err), &err);
@@ -186,6 +186,169 @@ static void test_parcels(void **state)
     assert_no_leak(before);
 }
 
+/* --- fragments of rows: a table with these coordinates, cut anywhere, is always the same scan */
+
+enum { N_CUT_ROWS = 60000 };
+
+/* Rows of two fragments, of 300 files of one row, and of a file after them; every third row of it. */
+static hr_table *located_table(void)
+{
+    hr_type *types[2] = { type_named("int64"), type_named("string") };
+    hr_run_coords runs[400];
+    hr_error err = HR_ERROR_INIT;
+    hr_origin *origin = NULL;
+    hr_table *bare, *out = NULL;
+    uint64_t random = 3;
+    int n = 0;
+
+    runs[n++] = (hr_run_coords){ .first = { .fragment = 0 }, .n = 700 };
+    runs[n++] = (hr_run_coords){ .first = { .fragment = 1, .row = 12 }, .n = 19000 };
+    for (int i = 0; i < 300; i++)
+        runs[n++] = (hr_run_coords){ .first = { .file = 1 + i }, .n = 1 };
+    runs[n++] = (hr_run_coords){ .first = { .file = 301, .fragment = 2 }, .n = N_CUT_ROWS - 20000 };
+    assert_ok(hr__origin_new(runs, n, &origin, &err), &err);
+    bare = random_table(&random, types, 2, N_CUT_ROWS);
+    assert_ok(hr__table_with_origin(bare, origin, &out, &err), &err);
+    hr_table_unref(bare);
+    hr__origin_unref(origin);
+    for (int i = 0; i < 2; i++)
+        hr__type_unref(types[i]);
+    return out;
+}
+
+/* Adds the table in slices of 1 to `most` rows. */
+static void keep_cut(const hr_table *t, int64_t most, uint64_t random, int64_t memory_bytes, hr_materialized **out)
+{
+    hr_error err = HR_ERROR_INIT;
+
+    assert_ok(hr__materialized_new("test", memory_bytes, HR_FRAGMENTS_OF_ROWS, out, &err), &err);
+    for (int64_t at = 0, n; at < t->n_rows; at += n) {
+        hr_table *some = NULL;
+
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        n = HR_MIN(t->n_rows - at, 1 + (int64_t)((random >> 33) % (uint64_t)most));
+        assert_ok(hr_table_slice(t, at, n, &some, &err), &err);
+        assert_ok(hr__materialized_add(*out, some, &err), &err);
+    }
+    assert_ok(hr__materialized_end(*out, &err), &err);
+}
+
+static hr_bits128 fingerprint_of(const hr_scan *s)
+{
+    hr_hash h;
+
+    hr__hash_init(&h, 0);
+    hr__scan_fingerprint(s, &h);
+    return hr__hash_end(&h);
+}
+
+/* The tables of a run depend on threads and time: its fragments, fingerprint and digest must not. */
+static void test_fragments_of_rows(void **state)
+{
+    static const int64_t most[] = { N_CUT_ROWS, 30000, 4096, 500, 7 };
+    live_memory before = live_now();
+    hr_table *all = located_table(), *first[64] = { NULL };
+    hr_bits128 print = { 0, 0 };
+    uint64_t digest = 0;
+    int64_t n_first = 0;
+
+    (void)state;
+    for (int i = 0; i < 2 * HR_LEN(most); i++) {
+        hr_error err = HR_ERROR_INIT;
+        hr_materialized *k = NULL;
+        hr_scan *s = NULL;
+
+        keep_cut(all, most[i / 2], (uint64_t)i, i % 2 ? 100 << 10 : 1 << 30, &k);
+        assert_int_equal(hr__materialized_size(k).disk_bytes > 0, i % 2);
+        assert_int_equal(hr__materialized_size(k).rows, N_CUT_ROWS);
+        assert_ok(hr__materialized_scan(k, &s, &err), &err);
+        if (i == 0) {
+            n_first = hr__materialized_size(k).fragments;
+            print = fingerprint_of(s);
+            digest = hr__scan_memory_digest(s);
+        }
+        assert_true(n_first >= 4 && n_first < HR_LEN(first));
+        assert_int_equal(hr__materialized_size(k).fragments, n_first);
+        assert_true(print.lo == fingerprint_of(s).lo && print.hi == fingerprint_of(s).hi);
+        assert_true(digest == hr__scan_memory_digest(s));
+        for (int64_t f = 0; f < n_first; f++) {
+            hr_table *t = NULL;
+
+            assert_ok(hr__materialized_table(k, f, &t, &err), &err);
+            if (i == 0)
+                first[f] = hr_table_ref(t);
+            for (int c = 0; c < 2; c++)
+                check_same(t, first[f], c, c);
+            hr_table_unref(t);
+        }
+        assert_int_equal(first[0]->n_rows, 700);
+        assert_true(first[n_first - 1]->n_rows > 300);
+        hr__scan_unref(s);
+        hr__materialized_free(k);
+    }
+    for (int64_t f = 0; f < n_first; f++)
+        hr_table_unref(first[f]);
+    hr_table_unref(all);
+    assert_no_leak(before);
+}
+
+/* A fragment ends at a multiple of 4,096 rows and 2 MiB, or before 4 MiB; 300 files of one row are one fragment. */
+static void test_where_fragments_end(void **state)
+{
+    hr_type *type = hr__type_simple(HR_T_INT64);
+    hr_error err = HR_ERROR_INIT;
+    hr_table *all = located_table(), *large = NULL;
+    uint64_t random = 5;
+    hr_run_coords run = { .n = 1 << 20 };
+    hr_fragment_cut c = { 0 };
+    hr_origin *origin = NULL;
+    bool ends;
+
+    (void)state;
+    assert_int_equal(hr__fragment_cut(&c, all, 0, &ends), 700);
+    assert_false(ends);
+    assert_int_equal(hr__fragment_cut(&c, all, 700, &ends), 0);
+    assert_true(ends);
+    assert_int_equal(hr__fragment_cut(&c, all, 19700, &ends), 300);
+    assert_false(ends);
+    hr_table_unref(all);
+    c = (hr_fragment_cut){ 0 };
+    all = random_table(&random, &type, 1, 1 << 20);
+    assert_ok(hr__origin_new(&run, 1, &origin, &err), &err);
+    assert_ok(hr__table_with_origin(all, origin, &large, &err), &err);
+    assert_int_equal(hr__fragment_cut(&c, large, 5, &ends), (2 << 20) / 8);
+    assert_true(ends && c.n_rows == 0);
+    hr__origin_unref(origin);
+    hr_table_unref(large);
+    hr_table_unref(all);
+}
+
+/* A slice has the borders of the fragments, and shares the memory. */
+static void test_slices(void **state)
+{
+    live_memory before = live_now();
+    hr_error err = HR_ERROR_INIT;
+    hr_table *all = located_table(), *t = NULL, *want = NULL;
+    hr_materialized *k = NULL, *some = NULL;
+
+    (void)state;
+    keep_cut(all, 500, 1, 1 << 30, &k);
+    assert_ok(hr__materialized_slice(k, 650, 19703, &some, &err), &err);
+    assert_int_equal(hr__materialized_size(some).rows, 19703 - 650);
+    assert_ok(hr__materialized_table(some, 0, &t, &err), &err);
+    assert_ok(hr_table_slice(all, 650, 50, &want, &err), &err);
+    check_same(t, want, 1, 1);
+    hr_table_unref(t);
+    hr_table_unref(want);
+    hr__materialized_free(some);
+    assert_ok(hr__materialized_slice(k, 5, 5, &some, &err), &err);
+    assert_int_equal(hr__materialized_size(some).rows, 0);
+    hr__materialized_free(some);
+    hr__materialized_free(k);
+    hr_table_unref(all);
+    assert_no_leak(before);
+}
+
 static void test_wrong(void **state)
 {
     static const int mixed[] = { 0, 2 };
@@ -194,7 +357,7 @@ static void test_wrong(void **state)
     hr_scan *s = NULL;
 
     (void)state;
-    assert_ok(hr__materialized_new("test", 0, false, &k, &err), &err);
+    assert_ok(hr__materialized_new("test", 0, HR_FRAGMENTS_OF_ROWS, &k, &err), &err);
     assert_status(hr__materialized_scan(k, &s, &err), HR_INVALID, &err);
     hr__materialized_free(k);
     assert_status(keep_all(mixed, 2, 1, &k, &err), HR_TYPE, &err);
@@ -273,8 +436,14 @@ static void test_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_anywhere), cmocka_unit_test(test_parcels), cmocka_unit_test(test_wrong),
-        cmocka_unit_test(test_settings), cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_anywhere),
+        cmocka_unit_test(test_parcels),
+        cmocka_unit_test(test_fragments_of_rows),
+        cmocka_unit_test(test_where_fragments_end),
+        cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_wrong),
+        cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_faults),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,4 +1,4 @@
-/* py_materialized.c - Materialized: tables in memory up to a limit, later ones on disk (format/scan/materialized.h). */
+/* py_materialized.c - Materialized: rows in memory up to a limit, later ones on disk (format/scan/materialized.h). */
 #include "pyhr.h"
 
 #include "format/scan/materialized.h"
@@ -7,27 +7,34 @@ typedef struct materialized_object {
     PyObject_HEAD hr_materialized *rows;
 } materialized_object;
 
-static PyObject *materialized_make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+/* Takes rows. */
+static PyObject *made_object(PyTypeObject *type, hr_materialized *rows)
 {
-    static char *names[] = { "name", "memory_bytes", NULL };
-    pyhr_state *s = PyType_GetModuleState(type);
-    hr_error err = HR_ERROR_INIT;
-    const char *name;
-    long long memory_bytes = 0;
-    materialized_object *self;
-    hr_materialized *rows;
-    hr_status st;
+    materialized_object *self = (materialized_object *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|L", names, &name, &memory_bytes))
-        return NULL;
-    if ((st = hr__materialized_new(name, memory_bytes, false, &rows, &err)))
-        return pyhr_raise(s, st, &err);
-    self = (materialized_object *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (self)
         self->rows = rows;
     else
         hr__materialized_free(rows);
     return (PyObject *)self;
+}
+
+static PyObject *materialized_make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = { "name", "memory_bytes", "of_tables", NULL };
+    pyhr_state *s = PyType_GetModuleState(type);
+    hr_error err = HR_ERROR_INIT;
+    const char *name;
+    long long memory_bytes = 0;
+    hr_materialized *rows;
+    int of_tables = 0;
+    hr_status st;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|Lp", names, &name, &memory_bytes, &of_tables))
+        return NULL;
+    st = hr__materialized_new(name, memory_bytes, of_tables ? HR_FRAGMENTS_OF_TABLES : HR_FRAGMENTS_OF_ROWS, &rows,
+                              &err);
+    return st ? pyhr_raise(s, st, &err) : made_object(type, rows);
 }
 
 static void materialized_dealloc(PyObject *op)
@@ -56,16 +63,43 @@ static PyObject *materialized_add(PyObject *op, PyObject *arg)
     return st ? pyhr_raise(s, st, &err) : Py_NewRef(Py_None);
 }
 
+static PyObject *materialized_end(PyObject *op, PyObject *none)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_status st;
+
+    (void)none;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__materialized_end(((materialized_object *)op)->rows, &err);
+    Py_END_ALLOW_THREADS
+    return st ? pyhr_raise(pyhr_state_of(op), st, &err) : Py_NewRef(Py_None);
+}
+
+static PyObject *materialized_slice(PyObject *op, PyObject *args)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_materialized *made = NULL;
+    long long begin, end;
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "LL", &begin, &end))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__materialized_slice(((materialized_object *)op)->rows, begin, end, &made, &err);
+    Py_END_ALLOW_THREADS
+    return st ? pyhr_raise(pyhr_state_of(op), st, &err) : made_object(Py_TYPE(op), made);
+}
+
 static PyObject *materialized_tables(PyObject *op, PyObject *none)
 {
     const hr_materialized *k = ((materialized_object *)op)->rows;
     hr_materialized_size size = hr__materialized_size(k);
-    PyObject *list = PyList_New((Py_ssize_t)size.tables);
+    PyObject *list = PyList_New((Py_ssize_t)size.fragments);
     pyhr_state *s = pyhr_state_of(op);
     hr_error err = HR_ERROR_INIT;
 
     (void)none;
-    for (int64_t i = 0; list && i < size.tables; i++) {
+    for (int64_t i = 0; list && i < size.fragments; i++) {
         hr_table *t = NULL;
         PyObject *made;
         hr_status st;
@@ -98,10 +132,10 @@ static PyObject *materialized_plan(PyObject *op, PyObject *none)
     return st ? pyhr_raise(s, st, &err) : pyhr_plan(s, plan);
 }
 
-static PyObject *materialized_num_tables(PyObject *op, void *none)
+static PyObject *materialized_num_fragments(PyObject *op, void *none)
 {
     (void)none;
-    return PyLong_FromLongLong(hr__materialized_size(((materialized_object *)op)->rows).tables);
+    return PyLong_FromLongLong(hr__materialized_size(((materialized_object *)op)->rows).fragments);
 }
 
 static PyObject *materialized_num_rows(PyObject *op, void *none)
@@ -124,13 +158,16 @@ static PyObject *materialized_disk_bytes(PyObject *op, void *none)
 
 static PyMethodDef materialized_methods[] = {
     { "add", materialized_add, METH_O, "add(table): appends a table." },
-    { "tables", materialized_tables, METH_NOARGS, "The tables under one schema; None for those on disk." },
-    { "plan", materialized_plan, METH_NOARGS, "A Plan that reads the tables; add() must not be called afterwards." },
+    { "end", materialized_end, METH_NOARGS, "end(): completes the last fragment; no table follows." },
+    { "slice", materialized_slice, METH_VARARGS,
+      "slice(begin, end): a Materialized of these rows, which are in memory." },
+    { "tables", materialized_tables, METH_NOARGS, "tables(): a table of each fragment, under one schema." },
+    { "plan", materialized_plan, METH_NOARGS, "A Plan that reads the rows; add() must not be called afterwards." },
     { NULL, NULL, 0, NULL },
 };
 
 static PyGetSetDef materialized_getset[] = {
-    { "num_tables", materialized_num_tables, NULL, "Number of tables.", NULL },
+    { "num_fragments", materialized_num_fragments, NULL, "Number of complete fragments.", NULL },
     { "num_rows", materialized_num_rows, NULL, "Number of rows.", NULL },
     { "nbytes", materialized_nbytes, NULL, "Bytes of all rows, as if they were in memory.", NULL },
     { "disk_bytes", materialized_disk_bytes, NULL, "Bytes of the rows on disk.", NULL },
@@ -138,8 +175,10 @@ static PyGetSetDef materialized_getset[] = {
 };
 
 static PyType_Slot materialized_slots[] = {
-    { Py_tp_doc, "Materialized(name, memory_bytes=0): tables in memory up to memory_bytes (0: half of the limit), "
-                 "later ones on disk." },
+    { Py_tp_doc,
+      "Materialized(name, memory_bytes=0, of_tables=False): rows in memory up to memory_bytes (0: half of the "
+      "limit), later ones on disk. Each table is a fragment if of_tables; otherwise the rows decide where "
+      "fragments end." },
     { Py_tp_new, materialized_make },
     { Py_tp_dealloc, materialized_dealloc },
     { Py_tp_methods, materialized_methods },

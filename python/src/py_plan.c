@@ -908,6 +908,12 @@ static PyObject *plan_makes_batches(PyObject *op, PyObject *unused)
     return PyBool_FromLong(hr__plan_makes_batches(((plan_object *)op)->plan));
 }
 
+static PyObject *plan_gives_blocks(PyObject *op, PyObject *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(hr__plan_fragments_of(((plan_object *)op)->plan) == HR_FRAGMENTS_OF_TABLES);
+}
+
 static PyObject *plan_repartition(PyObject *op, PyObject *args)
 {
     hr_repartition_options o = { .struct_bytes = sizeof o };
@@ -1261,6 +1267,8 @@ static PyMethodDef plan_methods[] = {
       "batches of rows of about one length, each of them one table." },
     { "makes_batches", plan_makes_batches, METH_NOARGS,
       "makes_batches(): whether each table of a run is a batch whose rows belong together." },
+    { "gives_blocks", plan_gives_blocks, METH_NOARGS,
+      "gives_blocks(): whether the plan's arguments say which rows are in one table of a run." },
     { "repartition", plan_repartition, METH_VARARGS,
       "repartition(n_blocks, shuffle, keys or None, sort): the same rows in n_blocks tables." },
     { "whole_groups", plan_whole_groups, METH_O,

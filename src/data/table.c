@@ -401,3 +401,64 @@ int64_t hr_table_print_value(const hr_table *t, int64_t row, int column, char *t
     hr__text_clear(&value);
     return n;
 }
+
+/* ----------------------------------------------------------------------------------------------- the bytes of rows
+ *
+ * Cuts by bytes are a function of the sequence of rows if a row has the same bytes in any table: its widths, lengths
+ * and offsets, no validity bits. So the sum over rows does not depend on cuts, unlike the memory of a table. */
+
+/* Bytes of elements [at, at + n) of a's buffers; `at` includes a->offset. */
+static int64_t element_bytes(const hr_array *a, int64_t at, int64_t n)
+{
+    const hr_array *child = a->n_children ? a->children[0] : NULL;
+    const int32_t *o32 = a->buffers[1] ? (const int32_t *)a->buffers[1]->data : NULL;
+    const int64_t *o64 = a->buffers[1] ? (const int64_t *)a->buffers[1]->data : NULL;
+    int64_t sum = 0;
+
+    if (n == 0)
+        return 0;
+    switch (a->type->id) {
+    case HR_T_NULL: return 0;
+    case HR_T_BOOL: return n;
+    case HR_T_STRING:
+    case HR_T_BINARY: return 4 * n + o32[at + n] - o32[at];
+    case HR_T_LARGE_STRING:
+    case HR_T_LARGE_BINARY: return 8 * n + o64[at + n] - o64[at];
+    case HR_T_LIST:
+    case HR_T_MAP: return 4 * n + element_bytes(child, child->offset + o32[at], o32[at + n] - o32[at]);
+    case HR_T_LARGE_LIST: return 8 * n + element_bytes(child, child->offset + o64[at], o64[at + n] - o64[at]);
+    case HR_T_FIXED_LIST:
+    case HR_T_TENSOR: return element_bytes(child, child->offset + at * a->type->width, n * a->type->width);
+    case HR_T_STRUCT:
+        for (int i = 0; i < a->n_children; i++)
+            sum += element_bytes(a->children[i], a->children[i]->offset + at, n);
+        return sum;
+    default: return n * hr__type_bytes(a->type);
+    }
+}
+
+int64_t hr__table_row_bytes(const hr_table *t, int64_t begin, int64_t n)
+{
+    int64_t sum = 0;
+
+    for (int i = 0; i < t->schema->n; i++)
+        sum += element_bytes(t->columns[i], t->columns[i]->offset + begin, n);
+    return sum;
+}
+
+int64_t hr__table_rows_within(const hr_table *t, int64_t begin, int64_t n, int64_t bytes)
+{
+    int64_t low = 0, high = n; /* low rows fit, more than high rows do not */
+
+    if (hr__table_row_bytes(t, begin, n) <= bytes)
+        return n;
+    while (low < high) {
+        int64_t middle = low + (high - low + 1) / 2;
+
+        if (hr__table_row_bytes(t, begin, middle) <= bytes)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}

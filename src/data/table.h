@@ -102,6 +102,10 @@ hr_status hr__table_concat(const hr_mem *mem, hr_schema *schema, hr_table *const
 hr_status hr__table_empty(hr_schema *schema, hr_table **out, hr_error *err) HR_MUST_USE;
 hr_status hr__table_check(const hr_table *t, bool check_utf8, hr_error *err) HR_MUST_USE;
 int64_t hr__table_bytes_used(const hr_table *t);
+/* The bytes of rows [begin, begin + n), each counted for itself; the most rows m <= n from `begin` on that
+ * have at most `bytes` bytes. */
+int64_t hr__table_row_bytes(const hr_table *t, int64_t begin, int64_t n);
+int64_t hr__table_rows_within(const hr_table *t, int64_t begin, int64_t n, int64_t bytes);
 /* A hash of the rows' values: digest.c. Equal rows have equal hashes, however they are stored. */
 uint64_t hr__table_digest(const hr_table *t);
 /* The only holder calls it: sets `sole` if no other table has any of its columns. */

@@ -18,7 +18,7 @@ hr_status hr_plan_materialize(hr_plan *p, const hr_feed_options *options, hr_pla
     *out = NULL;
     HR_TRY(HR_STRUCT_READ(hr_feed_options, options, &o));
     limit = o.memory_limit > 0 ? HR_MIN(o.memory_limit, hr_memory_limit()) : 0;
-    HR_GO(hr__materialized_new("materialize", limit / 2, false, &k, err));
+    HR_GO(hr__materialized_new("materialize", limit / 2, hr__plan_fragments_of(p), &k, err));
     HR_GO(hr_feed_open(p, &o, &f, err));
     for (;;) {
         HR_GO(hr_feed_next(f, &t, err));
@@ -26,7 +26,8 @@ hr_status hr_plan_materialize(hr_plan *p, const hr_feed_options *options, hr_pla
             break;
         HR_GO(hr__materialized_add(k, t, err));
     }
-    if (!hr__materialized_size(k).tables) { /* no rows: the plan may still know its columns */
+    HR_GO(hr__materialized_end(k, err));
+    if (!hr__materialized_size(k).rows) { /* no rows: the plan may still know its columns */
         HR_GO(hr__plan_schema(p, &schema, err));
         HR_GO(hr__table_empty(schema, &t, err));
         HR_GO(hr__materialized_add(k, t, err));

@@ -72,65 +72,6 @@ void hr__batch_cutter_free(hr_batch_cutter *p)
     hr__free(p);
 }
 
-/* ------------------------------------------------------------------------------------------------- bytes of rows */
-
-/* Bytes of elements [at, at + n) of a's buffers; `at` includes a->offset. */
-static int64_t element_bytes(const hr_array *a, int64_t at, int64_t n)
-{
-    const hr_array *child = a->n_children ? a->children[0] : NULL;
-    const int32_t *o32 = a->buffers[1] ? (const int32_t *)a->buffers[1]->data : NULL;
-    const int64_t *o64 = a->buffers[1] ? (const int64_t *)a->buffers[1]->data : NULL;
-    int64_t sum = 0;
-
-    if (n == 0)
-        return 0;
-    switch (a->type->id) {
-    case HR_T_NULL: return 0;
-    case HR_T_BOOL: return n;
-    case HR_T_STRING:
-    case HR_T_BINARY: return 4 * n + o32[at + n] - o32[at];
-    case HR_T_LARGE_STRING:
-    case HR_T_LARGE_BINARY: return 8 * n + o64[at + n] - o64[at];
-    case HR_T_LIST:
-    case HR_T_MAP: return 4 * n + element_bytes(child, child->offset + o32[at], o32[at + n] - o32[at]);
-    case HR_T_LARGE_LIST: return 8 * n + element_bytes(child, child->offset + o64[at], o64[at + n] - o64[at]);
-    case HR_T_FIXED_LIST:
-    case HR_T_TENSOR: return element_bytes(child, child->offset + at * a->type->width, n * a->type->width);
-    case HR_T_STRUCT:
-        for (int i = 0; i < a->n_children; i++)
-            sum += element_bytes(a->children[i], a->children[i]->offset + at, n);
-        return sum;
-    default: return n * hr__type_bytes(a->type);
-    }
-}
-
-static int64_t rows_bytes(const hr_table *t, int64_t begin, int64_t n)
-{
-    int64_t sum = 0;
-
-    for (int i = 0; i < t->schema->n; i++)
-        sum += element_bytes(t->columns[i], t->columns[i]->offset + begin, n);
-    return sum;
-}
-
-/* The most rows m <= n from `begin` on with at most `bytes` bytes. */
-static int64_t rows_within(const hr_table *t, int64_t begin, int64_t n, int64_t bytes)
-{
-    int64_t low = 0, high = n; /* low rows fit, more than high rows do not */
-
-    if (rows_bytes(t, begin, n) <= bytes)
-        return n;
-    while (low < high) {
-        int64_t middle = low + (high - low + 1) / 2;
-
-        if (rows_bytes(t, begin, middle) <= bytes)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
-}
-
 /* -------------------------------------------------------------------------------------------------------- blocks */
 
 /* The block of a row. */
@@ -177,7 +118,7 @@ static hr_status open_add(hr_batch_cutter *p, const hr_table *t, int64_t begin, 
     p->open.parts[p->open.n++] = part;
     p->open.n_rows += n;
     if (p->bytes > 0)
-        p->open.n_bytes += rows_bytes(t, begin, n);
+        p->open.n_bytes += hr__table_row_bytes(t, begin, n);
     return p->open.n_rows == p->rows ? close_open(p, err) : HR_OK;
 }
 
@@ -188,7 +129,7 @@ static hr_status add_rows(hr_batch_cutter *p, const hr_table *t, int64_t begin, 
         int64_t take = HR_MIN(n, p->rows - p->open.n_rows);
 
         if (p->bytes > 0)
-            take = rows_within(t, begin, take, p->bytes - p->open.n_bytes);
+            take = hr__table_rows_within(t, begin, take, p->bytes - p->open.n_bytes);
         if (take == 0 && p->open.n_rows > 0) {
             HR_TRY(close_open(p, err));
             continue;

@@ -223,6 +223,7 @@ struct hr_op {
     int64_t table_rows;         /* > 0: the same rows, in tables of exactly table_rows rows */
     bool drops_rest;            /* not the last table, if that has fewer rows */
     bool makes_batches;         /* each of its tables is a batch, whose rows belong together */
+    bool makes_blocks;          /* its arguments say which rows are in one table */
     hr_expr *predicate; /* its output is the rows for which this is true; NULL: the operator is no such filter */
     const char *made;   /* it only makes this column; NULL: it does more */
     hr_blocks blocks;   /* it puts these in a random order, by blocks_seed */

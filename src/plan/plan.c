@@ -1008,6 +1008,27 @@ bool hr__plan_makes_batches(const hr_plan *p)
     return false;
 }
 
+static bool gives_blocks(const hr_plan *p)
+{
+    for (; p->op; p = p->inputs[0]) {
+        const hr_op_class *cls = p->op->cls;
+
+        if (p->op->table_rows || p->op->makes_blocks)
+            return true;
+        if (p->n_inputs != 1 || cls->kind == HR_OP_BLOCK || cls->calls || cls->new_rows)
+            return false;
+    }
+    for (int i = 0; i < p->n_inputs; i++)
+        if (!gives_blocks(p->inputs[i]))
+            return false;
+    return p->n_inputs > 0;
+}
+
+hr_fragments_of hr__plan_fragments_of(const hr_plan *p)
+{
+    return hr__plan_makes_batches(p) || gives_blocks(p) ? HR_FRAGMENTS_OF_TABLES : HR_FRAGMENTS_OF_ROWS;
+}
+
 hr_status hr_plan_count(hr_plan *p, int64_t *out, hr_error *err)
 {
     HR_NEED(p, out);

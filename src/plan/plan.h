@@ -2,6 +2,7 @@
 #ifndef HR_PLAN_H
 #define HR_PLAN_H
 
+#include "format/scan/materialized.h"
 #include "op/operators.h"
 
 /* --- plan.c */
@@ -63,6 +64,9 @@ hr_status hr__plan_op_n(hr_plan *const *ins, int n, hr_op *op, hr_plan **out, hr
 /* Whether each table of a run is a batch whose rows belong together: the plan ends with an operator that makes such
  * batches, and maps that make one table of each. */
 bool hr__plan_makes_batches(const hr_plan *p);
+/* What the fragments of the materialized rows are: TABLES if the plan's own arguments say which rows are in one table,
+ * and no function downstream of them makes others. */
+hr_fragments_of hr__plan_fragments_of(const hr_plan *p);
 /* A node like `p` (scan or operator shared) over other inputs (shared); without p's rules. */
 hr_status hr__plan_like(hr_plan *p, hr_plan *const *inputs, hr_plan **out, hr_error *err) HR_MUST_USE;
 /* The schema if it is known without running functions; opens the first file if necessary. *out NULL: only a run can

@@ -84,15 +84,106 @@ def test_the_same_tables_and_coordinates_wherever_they_lie(small):
     in_memory = hd.from_blocks(on_disk.to_arrow_refs())
 
     def blocks(ds):
-        return [t.origin[0][2:4] for t in ds._tables()]
+        return [t.num_rows for t in ds._node.args["rows"].tables()]
 
     whole = lazy.materialize()
-    assert blocks(whole) == blocks(on_disk)
-    assert whole._node.op == "tables"
+    assert blocks(whole) == blocks(on_disk) and max(blocks(whole)) % 4096 == 0
+    assert not whole._node.args["rows"].disk_bytes
     assert whole.num_blocks() == on_disk.num_blocks()
     assert whole.size_bytes() == on_disk.size_bytes()
     assert whole._node.plan.fingerprint() == on_disk._node.plan.fingerprint()
     same(on_disk, in_memory)
+
+
+def keyed(n, blocks=None):
+    return hd.range(n, override_num_blocks=blocks).map_batches(
+        lambda b: {"id": b["id"], "k": b["id"] % 7}, compute="inline"
+    )
+
+
+PLANS = {
+    "filter": lambda: hd.range(30_000).filter(lambda row: row["id"] % 3 == 0, compute="threads"),
+    "flat_map": lambda: hd.range(9000, override_num_blocks=3).flat_map(
+        lambda row: [row] * (row["id"] % 3), compute="threads"
+    ),
+    "map_groups": lambda: keyed(200).groupby("k").map_groups(lambda group: group, compute="threads"),
+    "mix": lambda: keyed(20_000, 4).mix(keyed(9000, 2), weights=[3, 1]),
+    "large": lambda: hd.range(1_000_000).filter(expr="id % 3 != 0"),
+    "sort": lambda: keyed(400_000, 4).sort("k"),
+    "union": lambda: keyed(9000, 3).filter(lambda row: row["k"] > 2, compute="threads").union(keyed(50)),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_blocks_depend_on_the_rows_alone(name):
+    """Once the tables of the run were the blocks: they depended on threads and time, and with them positions
+    (a rightful resume got MismatchError), the batches of functions and local shuffles.
+    """
+    context = hd.DataContext.get_current()
+    was = context.num_threads, context.memory_limit_bytes
+    seen = []
+    try:
+        for threads, limit in (1, "1GiB"), (2, "1GiB"), (8, "1GiB"), (2, "40MiB"):
+            context.num_threads, context.memory_limit_bytes = threads, limit
+            made = PLANS[name]().materialize()
+            calls = made.map_batches(
+                lambda b: {"first": b["id"][:1], "n": [len(b["id"])]}, compute="inline", batch_size=None
+            )
+            shuffled = made.iterator().iter_batches(batch_size=500, local_shuffle_buffer_size=1000)
+            plan = made._node.plan
+            seen.append(
+                (
+                    plan.digests(),
+                    plan.fingerprint(),
+                    made.num_blocks(),
+                    calls.take_all(),
+                    next(iter(shuffled))["id"].tolist(),
+                    [t.num_rows for t in made._node.args["rows"].tables()],
+                    [part.materialize().num_blocks() for part in made.split(3)],
+                )
+            )
+    finally:
+        context.num_threads, context.memory_limit_bytes = was
+    assert seen[0][2] == {"union": 4, "flat_map": 3, "large": 3, "sort": 4}.get(name, 1)
+    for other in seen[1:]:
+        assert other == seen[0]
+
+
+def test_a_resume_after_a_materialized_filter():
+    """Killed at one number of threads, resumed at another: MismatchError once."""
+    context = hd.DataContext.get_current()
+    was = context.num_threads
+    try:
+        context.num_threads = 1
+        batches = PLANS["filter"]().materialize().iter_batches(batch_size=100)
+        seen = [b["id"].tolist() for _, b in zip(range(31), batches, strict=False)]
+        state = batches.state_dict()
+        context.num_threads = 8
+        again = PLANS["filter"]().materialize().iter_batches(batch_size=100)
+        again.load_state_dict(state)
+        seen += [b["id"].tolist() for b in again]
+    finally:
+        context.num_threads = was
+    assert sum(seen, []) == list(range(0, 30_000, 3))
+
+
+def test_blocks_that_a_plan_asks_for():
+    assert keyed(200, 10).materialize().num_blocks() == 10
+    assert keyed(200).repartition(9).materialize().num_blocks() == 9
+    assert keyed(200).repartition(9).filter(expr="k == 1").materialize().num_blocks() == 9
+    assert keyed(200).repartition(9).limit(100).materialize().num_blocks() == 5
+    assert keyed(200).repartition(target_num_rows_per_block=30).materialize().num_blocks() == 7
+    assert keyed(200).repartition(4).union(keyed(200).repartition(3)).materialize().num_blocks() == 7
+    by_key = keyed(200).repartition(20, keys=["k"]).materialize()
+    assert 1 < by_key.num_blocks() <= 7
+    assert keyed(200, 10).split(5)[2].materialize().num_blocks() == 2
+
+
+def test_files_of_one_row_are_blocks_together(tmp_path):
+    for i in range(50):
+        (tmp_path / f"{i:02}.bin").write_bytes(bytes([i]) * 10)
+    made = hd.read_binary_files(str(tmp_path)).materialize()
+    assert made.num_blocks() == 1 and made.count() == 50
 
 
 def test_positions_are_of_rows_not_of_where_they_lie(small):
@@ -154,7 +245,10 @@ def test_functions_whose_types_nearly_agree(small):
 def test_what_fits_is_as_before_and_can_be_pickled():
     kept = rows(1000).materialize()
     assert _core.spill_used() == 0
-    same(pickle.loads(pickle.dumps(kept)), kept)
+    again = pickle.loads(pickle.dumps(kept))
+    same(again, kept)
+    assert again._node.plan.digests() == kept._node.plan.digests()
+    assert again.num_blocks() == kept.num_blocks()
 
 
 def test_what_is_on_disk_cannot_be_pickled(small):

@@ -896,13 +896,15 @@ class Dataset:
 
         Rows stay in memory up to half of the memory limit. Later rows are in the spill folder
         (DataContext.spill_dir) until the dataset is garbage; DiskFullError if they do not fit there. A
-        dataset with rows on disk cannot be pickled.
+        dataset with rows on disk cannot be pickled. The blocks, hence positions, function batches and seeds,
+        depend on the rows alone, not on threads or memory.
         """
         with self._run(self._node) as run, run_line(run):
             node = materializing.node_of(
                 run,
                 lambda: getattr(self.schema(), "_core", None),
                 DataContext.get_current().run_options().get("memory_limit", 0),
+                self._node.plan.gives_blocks(),
             )
         return MaterializedDataset(node)
 
@@ -1161,9 +1163,11 @@ class MaterializedDataset(Dataset):
     """A dataset that holds its rows: in memory, and on disk those that do not fit there."""
 
     def num_blocks(self):
-        """Number of tables that hold the rows."""
+        """Number of blocks: the given tables, the blocks of repartition() or of the files, or parts of them
+        of some megabytes. The rows alone decide where they end.
+        """
         args = self._node.args
-        return len(args["tables"]) if "tables" in args else args["rows"].num_tables
+        return len(args["tables"]) if "tables" in args else args["rows"].num_fragments
 
     def size_bytes(self):
         """Bytes of all rows, as if all of them were in memory."""

@@ -46,6 +46,8 @@ class Node:
     def __reduce__(self):
         if self.op == "materialized":
             rows = self.args["rows"]
+            if not rows.disk_bytes:
+                return Node, ("tables", {"tables": rows.tables(), "what": "materialize"})
             raise _core.UnsupportedError(
                 f"cannot pickle a materialized dataset with {rows.disk_bytes} of {rows.nbytes} bytes on "
                 "disk: pickle the dataset before materialize(), write it to files, or set a larger "

@@ -31,6 +31,12 @@ def tail(where, equal, tail):
 def rows_between(dataset, begin, end=ALL_ROWS):
     """The rows [begin, end), in memory if the dataset is."""
     node = dataset._node
+    if node.op == "materialized" and not node.args["rows"].disk_bytes:
+        rows = node.args["rows"].slice(begin, end)
+        if rows.num_rows:
+            return type(dataset)(Node("materialized", {"rows": rows}))
+        made = {"tables": [node.args["rows"].slice(0, 1).tables()[0].slice(0, 0)], "what": "materialize"}
+        return type(dataset)(Node("tables", made))
     if node.op == "tables":
         return type(dataset)(
             Node("tables", node.args | {"tables": _slice_tables(node.args["tables"], begin, end)})

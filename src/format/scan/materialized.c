@@ -1,7 +1,8 @@
-/* materialized.c - tables materialized for several passes; materialized.h has the contract.
+/* materialized.c - rows materialized for several passes; materialized.h has the contract.
  *
- * A table on disk is a list of encoded chunks of about CHUNK_BYTES, each read whole; a fragment on disk is one ticket
- * of the scheduler, read chunk by chunk. Each table keeps its own schema: if the scan's schema is wider, the reader
+ * A fragment in memory is a list of tables as the run gave them, or slices of them. A fragment on disk is a list of
+ * encoded chunks of about CHUNK_BYTES, each read whole, and one ticket of the scheduler, read chunk by chunk. The rows
+ * of the open fragment are in memory. Each table keeps its own schema: if the scan's schema is wider, the reader
  * conforms the table. */
 #include "format/scan/materialized.h"
 
@@ -9,28 +10,34 @@
 #include "format/spill/spill_file.h"
 
 #define CHUNK_BYTES (1 << 20)
+#define SHORT_BYTES (64 << 10) /* tables that are shorter, on average, become one */
 
+/* A fragment. */
 typedef struct kept {
-    hr_table *table; /* NULL: on disk */
-    hr_schema *schema;
-    hr_spilled_table *chunks;
+    hr_table **tables; /* in memory */
+    int64_t n_tables, cap;
+    hr_spilled_table *chunks; /* on disk; no tables */
     int64_t n_chunks;
+    hr_schema *schema; /* of the chunks */
+    uint64_t digest;   /* of the chunks' rows, under this schema */
     int64_t n_rows, n_bytes;
     int64_t charged; /* bytes of foreign memory, which no other account counts */
-    uint64_t digest; /* of the table, if it is on disk */
 } kept;
 
 struct hr_materialized {
     hr_scan base; /* the scan that it becomes; one count of references for both */
     char *name;
     int64_t memory_bytes, held;
-    bool foreign;      /* tables are foreign memory, and have one schema */
+    hr_fragments_of of;
     hr_schema *schema; /* NULL: no table yet */
     kept *items;
     int64_t n, cap;
+    kept open; /* the fragment that may get more rows */
+    hr_fragment_cut cut;
+    int64_t n_added; /* tables so far, for errors */
     hr_materialized_size size;
     hr_spill_file *spill;    /* NULL: no table is on disk */
-    _Atomic uint64_t digest; /* of all tables; 0: not computed yet */
+    _Atomic uint64_t digest; /* of all rows; 0: not computed yet */
 };
 
 typedef struct keep_file {
@@ -45,8 +52,8 @@ typedef struct keep_reader {
     const kept *from;
     int fragment;
     int64_t row, end;
-    int64_t chunk, chunk_row; /* the next one, and the row that it begins with */
-    hr_table *loaded;         /* holds rows from loaded_row on; projected */
+    int64_t part, part_row; /* the next table or chunk, and the row that it begins with */
+    hr_table *loaded;       /* holds rows from loaded_row on; projected */
     int64_t loaded_row;
     hr_mem mem;
 } keep_reader;
@@ -57,8 +64,10 @@ static void kept_clear(hr_materialized *k, kept *i)
 {
     for (int64_t p = 0; p < i->n_chunks; p++)
         hr__spill_file_forget(k->spill, &i->chunks[p]);
+    for (int64_t p = 0; p < i->n_tables; p++)
+        hr_table_unref(i->tables[p]);
+    hr__free(i->tables);
     hr__free(i->chunks);
-    hr_table_unref(i->table);
     hr__schema_unref(i->schema);
     if (i->charged)
         hr__account_charge(NULL, -i->charged);
@@ -69,6 +78,7 @@ static void keep_free(hr_scan *base)
 {
     hr_materialized *k = (hr_materialized *)base;
 
+    kept_clear(k, &k->open);
     for (int64_t i = 0; i < k->n; i++)
         kept_clear(k, &k->items[i]);
     hr__free(k->items);
@@ -98,13 +108,13 @@ static hr_status check_schema(hr_materialized *k, hr_schema *s, hr_error *err)
     }
     if (k->schema == s || hr__schema_equal(s, k->schema))
         return HR_OK;
-    if (k->foreign) {
+    if (k->of == HR_FRAGMENTS_OF_FOREIGN) {
         hr__schema_difference(s, k->schema, text, sizeof text);
-        return hr_error_set(err, HR_TYPE, "table %lld: %s", (long long)k->n, text);
+        return hr_error_set(err, HR_TYPE, "table %lld: %s", (long long)k->n_added, text);
     }
     st = hr__schema_conform(k->schema, s, &both, err);
     if (st)
-        return hr__error_at(err, st, "table %lld", (long long)k->n);
+        return hr__error_at(err, st, "table %lld", (long long)k->n_added);
     hr__schema_unref(k->schema);
     k->schema = both;
     return HR_OK;
@@ -138,47 +148,201 @@ static hr_status write_chunks(hr_materialized *k, const hr_table *t, kept *i, hr
     return HR_OK;
 }
 
-hr_status hr__materialized_add(hr_materialized *k, hr_table *takes, hr_error *err)
+/* All tables as one, under the schema. *out is new. */
+static hr_status join(const kept *i, hr_schema *schema, hr_table **out, hr_error *err)
 {
-    kept i = { .schema = hr__schema_ref(takes->schema), .n_rows = takes->n_rows };
+    hr_table **all = hr__zalloc(NULL, ((size_t)i->n_tables + 1) * sizeof(hr_table *));
+    hr_status st = HR_OK;
+
+    if (!all)
+        return hr__error_memory(err, "materialize", (i->n_tables + 1) * (int64_t)sizeof(hr_table *));
+    for (int64_t p = 0; p < i->n_tables; p++)
+        HR_GO(hr__table_conform(&(hr_mem){ 0 }, i->tables[p], schema, &all[p], err));
+    if (i->n_tables == 1)
+        *out = hr_table_ref(all[0]);
+    else
+        HR_GO(hr__table_concat(&(hr_mem){ 0 }, schema, all, (int)i->n_tables, out, err));
+done:
+    for (int64_t p = 0; p < i->n_tables; p++)
+        hr_table_unref(all[p]);
+    hr__free(all);
+    return st;
+}
+
+static void drop_tables(kept *i)
+{
+    while (i->n_tables)
+        hr_table_unref(i->tables[--i->n_tables]);
+}
+
+/* Many short tables become one. */
+static hr_status join_short(const hr_materialized *k, kept *i, hr_error *err)
+{
+    hr_table *all = NULL;
+
+    if (i->n_tables < 2 || i->n_bytes / i->n_tables >= SHORT_BYTES)
+        return HR_OK;
+    HR_TRY(join(i, k->schema, &all, err));
+    drop_tables(i);
+    i->tables[i->n_tables++] = all;
+    return HR_OK;
+}
+
+static hr_status spill(hr_materialized *k, kept *i, hr_error *err)
+{
+    hr_table *all = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(join(i, k->schema, &all, err));
+    drop_tables(i);
+    HR_GO(write_chunks(k, all, i, err));
+    i->schema = hr__schema_ref(k->schema);
+    i->digest = hr__table_digest(all); /* now, so that the rows need not be read again */
+done:
+    hr_table_unref(all);
+    return st;
+}
+
+/* Completes the open fragment. */
+static hr_status close_open(hr_materialized *k, bool in_memory, hr_error *err)
+{
+    kept i = k->open;
     void *items = k->items;
     hr_status st = HR_OK;
 
-    HR_GO(check_schema(k, takes->schema, err));
-    if (!takes->n_rows)
+    k->open = (kept){ 0 }; /* moved */
+    if (!i.n_rows)
         goto done;
     if (k->n == INT32_MAX)
-        HR_FAIL(HR_UNSUPPORTED, "%s: more than %d tables", k->name, INT32_MAX);
+        HR_FAIL(HR_UNSUPPORTED, "%s: more than %d fragments", k->name, INT32_MAX);
     if (!hr__grow(NULL, &items, &k->cap, k->n + 1, sizeof *k->items))
         HR_GO(hr__error_memory(err, k->name, (k->n + 1) * (int64_t)sizeof *k->items));
     k->items = items;
-    i.n_bytes = hr__table_bytes_used(takes);
-    if (has_room(k, i.n_bytes)) {
-        i.table = takes;
-        takes = NULL; /* moved into the list */
+    if (in_memory || has_room(k, i.n_bytes)) {
+        HR_GO(join_short(k, &i, err));
         k->held += i.n_bytes;
-        if (k->foreign)
+        if (k->of == HR_FRAGMENTS_OF_FOREIGN)
             hr__account_charge(NULL, i.charged = i.n_bytes);
     } else {
-        HR_GO(write_chunks(k, takes, &i, err));
-        i.digest = hr__table_digest(takes); /* now, so that it need not be read again */
+        HR_GO(spill(k, &i, err));
         k->size.disk_bytes += i.n_bytes;
     }
-    k->size.tables++;
+    k->size.fragments++;
     k->size.rows += i.n_rows;
     k->size.bytes += i.n_bytes;
     k->items[k->n++] = i;
     i = (kept){ 0 }; /* moved */
 done:
     kept_clear(k, &i);
+    return st;
+}
+
+/* Rows [begin, begin + n) of t go into the open fragment. */
+static hr_status open_add(hr_materialized *k, const hr_table *t, int64_t begin, int64_t n, hr_error *err)
+{
+    hr_table *some = NULL, *bare = NULL;
+    void *tables = k->open.tables;
+    hr_status st = HR_OK;
+
+    HR_GO(hr__table_with_origin(t, NULL, &bare, err));
+    if (n < t->n_rows)
+        HR_GO(hr_table_slice(bare, begin, n, &some, err));
+    else
+        some = hr_table_ref(bare);
+    if (!hr__grow(NULL, &tables, &k->open.cap, k->open.n_tables + 1, sizeof(hr_table *)))
+        HR_GO(hr__error_memory(err, k->name, (k->open.n_tables + 1) * (int64_t)sizeof(hr_table *)));
+    k->open.tables = tables;
+    k->open.n_rows += n;
+    k->open.n_bytes += hr__table_bytes_used(some);
+    k->open.tables[k->open.n_tables++] = some;
+    some = NULL; /* moved into the fragment */
+done:
+    hr_table_unref(some);
+    hr_table_unref(bare);
+    return st;
+}
+
+hr_status hr__materialized_add(hr_materialized *k, hr_table *takes, hr_error *err)
+{
+    bool of_rows = k->of == HR_FRAGMENTS_OF_ROWS && takes->origin, ends = true;
+    hr_status st = HR_OK;
+
+    HR_GO(check_schema(k, takes->schema, err));
+    k->n_added++;
+    if (!of_rows)
+        HR_GO(hr__materialized_end(k, err));
+    for (int64_t begin = 0, n; begin < takes->n_rows; begin += n) {
+        n = of_rows ? hr__fragment_cut(&k->cut, takes, begin, &ends) : takes->n_rows;
+        if (n)
+            HR_GO(open_add(k, takes, begin, n, err));
+        if (ends)
+            HR_GO(close_open(k, false, err));
+    }
+done:
     hr_table_unref(takes);
     return st;
 }
 
+hr_status hr__materialized_end(hr_materialized *k, hr_error *err)
+{
+    k->cut = (hr_fragment_cut){ 0 };
+    return close_open(k, false, err);
+}
+
+/* All chunks of a fragment on disk, as tables. */
+static hr_status read_chunks(const hr_materialized *k, const kept *i, kept *out, hr_error *err)
+{
+    *out = (kept){ 0 };
+    if (!(out->tables = hr__zalloc(NULL, ((size_t)i->n_chunks + 1) * sizeof(hr_table *))))
+        return hr__error_memory(err, k->name, (i->n_chunks + 1) * (int64_t)sizeof(hr_table *));
+    for (; out->n_tables < i->n_chunks; out->n_tables++)
+        HR_TRY(hr__spill_file_read(k->spill, &i->chunks[out->n_tables], &(hr_mem){ 0 }, i->schema,
+                                   &out->tables[out->n_tables], err));
+    return HR_OK;
+}
+
 hr_status hr__materialized_table(const hr_materialized *k, int64_t i, hr_table **out, hr_error *err)
 {
+    kept read = { 0 };
+    hr_status st = HR_OK;
+
     *out = NULL;
-    return k->items[i].table ? hr__table_conform(&(hr_mem){ 0 }, k->items[i].table, k->schema, out, err) : HR_OK;
+    if (k->items[i].n_tables)
+        return join(&k->items[i], k->schema, out, err);
+    HR_GO(read_chunks(k, &k->items[i], &read, err));
+    st = join(&read, k->schema, out, err);
+done:
+    drop_tables(&read);
+    hr__free(read.tables);
+    return st;
+}
+
+hr_status hr__materialized_slice(const hr_materialized *k, int64_t begin, int64_t end, hr_materialized **out,
+                                 hr_error *err)
+{
+    hr_materialized *made = NULL;
+    hr_status st = HR_OK;
+    int64_t at = 0;
+
+    *out = NULL;
+    HR_TRY(hr__materialized_new(k->name, 0, HR_FRAGMENTS_OF_TABLES, &made, err));
+    made->schema = k->schema ? hr__schema_ref(k->schema) : NULL;
+    for (int64_t i = 0; i < k->n; i++) {
+        for (int64_t p = 0; p < k->items[i].n_tables; p++) {
+            const hr_table *t = k->items[i].tables[p];
+            int64_t first = HR_MAX(begin - at, 0), last = HR_MIN(end - at, t->n_rows);
+
+            if (first < last)
+                HR_GO(open_add(made, t, first, last - first, err));
+            at += t->n_rows;
+        }
+        HR_GO(close_open(made, true, err));
+    }
+    *out = made;
+    made = NULL; /* moved to the caller */
+done:
+    hr__materialized_free(made);
+    return st;
 }
 
 /* ---------------------------------------------------------------------------------------------------------- reading */
@@ -204,6 +368,13 @@ done:
     return st;
 }
 
+/* The rows of a table or chunk of the fragment. */
+static int64_t part_rows(const kept *i, int64_t part)
+{
+    return i->n_tables ? i->tables[part]->n_rows : i->chunks[part].n_rows;
+}
+
+/* Loads the part that has the next row. */
 static hr_status load(keep_reader *r, hr_error *err)
 {
     hr_table *t = NULL;
@@ -211,14 +382,13 @@ static hr_status load(keep_reader *r, hr_error *err)
 
     hr_table_unref(r->loaded);
     r->loaded = NULL;
-    if (r->from->table) {
-        r->loaded_row = 0;
-        return project(r, r->from->table, &r->loaded, err);
-    }
-    while (r->chunk < r->from->n_chunks && r->chunk_row + r->from->chunks[r->chunk].n_rows <= r->row)
-        r->chunk_row += r->from->chunks[r->chunk++].n_rows;
-    HR_GO(hr__spill_file_read(r->file->keep->spill, &r->from->chunks[r->chunk], &r->mem, r->from->schema, &t, err));
-    r->loaded_row = r->chunk_row;
+    while (r->part_row + part_rows(r->from, r->part) <= r->row)
+        r->part_row += part_rows(r->from, r->part++);
+    if (r->from->n_tables)
+        t = hr_table_ref(r->from->tables[r->part]);
+    else
+        HR_GO(hr__spill_file_read(r->file->keep->spill, &r->from->chunks[r->part], &r->mem, r->from->schema, &t, err));
+    r->loaded_row = r->part_row;
     HR_GO(project(r, t, &r->loaded, err));
 done:
     hr_table_unref(t);
@@ -266,20 +436,29 @@ static void keep_reader_close(hr_reader *base)
 
 static const hr_reader_class keep_reader_class = { keep_next, keep_reader_close };
 
+static int64_t projected_bytes(const hr_table *t, const hr_schema *wanted)
+{
+    int64_t n = 0;
+
+    for (int c = 0; c < wanted->n; c++) {
+        int at = hr__schema_find(t->schema, wanted->fields[c].name);
+
+        n += at < 0 ? 0 : hr__array_bytes_used(t->columns[at]);
+    }
+    return n;
+}
+
 static hr_status keep_fragment(hr_scan_file *base, int fragment, hr_fragment *out, hr_error *err)
 {
     const keep_file *f = (const keep_file *)base;
     const kept *i = &f->keep->items[fragment];
 
     (void)err;
-    *out = (hr_fragment){ .n_rows = i->n_rows, .splittable = i->table != NULL };
+    *out = (hr_fragment){ .n_rows = i->n_rows, .splittable = i->n_tables > 0 };
     for (int64_t p = 0; p < i->n_chunks; p++)
         out->memory_bytes += i->chunks[p].memory_bytes;
-    for (int c = 0; i->table && c < base->schema->n; c++) {
-        int at = hr__schema_find(i->schema, base->schema->fields[c].name);
-
-        out->memory_bytes += at < 0 ? 0 : hr__array_bytes_used(i->table->columns[at]);
-    }
+    for (int64_t p = 0; p < i->n_tables; p++)
+        out->memory_bytes += projected_bytes(i->tables[p], base->schema);
     out->stored_bytes = out->memory_bytes;
     return HR_OK;
 }
@@ -396,7 +575,25 @@ static void keep_fingerprint(const hr_scan *base, hr_hash *h)
         hr__hash_int(h, 0); /* where there are no rows a scan of tables has one without any */
 }
 
-/* Equal to the digest of the same tables in a memory_scan. */
+/* The digest of a fragment under the common schema. */
+static uint64_t digest_of(const hr_materialized *k, int64_t i)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_table *t = NULL;
+    uint64_t found = k->items[i].digest;
+
+    if (k->items[i].n_chunks && hr__schema_equal(k->items[i].schema, k->schema))
+        return found;
+    if (hr__materialized_table(k, i, &t, &err)) { /* without memory: another digest, so an error and no other rows */
+        hr_error_clear(&err);
+        return found;
+    }
+    found = hr__table_digest(t);
+    hr_table_unref(t);
+    return found;
+}
+
+/* Equal to the digest of the same fragments in a memory_scan. */
 static uint64_t keep_digest(hr_scan *base)
 {
     hr_materialized *k = (hr_materialized *)base;
@@ -407,13 +604,13 @@ static uint64_t keep_digest(hr_scan *base)
         return found;
     hr__hash_init(&h, 1);
     for (int64_t i = 0; i < k->n; i++)
-        hr__hash_int(&h, (int64_t)(k->items[i].table ? hr__table_digest(k->items[i].table) : k->items[i].digest));
+        hr__hash_int(&h, (int64_t)digest_of(k, i));
     found = hr__memory_digest_end(&h);
     atomic_store_explicit(&k->digest, found, memory_order_relaxed);
     return found;
 }
 
-/* The reader of a table on disk holds up to two encoded chunks. */
+/* The reader of a fragment on disk holds up to two encoded chunks. */
 static int64_t keep_floor(const hr_scan *base)
 {
     return ((const hr_materialized *)base)->size.disk_bytes ? 2 * CHUNK_BYTES : 0;
@@ -432,7 +629,7 @@ static const hr_scan_class keep_scan_class = {
     .free = keep_free,
 };
 
-hr_status hr__materialized_new(const char *name, int64_t memory_bytes, bool foreign, hr_materialized **out,
+hr_status hr__materialized_new(const char *name, int64_t memory_bytes, hr_fragments_of of, hr_materialized **out,
                                hr_error *err)
 {
     hr_materialized *k = hr__zalloc(NULL, sizeof *k);
@@ -444,7 +641,7 @@ hr_status hr__materialized_new(const char *name, int64_t memory_bytes, bool fore
     atomic_init(&k->base.refs, 1);
     k->base.n_files = 1;
     k->memory_bytes = memory_bytes > 0 ? memory_bytes : hr_memory_limit() / 2;
-    k->foreign = foreign;
+    k->of = of;
     if (!(k->name = hr__strdup(NULL, name))) {
         keep_free(&k->base);
         return hr__error_memory(err, name, (int64_t)strlen(name) + 1);
@@ -458,6 +655,7 @@ hr_status hr__materialized_scan(hr_materialized *k, hr_scan **out, hr_error *err
     *out = NULL;
     if (!k->schema)
         return hr_error_set(err, HR_INVALID, "no tables: the schema comes from the first one");
+    HR_TRY(hr__materialized_end(k, err));
     *out = hr__scan_ref(&k->base);
     return HR_OK;
 }

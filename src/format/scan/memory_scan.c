@@ -441,7 +441,7 @@ hr_status hr__scan_new_stream(struct ArrowArrayStream *stream, hr_scan **out, hr
     rc = stream->get_schema(stream, &schema);
     if (rc)
         HR_GO(hr__arrow_stream_error(stream, rc, err));
-    HR_GO(hr__materialized_new(HR_MEMORY_NAME, 0, true, &k, err));
+    HR_GO(hr__materialized_new(HR_MEMORY_NAME, 0, HR_FRAGMENTS_OF_FOREIGN, &k, err));
     HR_GO(add_empty(k, &schema, err));
     for (;;) {
         hr_table *t;

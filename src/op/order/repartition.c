@@ -329,6 +329,7 @@ hr_status hr__op_repartition(int64_t n_blocks, hr_op **out, hr_error *err)
         return hr__error_memory(err, "repartition", sizeof *r);
     hr__op_init(&r->base, &repartition_class);
     r->n_blocks = n_blocks;
+    r->base.makes_blocks = true;
     *out = &r->base;
     return HR_OK;
 }

@@ -618,6 +618,7 @@ hr_status hr__op_hash_partition(const hr_sort_column *keys, int n, int64_t n_par
                             MOST_PARTS);
     HR_TRY(sort_new(&hash_partition_class, keys, n, &s, err));
     s->n_parts = n_parts;
+    s->base.makes_blocks = true;
     s->sorted = sorted;
     *out = &s->base;
     return HR_OK;
