@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pickle
+import re
 import signal
 import socket
 import subprocess
@@ -413,6 +414,44 @@ def test_hosts_by_network_namespaces(runs, rows):
         )
     [end(p) for p in processes]
     assert [f["rows"] for f in results(out, 4)] == split_here(plan("map", rows), 4, 20)
+
+
+TWO_HOSTS = """
+host = RANK // 2
+os.environ["HEADRACE_NODE_RANK"] = str(host)
+import torch.distributed as dist
+dist.init_process_group("gloo")
+case = os.environ["CASE"]
+context.check_hosts = case != "off"
+batches = plan("map").shard().iter_batches(batch_size=20)
+for batch, _ in zip(batches, range(5)):
+    state = batches.state_dict()
+batches.close()
+dist.barrier()
+if case == "seed":
+    context.seed = host
+again = plan("map").shard().iter_batches(batch_size=20)
+if RANK == 0 or (case == "right" and RANK == 2):
+    again.load_state_dict(state)
+write([int(b["id"][0]) for b in again])
+"""
+
+
+@pytest.mark.parametrize("case", ["right", "forgotten", "seed", "off"])
+def test_hosts_that_begin_at_different_places(runs, case):
+    """Rank 0 loads a state, and on host 1 (ranks 2 and 3) nobody. The host that comes second says so."""
+    code, text, out = runs.torchrun(4, TWO_HOSTS, CASE=case, HEADRACE_LOCAL_WORLD_SIZE="2")
+    if case in ("right", "off"):
+        assert code == 0, text
+        begins = [found[0] for found in results(out, 4)]
+        assert begins == [400 + 20 * r if case == "right" or r < 2 else 20 * r for r in range(4)]
+        return
+    assert code == 1, text
+    assert "MismatchError: the hosts read different rows of read_parquet(" in text
+    assert re.search(r"rank [01] \(host \S+\) begins at ", text), text
+    assert re.search(r"rank [23] \(host \S+\) begins at ", text), text
+    assert re.search(r"begins at (epoch 0, )?row 400(, seed 0)?[;.]", text), text
+    assert ("seed 1" in text) == (case == "seed") and "(DataContext.check_hosts = False" in text
 
 
 # ----------------------------------------------------------------------------------------------------- deaths

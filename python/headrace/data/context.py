@@ -37,6 +37,7 @@ _HONOURED = {
     "trace_path": (None, "any"),
     "stall_warning_s": (30.0, "float"),
     "stall_timeout_s": (1800.0, "float|None"),
+    "check_hosts": (True, "bool"),
 }
 _FIELDS = _HONOURED | WITHOUT_EFFECT
 _warned_of = set()
@@ -63,6 +64,8 @@ class DataContext:
     stall_warning_s: a rank that has waited this long for others prints whom it waits for, and what they do.
     stall_timeout_s: a wait of this many seconds is an error (PeerError), in a trainer the failure of the rank
     that the others wait for; None: never.
+    check_hosts: where shares of several hosts have a process group of torch.distributed, each pass compares
+    where the hosts begin; a difference is a MismatchError.
     max_errored_blocks: the number of a function's batches per run that may fail (by an exception, or because
     the worker died); the run leaves them out. A function takes the value when it is added; negative: no
     limit. stats() counts the failures, the log shows one line. Tables that a generator gave before its

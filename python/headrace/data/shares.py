@@ -23,7 +23,7 @@ import weakref
 
 from headrace import _core, lazy_module
 from headrace._core import InvalidArgument, MismatchError, PeerError, StorageError, UnsupportedError
-from headrace.data import launchers, stalls
+from headrace.data import hosts, launchers, stalls
 from headrace.data.context import DataContext
 from headrace.data.iterator import SplitIterator, SplitOwner, share_watch, taken_rows
 
@@ -117,6 +117,11 @@ class _Meeting:
             dataset._node.chain(),
             texts,
         )
+
+    @property
+    def shared_name(self):
+        """The part of the name that all hosts have in common: plan and number."""
+        return self.name.split("-", 3)[3]
 
     def without_dataset(self):
         return _Meeting(None, self.place, self.tail, self.name, self.key, self.what, self.forgetful)
@@ -274,6 +279,7 @@ class LauncherSource:
         self._closed = False
         self._watch = None
         self._silent = False  # the engine's process did not answer the last question
+        self._passes = 0  # that have begun, with several hosts
         _sources.add(self)
 
     # --- meeting
@@ -410,15 +416,23 @@ class LauncherSource:
         self._met()
         self._watch = share_watch(self._report_wait)
         try:
-            if self._host is not None:
-                return self._host.split.begin(self.rank, batch_rows, watch=self._watch, **request)
-            return self._ring.begin(batch_rows, watch=self._watch, **request)
+            if self._host is None:
+                return self._ring.begin(batch_rows, watch=self._watch, **request)
+            begun = self._host.split.begin(self.rank, batch_rows, watch=self._watch, **request)
+            self._check_hosts()
+            return begun
         except PeerError as e:
             self.leave()
             raise self._explained(e) from None
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, MismatchError):
             self.leave()
             raise
+
+    def _check_hosts(self):
+        if DataContext.get_current().check_hosts and self.meeting.place.here < self.meeting.place.world_size:
+            self._passes += 1
+            name = f"{self.meeting.shared_name}-{self._passes}"
+            hosts.check(self.meeting.place, name, self.meeting.what, self._host.split)
 
     def next(self, number=0):
         try:
