@@ -84,10 +84,13 @@ def wait(refs, *, num_returns=1, timeout=None, fetch_local=True):
 
 
 def cluster_resources():
-    """{"CPU": cores that this process may use, "GPU": its GPUs (left out if none), "memory": bytes}."""
+    """{"CPU": cores that this process may use, "GPU": its GPUs (left out if none), "memory": bytes}. The
+    cores are those of its affinity, at most those of its control group's quota.
+    """
+    from headrace._core import cpus_allowed
     from headrace.udf import gpus
 
-    found = {"CPU": float(len(os.sched_getaffinity(0)))}
+    found = {"CPU": float(cpus_allowed())}
     if devices := gpus.visible():
         found["GPU"] = float(len(devices))
     return found | {"memory": float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))}

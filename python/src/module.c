@@ -166,6 +166,12 @@ static PyObject *die_with_parent(PyObject *module, PyObject *arg)
     return PyBool_FromLong(getppid() == (pid_t)parent);
 }
 
+static PyObject *cpus_allowed(PyObject *module, PyObject *none)
+{
+    (void)module, (void)none;
+    return PyLong_FromLong(hr__cpus_allowed());
+}
+
 /* "space-pid-start" of this process, the text of a hr_process. */
 static PyObject *process_name(PyObject *module, PyObject *none)
 {
@@ -285,6 +291,8 @@ static PyMethodDef functions[] = {
     { "parse_bytes", parse_bytes, METH_O, "'256MiB' -> 268435456." },
     { "die_with_parent", die_with_parent, METH_O,
       "die_with_parent(pid): makes the kernel SIGKILL this process when its parent ends; False if it has ended." },
+    { "cpus_allowed", cpus_allowed, METH_NOARGS,
+      "Cores that this process may use: its affinity, at most the quota of its control group." },
     { "process_name", process_name, METH_NOARGS,
       "A name of this process that is unique on a shared file system: 'space-pid-start'." },
     { "process_is_gone", process_is_gone, METH_O,

@@ -603,7 +603,15 @@ def test_enable_reproducibility():
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
-        (lambda: ScalingConfig(num_workers=(1, 2)), ValueError, "elastic"),
+        (lambda: ScalingConfig(num_workers=(2, 1)), ValueError, "least <= most"),
+        (lambda: ScalingConfig(num_workers=(0, 1)), ValueError, "least <= most"),
+        (lambda: ScalingConfig(num_workers=(1, 2.0)), ValueError, "least <= most"),
+        (
+            lambda: ScalingConfig(num_workers=(1, 2), resources_per_worker={"TPU": 1}),
+            ValueError,
+            "CPU, GPU, memory, found .'TPU'",
+        ),
+        (lambda: ScalingConfig(elastic_resize_monitor_interval_s=-1), ValueError, "at least 0"),
         (lambda: ScalingConfig(num_workers=-1), ValueError, "num_workers=-1"),
         (lambda: RunConfig(storage_path="s3://bucket"), NotImplementedError, "only local paths"),
         (lambda: RunConfig(callbacks=[1]), TypeError, "callbacks.*UserCallback"),

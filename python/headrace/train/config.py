@@ -34,16 +34,24 @@ def _expect(what: str, value, kind: type) -> None:
         raise TypeError(f"{what}: expected {kind.__name__}, found {type(value).__name__} {value!r}")
 
 
+_RESOURCES = ("CPU", "GPU", "memory")  # what a machine is asked for; other names mean machines of a cluster
+
+
 @dataclass
 class ScalingConfig(OnlyKnown):
     """How many workers train.
 
     num_workers: processes, one per rank; 0: the train loop runs in this process (local mode: a debugger
-        works, and no process starts).
+        works, and no process starts). (least, most): as many as the machine has room for at each start of the
+        workers, see available_resources(); with room for fewer than the least number fit() waits.
     use_gpu: rank r uses the CUDA device with the number of its local rank; the back end is NCCL instead of
     Gloo.
+    resources_per_worker: what one worker needs of "CPU", "GPU" and "memory" (bytes). It counts for (least,
+        most) only. None: one GPU with use_gpu, else one CPU.
+    elastic_resize_monitor_interval_s: with (least, most), the driver looks so often whether another number of
+        workers fits; then they start again, as after a failure that does not count.
 
-    The other arguments name resources of a cluster and have no effect on one machine.
+    The other arguments name machines of a cluster and have no effect.
     """
 
     _names = {
@@ -54,7 +62,7 @@ class ScalingConfig(OnlyKnown):
         "elastic_resize_monitor_interval_s": "float",
     }
 
-    num_workers: int = 1
+    num_workers: int | tuple[int, int] = 1
     use_gpu: bool = False
     resources_per_worker: dict[str, float] | None = None
     placement_strategy: str = "PACK"
@@ -63,15 +71,57 @@ class ScalingConfig(OnlyKnown):
     elastic_resize_monitor_interval_s: float = 60.0
 
     def __post_init__(self):
-        if (
-            not isinstance(self.num_workers, int)
-            or isinstance(self.num_workers, bool)
-            or self.num_workers < 0
-        ):
+        n = self.num_workers
+        both = n if isinstance(n, tuple) else (n, n)
+        least = 1 if isinstance(n, tuple) else 0
+        whole = len(both) == 2 and all(isinstance(x, int) and not isinstance(x, bool) for x in both)
+        if not whole or not least <= both[0] <= both[1]:
             raise ValueError(
-                f"ScalingConfig(num_workers={self.num_workers!r}): expected a number of processes, or 0 for "
-                "local mode; ranges (elastic training) are not supported"
+                f"ScalingConfig(num_workers={n!r}): expected a number of processes, 0 for local mode, or "
+                "(least, most) with 1 <= least <= most"
             )
+        if not self.elastic_resize_monitor_interval_s >= 0:
+            raise ValueError(
+                f"ScalingConfig(elastic_resize_monitor_interval_s={self.elastic_resize_monitor_interval_s!r})"
+                ": expected at least 0"
+            )
+        unknown = sorted(set(self.needs()) - set(_RESOURCES)) if self.elasticity_enabled else []
+        if unknown and type(self).available_resources is ScalingConfig.available_resources:
+            raise ValueError(
+                f"ScalingConfig(resources_per_worker=...): expected {', '.join(_RESOURCES)}, found "
+                f"{unknown}: give a subclass whose available_resources() knows them"
+            )
+
+    @property
+    def elasticity_enabled(self) -> bool:
+        """Whether num_workers is (least, most)."""
+        return isinstance(self.num_workers, tuple)
+
+    @property
+    def min_workers(self) -> int:
+        return self.num_workers[0] if isinstance(self.num_workers, tuple) else self.num_workers
+
+    @property
+    def max_workers(self) -> int:
+        return self.num_workers[1] if isinstance(self.num_workers, tuple) else self.num_workers
+
+    def needs(self) -> dict[str, float]:
+        """What one worker needs: name -> amount above 0."""
+        given = {n: v for n, v in (self.resources_per_worker or {}).items() if v}
+        if self.resources_per_worker is None and not self.use_gpu:
+            given["CPU"] = 1
+        if self.use_gpu:
+            given.setdefault("GPU", 1)
+        return given
+
+    def available_resources(self) -> dict[str, float]:
+        """What the machine has for the workers, by the names of resources_per_worker: the cores that this
+        process may use (by its affinity and its control group), its visible GPUs, the memory. Override it
+        where something else decides, a scheduler for example. The driver calls it, on any thread.
+        """
+        from headrace.session import cluster_resources
+
+        return cluster_resources()
 
 
 @dataclass

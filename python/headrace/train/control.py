@@ -11,11 +11,13 @@ import hmac
 import os
 import pickle
 import secrets
+import signal
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -76,6 +78,7 @@ class Control:
         self._n_calls = 0  # barriers that all workers have passed
         self._n_uploads = 0  # that have ended
         self._closed = False
+        self._ended = False
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind("\0" + self.address)
         self._listener.listen(128)
@@ -97,6 +100,14 @@ class Control:
                 socket.socket(fileno=os.dup(conn.fileno())).shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass  # the thread that reads it closes it
+
+    def end_workers(self) -> None:
+        """Ends all workers that have connected, and those that connect from now on."""
+        with self._lock:
+            self._ended = True
+            pids = list(self.pids.values())
+        for pid in pids:
+            end_process(pid)
 
     def heard_of(self, rank: int, seconds: float) -> bool:
         """Whether a worker that has ended has reported how; waits `seconds` for a report on its way."""
@@ -137,6 +148,9 @@ class Control:
         with self._lock:
             self.pids[int(rank)] = pid
             self._conns[int(rank)] = conn
+            ended = self._ended
+        if ended:
+            end_process(pid)
         return int(rank)
 
     def _serve(self, sock: socket.socket) -> None:
@@ -237,6 +251,12 @@ class Control:
             f"expected the same call by all workers: rank {first} called {call}(), rank {other} called "
             f"{pending[other].call}()"
         )
+
+
+def end_process(pid: int) -> None:
+    """Sends SIGTERM, if the process is there."""
+    with suppress(OSError):
+        os.kill(pid, signal.SIGTERM)
 
 
 def _unpickled(data: bytes | None) -> Any:

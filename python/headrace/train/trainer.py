@@ -30,6 +30,7 @@ from headrace.train.positions import PositionKeeper
 from headrace.train.progress import training_line
 from headrace.train.result import Result, TrainingFailedError
 from headrace.train.shards import Shards, ShardServer
+from headrace.train.sizes import Sizes
 from headrace.train.storage import RunStorage
 from headrace.train.validation import Validations
 from headrace.train.validation_config import ValidationConfig
@@ -194,11 +195,14 @@ class DataParallelTrainer:
             validations.run_here()
             return self._fit_here(storage, failures, callbacks, validations)
         validations.begin()
+        sizes = Sizes(self.scaling_config, self.run_config.logging_config.shows_progress())
         try:
             while True:
                 try:
-                    return self._fit_once(storage, callbacks, validations)
+                    return self._fit_once(storage, callbacks, validations, sizes)
                 except TrainingFailedError as e:
+                    if sizes.resized is not None:
+                        continue
                     callbacks.after_exception(e.worker_failures)
                     if not failures.allow(e, str(e), "the workers"):
                         raise
@@ -234,8 +238,10 @@ class DataParallelTrainer:
     def _storage_names(self, storage: RunStorage) -> tuple[str, str]:
         return str(storage.path.parent), storage.name
 
-    def _fit_once(self, storage: RunStorage, callbacks: Callbacks, validations: Validations) -> Result:
-        n = self.scaling_config.num_workers
+    def _fit_once(
+        self, storage: RunStorage, callbacks: Callbacks, validations: Validations, sizes: Sizes
+    ) -> Result:
+        n = sizes.choose()
         with self._shards_at(storage, n, callbacks) as shards:
             control = Control(storage, n, shards, callbacks)
             try:
@@ -248,7 +254,8 @@ class DataParallelTrainer:
                     "use_gpu": self.scaling_config.use_gpu,
                     "validates": self.validation_config is not None,
                 }
-                with training_line(shards.splits, n), self._keeper(storage, shards):
+                watched = sizes.watched(n, control.end_workers)
+                with training_line(shards.splits, n), self._keeper(storage, shards), watched:
                     run_workers(payload, control, n)
                 storage.count(shards.counts())
                 validations.finish()
