@@ -277,9 +277,7 @@ def draw_plan(r, deep=False):
     others += ["blocks", "sample", "repartition", "limit", "materialize", "zip"]
     for _ in range(r.choice([0, 1, 1, 2, 2, 3]) if not deep else r.choice([0, 1])):
         op = r.choice(one_to_one + others)
-        if (op == "zip" and rows is None) or (deep and op in ("union", "mix", "materialize")):
-            op = "batches"
-        if op == "materialize" and len(plan) > 1:  # the borders of its tables depend on time
+        if (op == "zip" and rows is None) or (deep and op in ("union", "mix")):
             op = "batches"
         plan.append([op, *draw_arguments(r, op, rows)])
         if op == "limit" and rows is not None:

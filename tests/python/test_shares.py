@@ -97,6 +97,66 @@ def test_inline_functions_of_several_threads(folder):
     assert [b for turn in itertools.zip_longest(*got) for b in turn if b] == want
 
 
+@pytest.fixture
+def stalls():
+    context = hd.DataContext.get_current()
+    was = context.stall_warning_s, context.stall_timeout_s
+    context.stall_warning_s, context.stall_timeout_s = 0.2, 1
+    yield context
+    context.stall_warning_s, context.stall_timeout_s = was
+
+
+def waiting_for_each_other(**how):
+    """Two runs in two threads; the function of the first one waits for that of the second."""
+    began, other = threading.Event(), threading.Event()
+
+    def first(batch):
+        began.set()
+        assert other.wait(20)
+        return batch
+
+    def second(batch):
+        other.set()
+        return batch
+
+    sets = hd.range(3).map_batches(first, compute="inline"), hd.range(3).map_batches(second, **how)
+
+    def read(rank, ds):
+        assert rank == 0 or began.wait(20)
+        try:
+            return ds.take_all()
+        except exceptions.HeadraceError as e:
+            other.set()
+            return e
+
+    return on_all(sets, read)
+
+
+def test_inline_functions_that_wait_for_each_other(stalls):
+    """They hung: the thread that runs an inline function has the process's turn, and nothing said so."""
+    with pytest.warns(
+        RuntimeWarning, match=r"second\) has waited 0.2 s in thread .* for map_batches\(.*first\)"
+    ):
+        got = waiting_for_each_other(compute="inline")
+    assert len(got[0]) == 3
+    assert isinstance(got[1], exceptions.PeerError) and "has waited 1 s" in str(got[1])
+    assert "compute='threads'" in str(got[1])
+    assert [len(rows) for rows in waiting_for_each_other(compute="threads")] == [3, 3]  # as the text says
+    assert hd.range(3).map_batches(lambda b: b, compute="inline").count() == 3  # the turn is free again
+
+
+def test_a_slow_inline_function_delays_others(stalls):
+    stalls.stall_timeout_s = None
+
+    def slow(batch):
+        time.sleep(0.5)
+        return batch
+
+    sets = [hd.range(3).map_batches(slow, compute="inline")] * 2
+    with pytest.warns(RuntimeWarning, match="inline functions of a process run one at a time"):
+        assert [len(rows) for rows in on_all(sets, lambda r, ds: ds.take_all())] == [3, 3]
+
+
 def test_rows_have_the_values_of_a_dataset(folder):
     ds = hd.read_parquet(folder)
     got = on_all(ds.streaming_split(3), lambda r, s: list(s.iter_rows()))

@@ -189,17 +189,6 @@ class _Sliced:
         return 1 if go == 0 and time.monotonic() > self.until else go
 
 
-_serving = threading.RLock()  # held by the thread that runs an inline function; again by a nested one
-
-
-def _forked():
-    global _serving
-    _serving = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_forked)
-
-
 class _Inline(State):
     """Calls in the consumer's thread. A call seeds the random generators; they get their states back after
     it. Of several consumers, one at a time runs a function: instances and generators have one user."""
@@ -209,17 +198,25 @@ class _Inline(State):
     loop = None
 
     def serve(self, call):
+        from headrace.udf import errors, inline_turns
         from headrace.udf.call import kept_generators
 
         if self.spec["async"]:
             self._serve_async(call)
             return
-        with _serving:
+        try:
+            inline_turns.begin(self.name)
+        except Exception as e:
+            call.fail(*errors.pack(e))
+            return
+        try:
             if self.server is None:
                 self.server = _Server(self, 0)
             with kept_generators():
                 self.server.serve(_Sliced(call))
                 self.server.prune()
+        finally:
+            inline_turns.end()
 
     def _serve_async(self, call):
         """Serves an async function in a loop with its own thread: the consumer's thread may have a loop."""
