@@ -242,6 +242,7 @@ bench: build $(VENV)-bench/.made
 	$(call say,benchmarks)
 	@$(PY) bench/run.py --peers $(VENV)-bench/bin/python $(ARGS)
 	@[ -n '$(ARGS)' ] || $(PY) bench/ceiling.py
+	@[ -n '$(ARGS)' ] || $(PY) bench/feeding.py
 
 $(VENV)-bench/.made: requirements/bench.txt
 	$(call say,virtual environment of the peers in $(VENV)-bench)

@@ -782,7 +782,8 @@ HR_API HR_MUST_USE hr_status hr_feed_export(hr_feed *f, struct ArrowArrayStream 
 
 /* One feed for N consumers of this process ("ranks"), each with a thread of its own. Step s of rank r is rows
  * [(s*N + r)*B, +B) of the epoch, B = batch_rows. All ranks make the same number of steps, and no rank gets more than
- * prefetch + 1 steps before the slowest. Counted; any thread may use it, one thread at a time for one rank. */
+ * prefetch + 1 steps before the slowest; with prefetch and batches of which several fit in 256 KiB, as many as fit, at
+ * most 17. Counted; any thread may use it, one thread at a time for one rank. */
 typedef struct hr_split hr_split;
 
 /* The treatment of the rows after the last full step of a split. */

@@ -708,7 +708,7 @@ enum { HELLO = 1, WELCOME, REFUSED, BEGIN, BEGUN, TAKEN = 9 };
 /* The kind of the answer to a rank that sends these bytes; 0: the server has closed the connection. */
 static uint32_t answer_to(const house *h, uint32_t kind, const void *bytes, int64_t n)
 {
-    const raw_hello hello = { .pid = (int32_t)getpid(), .version = 5 };
+    const raw_hello hello = { .pid = (int32_t)getpid(), .version = 6 };
     hr_account *account = hr__account_new("test", NULL, 0);
     hr_link *link = NULL;
     hr_message m = { 0 };

@@ -107,7 +107,7 @@ static void check_lead(job *j, int rank)
 
     for (int r = 0; r < j->n_ranks && j->n_epochs == 1 && !j->stop_after; r++)
         assert_true(mine - atomic_load(&j->taken[r]) <=
-                    j->request.prefetch + 2); /* one that it took and did not count yet */
+                    HR_MAX(j->request.prefetch, HR_SMALL_AHEAD) + 2); /* one that it took and did not count yet */
 }
 
 static void rank_main(void *arg, int rank)
@@ -293,32 +293,47 @@ static void one_leaves(void **state)
     hr_plan_unref(p);
 }
 
-/* The fast rank is held up prefetch + 1 steps before the slow one, and loses nothing. */
-static void lead_is_bounded(void **state)
+/* The fast rank is held up `lead` steps before the slow one, and loses nothing. */
+static void check_bound(int64_t batch_rows, int prefetch, int lead)
 {
-    const hr_split_request q = { .batch_rows = 10, .prefetch = 3 };
-    hr_plan *p = plan_of_range(1000);
+    const hr_split_request q = { .batch_rows = batch_rows, .prefetch = prefetch };
+    hr_plan *p = plan_of_range(batch_rows * 50);
     hr_split *s = split_of(p, 2, HR_TAIL_EQUAL);
     hr_error err = HR_ERROR_INIT;
     hr_table *t = NULL;
 
-    (void)state;
     assert_int_equal(hr__split_begin(s, 0, &q, 0, &err), HR_PENDING);
     assert_ok(begin(s, 1, &q, &err), &err);
     assert_ok(begin(s, 0, &q, &err), &err);
-    for (int n = 0; n < 4; n++) {
+    for (int n = 0; n < lead; n++) {
         assert_ok(next(s, 0, &t, &err), &err);
-        assert_int_equal(value(t, 0), n * 20);
+        assert_int_equal(value(t, 0), n * 2 * batch_rows);
         hr_table_unref(t);
     }
-    assert_int_equal(hr__split_next(s, 0, 0, 200, &t, &err), HR_PENDING);
+    assert_int_equal(hr__split_next(s, 0, 0, 100, &t, &err), HR_PENDING);
     assert_ok(next(s, 1, &t, &err), &err);
     hr_table_unref(t);
     assert_ok(next(s, 0, &t, &err), &err);
-    assert_int_equal(value(t, 0), 80);
+    assert_int_equal(value(t, 0), lead * 2 * batch_rows);
     hr_table_unref(t);
     hr__split_unref(s);
     hr_plan_unref(p);
+}
+
+static void lead_is_bounded(void **state)
+{
+    (void)state;
+    check_bound(40000, 3, 4); /* 320,000 bytes */
+    check_bound(10, 0, 1);
+}
+
+/* Small batches go further ahead: otherwise each side waits for the other's thread at each batch. */
+static void small_batches_lead(void **state)
+{
+    (void)state;
+    check_bound(10, 1, HR_SMALL_AHEAD + 1);
+    check_bound(8192, 1, 5); /* four of 65,536 bytes fit */
+    check_bound(10, HR_SMALL_AHEAD + 1, HR_SMALL_AHEAD + 2);
 }
 
 static void ranks_disagree(void **state)
@@ -970,6 +985,7 @@ int main(void)
         cmocka_unit_test(leave),
         cmocka_unit_test(one_leaves),
         cmocka_unit_test(lead_is_bounded),
+        cmocka_unit_test(small_batches_lead),
         cmocka_unit_test(ranks_disagree),
         cmocka_unit_test(batches_too_large),
         cmocka_unit_test(a_rank_is_lost),

@@ -60,6 +60,11 @@ uint64_t hr__position_sum(const char *text,
 void hr__position_clear(hr_position *p);
 
 /* --- run.c, sched.c: one run of a plan */
+/* Tables that may be ahead of n consumers, `prefetch` at least: small ones as many for each as fit in HR_SMALL_BYTES,
+ * so that no thread waits for another one at each table. table_bytes: of the last table; -1: none yet. */
+#define HR_SMALL_AHEAD 16
+#define HR_SMALL_BYTES (1 << 18)
+int hr__ahead(int prefetch, int n, int64_t table_bytes);
 typedef struct hr_run hr_run;
 typedef struct hr_run_options {
     int64_t epoch;
@@ -68,6 +73,7 @@ typedef struct hr_run_options {
     int num_threads;       /* 0: all */
     int64_t memory_limit;  /* 0: the process's */
     int prefetch;          /* tables to hold in the output queue */
+    int small_for;         /* consumers for which small tables may go further ahead (hr__ahead); 0: none */
     bool careful;          /* begins with one ticket at a time: the consumer may take few rows */
     const hr_marker *from; /* borrowed; NULL: the start */
     bool other_code;       /* `from` was saved with other functions, or other code of functions */

@@ -81,12 +81,20 @@ static hr_status start_ops(hr_run *r, hr_error *err)
     return HR_OK;
 }
 
+int hr__ahead(int prefetch, int n, int64_t table_bytes)
+{
+    if (n <= 0 || table_bytes < 0)
+        return prefetch;
+    return HR_MAX(prefetch, n * (int)HR_MIN(HR_SMALL_AHEAD, HR_SMALL_BYTES / HR_MAX(table_bytes, 1)));
+}
+
 static hr_status init(hr_run *r, hr_plan *p, const hr_run_options *options, hr_error *err)
 {
     r->options = *options;
     r->options.from = NULL;
     if (r->options.prefetch <= 0)
         r->options.prefetch = 1;
+    r->out_table_bytes = -1;
     r->pid = hr__pid();
     r->n_slots = hr__pool_slots();
     r->started_ns = hr__clock_ns();
@@ -170,6 +178,13 @@ static hr_status next_locked(hr_run *r, hr_item *item, hr_error *err)
     return HR_PENDING;
 }
 
+/* Whether a thread should make more tables. Where many may be ahead it begins when half of them are left. */
+static bool wants_tables(const hr_run *r)
+{
+    return r->out.n < r->options.prefetch ||
+           r->out.n <= hr__ahead(r->options.prefetch, r->options.small_for, r->out_table_bytes) / 2;
+}
+
 hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **marker, hr_error *err)
 {
     hr_item item = { 0 };
@@ -184,7 +199,7 @@ hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **ma
     if (timeout_ms != 0)
         wait_for_news(r, timeout_ms);
     st = next_locked(r, &item, err);
-    has_room = r->out.n < r->options.prefetch;
+    has_room = wants_tables(r);
     hr__run_unlock(r);
     if (item.table && has_room)
         hr__pool_wake();

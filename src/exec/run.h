@@ -269,7 +269,8 @@ struct hr_run {
     int n_slots;        /* thread slots: every thread number is smaller */
     int64_t step_bytes; /* bytes that one reader step should make */
     hr_queue out;
-    hr_ticket *dropped; /* freed by the next drain() or take(), or by hr__run_close */
+    int64_t out_table_bytes; /* of the last table in it; -1: none yet */
+    hr_ticket *dropped;      /* freed by the next drain() or take(), or by hr__run_close */
     bool out_ended;
     bool inline_waiting;
     bool ready_due; /* the working thread calls options.ready next */

@@ -426,6 +426,7 @@ static hr_status feed_start(hr_feed *f, const hr_feed_extra *extra, const hr_mar
         .num_threads = f->options.num_threads,
         .memory_limit = f->options.memory_limit,
         .prefetch = f->options.prefetch == 0 ? DEFAULT_PREFETCH : HR_MAX(f->options.prefetch, 0),
+        .small_for = extra->small_for,
         .careful = f->options.prefetch < 0,
         .from = from,
         .other_code = f->other_code,

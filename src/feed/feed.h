@@ -15,6 +15,7 @@ typedef struct hr_feed_extra {
     bool keep_positions; /* positions of earlier rows are available until hr__feed_forget */
     void (*ready)(void *context);
     void *ready_context;
+    int small_for;                  /* hr_run_options.small_for */
     bool of_split, split_drop_last; /* the feed of a split, and the split's drop_last */
     bool pad_column;                /* adds HR_PAD_COLUMN, of falses, after the others */
     bool by_row;                    /* tables of any size; positions as with batches of one row */
@@ -69,6 +70,9 @@ typedef struct hr_split_request {
     bool by_row;     /* with batch_rows 1: many steps at once, as one table */
     char extra[256]; /* further fields that must be equal, as text */
 } hr_split_request;
+
+/* Batches that a rank may be ahead of its consumer, or of the slowest rank: see hr__ahead. None without prefetch. */
+int hr__split_ahead(int prefetch, int64_t batch_bytes);
 
 /* equal: after the last full step one short step of floor(rest/N) rows per rank (none if 0, or with drop_last); at most
  * N-1 rows are lost. uneven: ranks get the remaining batches as they are. pad: one short step of ceil(rest/N) rows per

@@ -236,7 +236,7 @@ done:
 /* Makes room for all batches that can be on their way. */
 static hr_status ring_queue_locked(hr_ring *r, int prefetch, hr_error *err)
 {
-    int64_t cap = HR_MAX(prefetch, 0) + 2;
+    int64_t cap = HR_MAX(prefetch, HR_SMALL_AHEAD) + 2;
     hr_table **q;
 
     queue_clear_locked(r);

@@ -15,15 +15,16 @@
  *                                   <-    ANSWER | REFUSED
  *   FAIL text, BYE                  ->
  *
- * Credits: a connection has prefetch + 1. A batch that is on its way or waits at the client uses one; the client
- * returns it (TAKEN) when its consumer takes the batch. If a socket ends without BYE, its rank died. */
+ * Credits: a connection has prefetch + 1, and more while batches are small (hr__split_ahead). A batch that is on its
+ * way or waits at the client uses one; the client returns it (TAKEN) when its consumer takes the batch. If a socket
+ * ends without BYE, its rank died. */
 #ifndef HR_RING_PROTOCOL_H
 #define HR_RING_PROTOCOL_H
 
 #include "feed/feed.h"
 #include "share/process_link.h"
 
-#define HR_RING_PROTOCOL 5 /* version; both ends must have the same */
+#define HR_RING_PROTOCOL 6 /* version; both ends must have the same */
 
 #define HR_RING_KEY 128 /* bytes of a key, with its NUL */
 

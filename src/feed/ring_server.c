@@ -6,33 +6,27 @@
  * hold.
  *
  * Threads: one dispatcher per server does all work except schemas, which may need a run of the plan (a thread of their
- * own answers them). The poller and the splits (when a run gives a batch) only set a flag and wake the dispatcher. The
- * poller would call as long as a descriptor is readable, so it stops watching one until the dispatcher has read. Locks:
+ * own answers them). It waits for its sockets and for an event, which the splits set when a run gives a batch. Locks:
  * server->lock is a leaf.
  *
  * Tests: test_ring.c. */
 #include "feed/ring.h"
 #include "feed/ring_protocol.h"
-#include "io/poll.h"
 #include "share/exchange_arena.h"
 
 #include <inttypes.h>
 
-#define TICK_MS 100            /* the dispatcher checks all connections at this interval even without a wake-up */
+#define TICK_MS 100            /* the dispatcher looks at all connections at this interval, whatever wakes it */
 #define HELLO_NS 10000000000LL /* closes a connection without HELLO after this time */
 
-/* A descriptor that the poller watches until it is readable. */
-typedef struct watched {
-    struct hr_ring_server *server;
-    int fd;
-    bool on; /* guarded by the server's lock */
-} watched;
+/* Keys of the dispatcher's watch; the others are addresses of connections. */
+enum { EVENT_KEY, DOOR_KEY };
 
 typedef struct conn {
     struct hr_ring_server *server;
     struct conn *next;
     hr_link *link;
-    watched watch;
+    bool watched;
     int pid;
     int64_t since_ns;
     hr_split *split; /* NULL: no HELLO yet */
@@ -42,7 +36,8 @@ typedef struct conn {
     bool requested; /* HR_RING_BEGIN came, no answer yet */
     bool in;        /* batches may be sent */
     int64_t sent, taken;
-    bool bye; /* BYE came: its end is not the loss of the rank */
+    int64_t batch_bytes; /* of the last batch sent; -1: none */
+    bool bye;            /* BYE came: its end is not the loss of the rank */
     bool dead;
     bool has_own; /* its rank is the server's own */
 } conn;
@@ -64,14 +59,15 @@ struct hr_ring_server {
     char key[HR_RING_KEY];
     int own_rank; /* of split 0; -1: none */
     atomic_int n_clients;
-    watched door;
-    int64_t door_ns; /* the listener is not watched until then; dispatcher only */
+    int watch, event;  /* the event wakes the dispatcher */
+    atomic_bool awake; /* the event is set */
+    bool door_watched; /* dispatcher only, as are these: */
+    int64_t tick_ns;   /* when it looks at all connections again */
+    conn *conns;
     hr_thread thread;
     bool running;
-    conn *conns;   /* dispatcher only */
     hr_mutex lock; /* guards what follows */
-    hr_cond wake;
-    bool awake, stop;
+    bool stop;
     bool own_taken, own_served; /* the own rank is this process's, or a client's */
     schema_request *requests;
     bool answering;         /* a thread is answering them */
@@ -85,45 +81,35 @@ static void server_wake(void *context)
 {
     hr_ring_server *s = context;
 
-    hr__lock(&s->lock);
-    s->awake = true;
-    hr__cond_signal(&s->wake);
-    hr__unlock(&s->lock);
+    if (!atomic_exchange(&s->awake, true))
+        hr__event_set(s->event);
 }
 
-/* On the poller's thread. */
-static void watch_fired(void *context)
+/* If the system is out of memory, the next tick tries again. */
+static void conn_watch(conn *c)
 {
-    watched *w = context;
-
-    hr__poller_remove(w->fd);
-    hr__lock(&w->server->lock);
-    w->on = false;
-    hr__unlock(&w->server->lock);
-    server_wake(w->server);
+    if (!c->watched)
+        c->watched = !hr__watch_add(c->server->watch, hr__link_fd(c->link), (uint64_t)(uintptr_t)c);
 }
 
-/* Watches again after the dispatcher has read all. If out of memory, the next tick tries again. */
-static void watch_again(watched *w)
+static void conn_unwatch(conn *c)
 {
-    bool on;
+    if (c->watched)
+        hr__watch_remove(c->server->watch, hr__link_fd(c->link));
+    c->watched = false;
+}
 
-    hr__lock(&w->server->lock);
-    on = w->on;
-    w->on = true;
-    hr__unlock(&w->server->lock);
-    if (!on && hr__poller_add(w->fd, watch_fired, w, NULL)) {
-        hr__lock(&w->server->lock);
-        w->on = false;
-        hr__unlock(&w->server->lock);
-    }
+static void door_watch(hr_ring_server *s)
+{
+    if (!s->door_watched)
+        s->door_watched = !hr__watch_add(s->watch, hr__listener_fd(s->listener), DOOR_KEY);
 }
 
 /* --------------------------------------------------------------------------------------------------- one connection */
 
 static void conn_free(conn *c)
 {
-    hr__poller_remove(c->watch.fd);
+    conn_unwatch(c);
     if (c->split)
         atomic_fetch_sub(&c->server->n_clients, 1);
     if (c->has_own) {
@@ -444,7 +430,9 @@ static void conn_receive(conn *c)
         hr_message m = { 0 };
         hr_status st = hr__link_recv(c->link, 0, &m, NULL);
 
-        if (st == HR_PENDING || st == HR_NO_MEMORY) /* out of memory: the next tick tries again */
+        if (st == HR_NO_MEMORY)
+            conn_unwatch(c); /* until the next tick, which tries again */
+        if (st == HR_PENDING || st == HR_NO_MEMORY)
             break;
         if (st)
             conn_lost(c, st == HR_PEER ? "died" : "sent damaged messages");
@@ -475,6 +463,7 @@ static void conn_begin(conn *c)
         c->requested = false;
         c->in = true;
         c->sent = c->taken = 0;
+        c->batch_bytes = -1;
         conn_check(c, hr__link_send_patiently(c->link, HR_RING_BEGUN, c->pass, NULL, 0, NULL, NULL));
     }
     hr_error_clear(&e);
@@ -493,7 +482,7 @@ static bool conn_has_credit(const conn *c)
 {
     int64_t ahead = c->sent - c->taken;
 
-    return ahead == 0 || (ahead <= c->request.prefetch && !over_limit(c->server));
+    return ahead == 0 || (ahead <= hr__split_ahead(c->request.prefetch, c->batch_bytes) && !over_limit(c->server));
 }
 
 /* HR_BUDGET: with the batches that this client holds another one would exceed the limit. */
@@ -524,6 +513,7 @@ static bool conn_batch(conn *c)
         conn_failed(c, &e);
     } else if (t) {
         c->sent++;
+        c->batch_bytes = hr__table_bytes_used(t);
         conn_check(c, hr__link_send_patiently(c->link, HR_RING_BATCH, c->pass, NULL, 0, t, NULL));
     } else {
         c->in = false;
@@ -552,37 +542,40 @@ static void serve_all(hr_ring_server *s)
 
 /* --------------------------------------------------------------------------------------------------------- its life */
 
+static hr_status server_accept_one(hr_ring_server *s)
+{
+    hr_link *link = NULL;
+    conn *c;
+
+    HR_TRY(hr__listener_accept(s->listener, s->account, s->arena, &link, NULL));
+    c = hr__zalloc(s->account, sizeof *c);
+    if (!c) {
+        hr__link_close(link);
+        hr__link_unref(link);
+        return HR_NO_MEMORY;
+    }
+    c->server = s;
+    c->link = link;
+    c->since_ns = hr__clock_ns();
+    c->next = s->conns;
+    s->conns = c;
+    conn_watch(c);
+    return HR_OK;
+}
+
 /* A connection that cannot be accepted (for example, no descriptor is left) stays readable: then the listener is not
- * watched for a tick. */
+ * watched until the next tick. */
 static void server_accept(hr_ring_server *s)
 {
-    if (hr__clock_ns() < s->door_ns)
-        return;
-    for (;;) {
-        hr_link *link = NULL;
-        conn *c;
-        hr_status st = hr__listener_accept(s->listener, s->account, s->arena, &link, NULL);
+    hr_status st;
 
-        if (st == HR_PENDING)
-            break;
-        if (st) {
-            s->door_ns = hr__clock_ns() + TICK_MS * 1000000LL;
-            return;
-        }
-        c = hr__zalloc(s->account, sizeof *c);
-        if (!c) {
-            hr__link_close(link);
-            hr__link_unref(link);
-            break;
-        }
-        c->server = s;
-        c->link = link;
-        c->since_ns = hr__clock_ns();
-        c->next = s->conns;
-        c->watch = (watched){ s, hr__link_fd(link), false };
-        s->conns = c;
-    }
-    watch_again(&s->door);
+    while (!(st = server_accept_one(s)))
+        ;
+    if (st == HR_PENDING)
+        return;
+    if (s->door_watched)
+        hr__watch_remove(s->watch, hr__listener_fd(s->listener));
+    s->door_watched = false;
 }
 
 static void free_dead(hr_ring_server *s)
@@ -599,27 +592,54 @@ static void free_dead(hr_ring_server *s)
     }
 }
 
+/* Looks at all connections and at the listener. */
+static void server_tick(hr_ring_server *s)
+{
+    if (hr__clock_ns() < s->tick_ns)
+        return;
+    s->tick_ns = hr__clock_ns() + TICK_MS * 1000000LL;
+    door_watch(s);
+    server_accept(s);
+    for (conn *c = s->conns; c; c = c->next) {
+        conn_watch(c);
+        conn_receive(c);
+    }
+}
+
+/* Waits, and receives what has come. */
+static void server_listen(hr_ring_server *s)
+{
+    uint64_t keys[16];
+    int n = hr__watch_wait(s->watch, keys, HR_LEN(keys), TICK_MS);
+
+    for (int i = 0; i < n; i++) {
+        if (keys[i] == EVENT_KEY)
+            hr__event_clear(s->event);
+        else if (keys[i] == DOOR_KEY)
+            server_accept(s);
+        else
+            conn_receive((conn *)(uintptr_t)keys[i]);
+    }
+    atomic_store(&s->awake, false); /* after the event is clear, before the splits are asked */
+    server_tick(s);
+}
+
+static bool is_stopped(hr_ring_server *s)
+{
+    bool stop;
+
+    hr__lock(&s->lock);
+    stop = s->stop;
+    hr__unlock(&s->lock);
+    return stop;
+}
+
 static void server_main(void *context)
 {
     hr_ring_server *s = context;
 
-    for (;;) {
-        bool stop;
-
-        hr__lock(&s->lock);
-        if (!s->awake && !s->stop)
-            hr__cond_wait_ns(&s->wake, &s->lock, TICK_MS * 1000000LL);
-        s->awake = false;
-        stop = s->stop;
-        hr__unlock(&s->lock);
-        if (stop)
-            break;
-        server_accept(s);
-        for (conn *c = s->conns; c; c = c->next) {
-            conn_receive(c);
-            if (!c->dead)
-                watch_again(&c->watch);
-        }
+    while (!is_stopped(s)) {
+        server_listen(s);
         serve_all(s);
         free_dead(s);
     }
@@ -632,7 +652,7 @@ hr_status hr__ring_serve(hr_split *const *splits, int n, const hr_ring_options *
     const hr_ring_options *o = options ? options : &none;
     hr_status st = HR_OK;
     hr_ring_server *s = NULL;
-    int bad;
+    int bad = 0;
 
     *out = NULL;
     *address = NULL;
@@ -642,7 +662,8 @@ hr_status hr__ring_serve(hr_split *const *splits, int n, const hr_ring_options *
     if (!s)
         return hr__error_memory(err, "ring", sizeof *s);
     hr__mutex_init(&s->lock);
-    hr__cond_init(&s->wake);
+    s->watch = s->event = -1;
+    atomic_init(&s->awake, false);
     atomic_init(&s->n_clients, 0);
     if (o->key)
         memcpy(s->key, o->key, strlen(o->key));
@@ -658,8 +679,12 @@ hr_status hr__ring_serve(hr_split *const *splits, int n, const hr_ring_options *
     *address = hr__strdup(NULL, hr__listener_address(s->listener));
     if (!*address)
         HR_FAIL(HR_NO_MEMORY, "ring: out of memory for the address");
-    s->door = (watched){ s, hr__listener_fd(s->listener), false };
-    s->awake = true; /* in its first round the dispatcher watches the listener */
+    if ((s->watch = hr__watch_new()) < 0 || (s->event = hr__event_new()) < 0 ||
+        (bad = hr__watch_add(s->watch, s->event, EVENT_KEY))) {
+        st = hr__error_os(err, s->watch < 0 ? s->watch : s->event < 0 ? s->event : bad, "ring", "watch its sockets");
+        goto done;
+    }
+    door_watch(s);
     for (int i = 0; i < n; i++)
         hr__split_serve(s->splits[i], s->arena, server_wake, s);
     bad = hr__thread_start(&s->thread, "hr-ring", server_main, s);
@@ -688,10 +713,9 @@ void hr__ring_stop(hr_ring_server *s)
     if (s->running) {
         hr__lock(&s->lock);
         s->stop = true;
-        hr__cond_signal(&s->wake);
         hr__unlock(&s->lock);
+        hr__event_set(s->event);
         hr__thread_join(s->thread);
-        hr__poller_remove(s->door.fd);
     }
     if (s->has_schema_thread)
         hr__thread_join(s->schema_thread);
@@ -708,12 +732,13 @@ void hr__ring_stop(hr_ring_server *s)
         conn_free(c);
     }
     hr__listener_close(s->listener);
+    hr__file_close(s->event);
+    hr__file_close(s->watch);
     for (int i = 0; i < s->n_splits; i++)
         hr__split_unref(s->splits[i]);
     hr__free(s->splits);
     hr__arena_unref(s->arena);
     hr__account_unref(s->account);
-    hr__cond_clear(&s->wake);
     hr__mutex_clear(&s->lock);
     hr__free(s);
 }

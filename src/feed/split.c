@@ -29,7 +29,7 @@
  * 2. A step is released to all ranks at once, when it has a batch for each. The tail's rule divides the rest at the
  *    end.
  * 3. No rank is more than prefetch + 1 steps ahead of the slowest: no rank pulls the next step until the slowest has
- *    taken its batch.
+ *    taken its batch. Small batches go further (hr__split_ahead).
  * 4. A rank that leaves or is closed gives up its batches and does not hold up the others; a rank lost with an error
  *    ends the split.
  * 5. By rows (hr_split_request.by_row) row i of the epoch goes to rank i % N, as with batches of one row, but a step
@@ -128,9 +128,10 @@ struct hr_split {
     int cap_steps;
     hr_table *rest, *big; /* by rows, of the pulling rank: fewer rows than ranks; then rows from big_at on */
     int64_t big_at;
-    int64_t step_each; /* rows of each rank in the step that it has made */
-    bool *wanted;      /* whose rows it makes */
-    int64_t n_steps;   /* released */
+    int64_t step_each;   /* rows of each rank in the step that it has made */
+    bool *wanted;        /* whose rows it makes */
+    int64_t n_steps;     /* released */
+    int64_t batch_bytes; /* of the newest step's largest batch; -1: no step is released yet */
     int64_t dropped_rows, padded_rows;
     int64_t all_epochs, all_dropped, all_padded; /* of all epochs whose end came */
     hr_status feed_st;
@@ -217,7 +218,7 @@ static int64_t done_locked(const hr_split *s) { return HR_MAX(slowest_locked(s) 
 static bool by_table(const hr_split *s) { return s->agreed.batch_rows == 0; }
 
 /* Rows of each rank in its first n steps, of this feed; by tables: of all ranks. By rows and by tables n is at most
- * prefetch + 2 steps before the newest. */
+ * cap_steps - 1 steps before the newest. */
 static int64_t rows_of_steps(const hr_split *s, int64_t n_steps)
 {
     if (s->agreed.by_row || by_table(s))
@@ -512,11 +513,15 @@ static hr_status release_step_locked(hr_split *s, hr_error *err)
 
     if (s->agreed.by_row || by_table(s))
         count_rows_locked(s, by_table(s) ? rest_rows_locked(s) : s->step_each);
-    for (int r = 0; r < s->n_parts; r++)
+    s->batch_bytes = -1;
+    for (int r = 0; r < s->n_parts; r++) {
+        if (s->parts[r])
+            s->batch_bytes = HR_MAX(s->batch_bytes, hr__table_bytes_used(s->parts[r]));
         if (s->parts[r] && !st)
             st = queue_locked(s, r, s->parts[r], err);
         else
             hr_table_unref(s->parts[r]);
+    }
     s->n_parts = 0;
     s->n_steps++;
     hr__feed_forget(s->feed, row_of_step(s, done_locked(s)));
@@ -846,6 +851,7 @@ static hr_status open_feed(hr_split *s, hr_arena *arena, int64_t epoch, const ch
                             .keep_positions = true,
                             .ready = feed_ready,
                             .ready_context = s,
+                            .small_for = s->agreed.prefetch > 0 ? s->n_shares : 0,
                             .of_split = true,
                             .by_row = s->agreed.by_row,
                             .pad_column = s->tail == HR_TAIL_PAD,
@@ -992,6 +998,13 @@ static hr_status pull_slice_relocks(hr_split *s, int64_t until)
     return now >= until || now - begin < (int64_t)slice * 1000000 ? HR_PENDING : HR_OK;
 }
 
+int hr__split_ahead(int prefetch, int64_t batch_bytes)
+{
+    return prefetch > 0 ? hr__ahead(prefetch, 1, batch_bytes) : 0;
+}
+
+static int ahead_locked(const hr_split *s) { return hr__split_ahead(s->agreed.prefetch, s->batch_bytes); }
+
 /* Takes the rank's next batch, or the end (*out NULL). HR_PENDING: neither is here yet. */
 static hr_status take_locked(hr_split *s, split_rank *r, hr_table **out, hr_error *err)
 {
@@ -1029,7 +1042,7 @@ static hr_status next_of_pass(hr_split *s, int rank, int64_t pass, int timeout_m
             st = take_locked(s, r, out, err);
         if (st != HR_PENDING)
             break;
-        if (s->phase == RUNNING && s->n_steps <= slowest_locked(s) + s->agreed.prefetch) {
+        if (s->phase == RUNNING && s->n_steps <= slowest_locked(s) + ahead_locked(s)) {
             if (pull_slice_relocks(s, until) == HR_PENDING)
                 break;
         } else if (!wait_relocks(s, timeout_ms, until)) {
@@ -1194,10 +1207,10 @@ static bool all_asked_locked(const hr_split *s)
     return any;
 }
 
-/* Allocates queues for the agreed prefetch. */
+/* Allocates queues for the steps that ranks may be ahead. */
 static hr_status queues_locked(hr_split *s, hr_error *err)
 {
-    int cap = s->agreed.prefetch + 2;
+    int cap = HR_MAX(s->agreed.prefetch, HR_SMALL_AHEAD) + 2;
     int64_t *rows = hr__realloc(s->account, s->step_rows, (size_t)(cap + 3) * sizeof *rows);
 
     if (!rows)
@@ -1215,6 +1228,7 @@ static hr_status queues_locked(hr_split *s, hr_error *err)
         s->ranks[r].queue = q;
         s->ranks[r].head = s->ranks[r].n = 0;
     }
+    s->batch_bytes = -1;
     s->cap_queue = cap;
     return HR_OK;
 }
@@ -1765,7 +1779,7 @@ hr_status hr__split_describe_ranks(hr_split *s, char **out, hr_error *err)
     hr__lock(&s->lock);
     hr__text_add(&t, "{\"epoch\":%" PRId64 ",\"running\":%s,\"steps\":%" PRId64 ",\"lead\":%d,\"ranks\":[",
                  s->phase == BETWEEN || s->phase == OPENING ? s->next_epoch : s->epoch,
-                 s->phase == BETWEEN || s->phase == OPENING ? "false" : "true", s->n_steps, s->agreed.prefetch + 1);
+                 s->phase == BETWEEN || s->phase == OPENING ? "false" : "true", s->n_steps, ahead_locked(s) + 1);
     for (int i = 0; i < s->n_ranks; i++) {
         const split_rank *r = &s->ranks[i];
 

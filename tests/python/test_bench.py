@@ -50,6 +50,17 @@ def test_a_small_run(tmp_path):
         assert ours["peak"] > 10e6 and ours["seconds"] and ours["first"]
 
 
+@pytest.mark.slow
+def test_a_small_run_of_ranks():
+    pytest.importorskip("torch")
+    command = [sys.executable, BENCH / "feeding.py", "--rows", "50000", "--images", "20", "--runs", "1"]
+    command += ["--only", "local_shuffle", "border", "images"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for line in ("local shuffle", "Parquet, random_shuffle", "two ranks"):
+        assert f"| {line} | " in done.stdout, done.stdout
+
+
 def test_a_wrong_sum_is_found():
     sys.path.insert(0, str(BENCH))
     try:
