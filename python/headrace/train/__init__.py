@@ -8,7 +8,9 @@ trainer = TorchTrainer(train_loop, datasets={"train": ds}, scaling_config=train.
 result = trainer.fit()
 """
 
+from headrace._core import UnsupportedError
 from headrace.train import collective
+from headrace.train.backend import BackendConfig
 from headrace.train.callback import (
     CsvWriter,
     JsonLinesWriter,
@@ -26,6 +28,7 @@ from headrace.train.config import (
     RunConfig,
     ScalingConfig,
 )
+from headrace.train.constants import TRAIN_DATASET_KEY
 from headrace.train.context import (
     TrainContext,
     get_all_reported_checkpoints,
@@ -34,25 +37,50 @@ from headrace.train.context import (
     get_dataset_shard,
     report,
 )
+from headrace.train.preemption import PreemptionError, PreemptionInfo, get_preemption_info
 from headrace.train.reported_checkpoint import (
     CheckpointConsistencyMode,
     CheckpointUploadMode,
     ReportedCheckpoint,
     ReportedCheckpointStatus,
 )
-from headrace.train.result import Result, TrainingFailedError, WorkerGroupError
-from headrace.train.validation_config import ValidationConfig, ValidationTaskConfig
+from headrace.train.result import (
+    ControllerError,
+    NCCLHangError,
+    Result,
+    TrainingFailedError,
+    WorkerGroupError,
+)
+from headrace.train.validation_config import ValidationConfig, ValidationFn, ValidationTaskConfig
+
+_GONE = {
+    "SyncConfig": "Ray Train has no effect for it any more; leave out RunConfig(sync_config=...): the files "
+    "of a checkpoint are in the run's folder when report() returns",
+}
+
+
+def __getattr__(name: str):
+    if name in _GONE:
+        raise UnsupportedError(f"headrace.train.{name}: {_GONE[name]}")
+    raise AttributeError(f"module 'headrace.train' has no attribute {name!r}")
+
 
 __all__ = [
+    "TRAIN_DATASET_KEY",
+    "BackendConfig",
     "Checkpoint",
     "CheckpointConfig",
     "CheckpointConsistencyMode",
     "CheckpointUploadMode",
+    "ControllerError",
     "CsvWriter",
     "DataConfig",
     "FailureConfig",
     "JsonLinesWriter",
     "LoggingConfig",
+    "NCCLHangError",
+    "PreemptionError",
+    "PreemptionInfo",
     "RayTrainCallback",
     "ReportedCheckpoint",
     "ReportedCheckpointStatus",
@@ -65,6 +93,7 @@ __all__ = [
     "TrainingFailedError",
     "UserCallback",
     "ValidationConfig",
+    "ValidationFn",
     "ValidationTaskConfig",
     "WorkerGroupError",
     "collective",
@@ -72,5 +101,6 @@ __all__ = [
     "get_checkpoint",
     "get_context",
     "get_dataset_shard",
+    "get_preemption_info",
     "report",
 ]

@@ -105,6 +105,24 @@ class ScalingConfig(OnlyKnown):
     def max_workers(self) -> int:
         return self.num_workers[1] if isinstance(self.num_workers, tuple) else self.num_workers
 
+    @property
+    def num_cpus_per_worker(self) -> float:
+        return self.needs().get("CPU", 0)
+
+    @property
+    def num_gpus_per_worker(self) -> float:
+        return self.needs().get("GPU", 0)
+
+    @property
+    def additional_resources_per_worker(self) -> dict[str, float]:
+        """What one worker needs beside CPUs and GPUs."""
+        return {name: n for name, n in self.needs().items() if name not in ("CPU", "GPU")}
+
+    @property
+    def total_resources(self) -> dict[str, float]:
+        """What all workers need; with (least, most) the most."""
+        return {name: n * self.max_workers for name, n in self.needs().items()}
+
     def needs(self) -> dict[str, float]:
         """What one worker needs: name -> amount above 0."""
         given = {n: v for n, v in (self.resources_per_worker or {}).items() if v}

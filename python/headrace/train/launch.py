@@ -24,7 +24,7 @@ from typing import Any
 from headrace import _core
 from headrace.train.control import Control, WorkerFailure
 from headrace.train.owner import Lock, has_ended
-from headrace.train.result import TrainingFailedError
+from headrace.train.result import WorkerGroupError
 from headrace.train.watch import Watch
 
 PREFIX = "headrace-train-"  # of folders with payload and output of workers: PREFIX, driver's name, "-", ...
@@ -106,7 +106,7 @@ def _wait_for_reports(control: Control, ended: dict[int, Any]) -> None:
         time.sleep(0.02)
 
 
-def _failed(control: Control, children: dict[int, Any], watched: dict[int, str]) -> TrainingFailedError:
+def _failed(control: Control, children: dict[int, Any], watched: dict[int, str]) -> WorkerGroupError:
     """The exception for a failed run. Its cause is the worker that held up the others, then the one that
     ended without a report, otherwise the worker that reported first.
     """
@@ -125,7 +125,7 @@ def _failed(control: Control, children: dict[int, Any], watched: dict[int, str])
     failures = {f.rank: f.exception or f.traceback for f in control.failures}
     failures.update({r: text for r, text in watched.items()})
     failures.update({r: _how_it_ended(f.exitcode) for r, f in ended.items() if r not in failures})
-    error = TrainingFailedError("; ".join(parts), failures)
+    error = WorkerGroupError("; ".join(parts), failures)
     error.__cause__ = cause
     return error
 
@@ -173,7 +173,7 @@ def _remove_leftovers() -> None:
 
 
 def run_workers(payload: dict[str, Any], control: Control, n_workers: int) -> None:
-    """Runs one worker per rank to its end. Raises TrainingFailedError if one fails. All workers have ended
+    """Runs one worker per rank to its end. Raises WorkerGroupError if one fails. All workers have ended
     when it returns or raises.
     """
     from torch.distributed.elastic.multiprocessing.api import SignalException

@@ -16,6 +16,7 @@ from typing import Any
 
 from headrace.settings import OnlyKnown
 from headrace.train import context
+from headrace.train.backend import BackendConfig
 from headrace.train.boosting import Reports, cores_of_a_worker, refuse_legacy
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.config import DataConfig, RunConfig, ScalingConfig
@@ -52,7 +53,7 @@ def _free_ports(n: int) -> list[int]:
 
 
 @dataclass
-class LightGBMConfig(OnlyKnown):
+class LightGBMConfig(OnlyKnown, BackendConfig):
     """It has no settings."""
 
     _names = {}
@@ -81,6 +82,8 @@ class LightGBMTrainer(DataParallelTrainer):
     place of torch_config.
     """
 
+    _config = ("lightgbm_config", LightGBMConfig)
+
     def __init__(
         self,
         train_loop_per_worker: Callable[[], Any] | Callable[[dict], Any],
@@ -101,14 +104,10 @@ class LightGBMTrainer(DataParallelTrainer):
         refuse_legacy(
             "LightGBMTrainer", label_column=label_column, params=params, num_boost_round=num_boost_round
         )
-        if lightgbm_config is not None and not isinstance(lightgbm_config, LightGBMConfig):
-            raise TypeError(
-                f"lightgbm_config: expected a LightGBMConfig, found {type(lightgbm_config).__name__}"
-            )
         super().__init__(
             train_loop_per_worker,
             train_loop_config=train_loop_config,
-            backend=lightgbm_config or LightGBMConfig(),
+            backend_config=lightgbm_config,
             scaling_config=scaling_config,
             run_config=run_config,
             datasets=datasets,

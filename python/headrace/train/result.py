@@ -14,10 +14,7 @@ PROGRESS_FILE = "progress.json"
 
 
 class TrainingFailedError(RuntimeError):
-    """A worker failed. The text has its rank and its traceback; __cause__ is its exception, if it pickles.
-
-    worker_failures: rank -> exception (or text) of all workers that reported a failure, the first one first.
-    """
+    """The training failed. fit() raises a WorkerGroupError; errors of the driver keep their own type."""
 
     def __init__(self, message: str, worker_failures: dict[int, Any] | None = None):
         super().__init__(message)
@@ -27,7 +24,28 @@ class TrainingFailedError(RuntimeError):
         return type(self), (self.args[0], self.worker_failures)
 
 
-WorkerGroupError = TrainingFailedError
+class WorkerGroupError(TrainingFailedError):
+    """A worker failed. The text has its rank and its traceback; __cause__ is its exception, if it pickles.
+
+    worker_failures: rank -> exception (or text) of all workers that reported a failure, the first one first.
+    """
+
+
+class NCCLHangError(WorkerGroupError):
+    """fit() never raises it: a collective that hangs is found as any other wait, see
+    DataContext.stall_timeout_s.
+    """
+
+
+class ControllerError(TrainingFailedError):
+    """fit() never raises it: an error of the driver keeps its own type. controller_failure: the error."""
+
+    def __init__(self, controller_failure: Exception):
+        super().__init__(f"the driver failed: {controller_failure}")
+        self.controller_failure = controller_failure
+
+    def __reduce__(self):
+        return type(self), (self.controller_failure,)
 
 
 @dataclass

@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 from headrace.settings import OnlyKnown
 from headrace.train import context
+from headrace.train.backend import BackendConfig
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.config import DataConfig, RunConfig, ScalingConfig
 from headrace.train.trainer import DataParallelTrainer
@@ -24,7 +25,7 @@ from headrace.train.validation_config import ValidationConfig
 
 
 @dataclass
-class TorchConfig(OnlyKnown):
+class TorchConfig(OnlyKnown, BackendConfig):
     """backend: "gloo", "nccl", or None (ScalingConfig(use_gpu) decides). init_method: "env". timeout_s: the
     limit of collective operations.
     """
@@ -79,6 +80,8 @@ class TorchTrainer(DataParallelTrainer):
     necessary.
     """
 
+    _config = ("torch_config", TorchConfig)
+
     def __init__(
         self,
         train_loop_per_worker: Callable[[], Any] | Callable[[dict], Any],
@@ -93,12 +96,10 @@ class TorchTrainer(DataParallelTrainer):
         validation_config: ValidationConfig | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
     ):
-        if torch_config is not None and not isinstance(torch_config, TorchConfig):
-            raise TypeError(f"torch_config: expected a TorchConfig, found {type(torch_config).__name__}")
         super().__init__(
             train_loop_per_worker,
             train_loop_config=train_loop_config,
-            backend=torch_config or TorchConfig(),
+            backend_config=torch_config,
             scaling_config=scaling_config,
             run_config=run_config,
             datasets=datasets,

@@ -20,6 +20,7 @@ import cloudpickle
 
 from headrace.data import launchers
 from headrace.train import context, restore
+from headrace.train.backend import BackendConfig
 from headrace.train.callback import Callbacks, TrainRunContext
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.config import DataConfig, RunConfig, ScalingConfig
@@ -51,39 +52,51 @@ def _named(init: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any
     return {**dict(zip(names[1:], args, strict=False)), **kwargs}
 
 
+def expect(name: str, given: Any, kind: type) -> None:
+    """Raises TypeError unless the argument is None or of this type."""
+    if given is not None and not isinstance(given, kind):
+        article = "an" if kind.__name__[0] in "AEIOX" else "a"
+        raise TypeError(f"{name}: expected {article} {kind.__name__}, found {type(given).__name__}")
+
+
 class DataParallelTrainer:
-    """Runs one function on several workers. `backend` makes a process group of them by start(session) and
-    stop().
+    """Runs one function on several workers.
+
+    backend_config: its start(session) and stop() make a process group of the workers; None: there is none.
+    The other arguments are those of TorchTrainer.
     """
+
+    _config: tuple[str, type[BackendConfig]] = ("backend_config", BackendConfig)  # the argument, and its type
 
     def __init__(
         self,
         train_loop_per_worker: Callable[[], Any] | Callable[[dict], Any],
         *,
         train_loop_config: dict[str, Any] | None = None,
-        backend: Any,
+        backend_config: BackendConfig | None = None,
         scaling_config: ScalingConfig | None = None,
         run_config: RunConfig | None = None,
         datasets: dict[str, Any] | None = None,
         dataset_config: DataConfig | None = None,
+        resume_from_checkpoint: Checkpoint | None = None,
         metadata: dict[str, Any] | None = None,
         validation_config: ValidationConfig | None = None,
-        resume_from_checkpoint: Checkpoint | None = None,
     ):
         if not callable(train_loop_per_worker):
             raise TypeError(
                 f"train_loop_per_worker: expected a function, found {type(train_loop_per_worker).__name__}"
             )
-        for name, given, kind in (
-            ("dataset_config", dataset_config, DataConfig),
-            ("scaling_config", scaling_config, ScalingConfig),
-            ("run_config", run_config, RunConfig),
-            ("validation_config", validation_config, ValidationConfig),
-            ("resume_from_checkpoint", resume_from_checkpoint, Checkpoint),
-        ):
-            if given is not None and not isinstance(given, kind):
-                raise TypeError(f"{name}: expected a {kind.__name__}, found {type(given).__name__}")
-            if given is not None and kind in (ScalingConfig, RunConfig):
+        name, kind = self._config
+        expect(name, backend_config, kind)
+        expect("train_loop_config", train_loop_config, dict)
+        expect("datasets", datasets, dict)
+        expect("dataset_config", dataset_config, DataConfig)
+        expect("scaling_config", scaling_config, ScalingConfig)
+        expect("run_config", run_config, RunConfig)
+        expect("validation_config", validation_config, ValidationConfig)
+        expect("resume_from_checkpoint", resume_from_checkpoint, Checkpoint)
+        for given in (scaling_config, run_config):
+            if given is not None:
                 given.__post_init__()  # checks again: the user may have changed it
         try:
             json.dumps(metadata or {})
@@ -91,7 +104,7 @@ class DataParallelTrainer:
             raise ValueError(f"metadata: expected a value that JSON can hold: {e}") from None
         self.loop = train_loop_per_worker
         self.loop_config = loop_arguments(train_loop_per_worker, train_loop_config)
-        self.backend = backend
+        self.backend = backend_config or kind()
         self.scaling_config = scaling_config or ScalingConfig()
         self.run_config = run_config or RunConfig()
         self.datasets = dict(datasets or {})
@@ -166,9 +179,9 @@ class DataParallelTrainer:
         ended, the run goes on: get_checkpoint() is the newest checkpoint, the datasets are at its positions,
         and fit() drops the reports after it.
 
-        Raises TrainingFailedError with the traceback of the worker that failed, once FailureConfig allows no
-        more restarts (in local mode the exception itself); MismatchError if the positions do not fit the
-        datasets; RuntimeError if another driver is writing the run.
+        Raises WorkerGroupError, a TrainingFailedError, with the traceback of the worker that failed, once
+        FailureConfig allows no more restarts (in local mode the exception itself); MismatchError if the
+        positions do not fit the datasets; RuntimeError if another driver is writing the run.
         """
         if self.starting_checkpoint is not None and not os.path.isdir(self.starting_checkpoint.path):
             raise FileNotFoundError(

@@ -6,12 +6,20 @@ Tests: tests/python/test_train_validation.py
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.data.context import accept_cluster_arguments
 from headrace.settings import OnlyKnown
+
+if TYPE_CHECKING:
+    from headrace.train.checkpoint import Checkpoint
+
+
+class ValidationFn(Protocol):
+    """The type of ValidationConfig(fn): takes the checkpoint and fn_kwargs, returns metrics."""
+
+    def __call__(self, checkpoint: Checkpoint, **kwargs: Any) -> dict[str, Any]: ...
 
 
 @dataclass
@@ -46,7 +54,7 @@ class ValidationConfig:
 
     def __init__(
         self,
-        fn: Callable[..., dict[str, Any]],
+        fn: ValidationFn,
         task_config: ValidationTaskConfig | None = None,
         ray_remote_kwargs: dict[str, Any] | None = None,
     ):
@@ -81,4 +89,4 @@ def wanted_by(validation: bool | ValidationTaskConfig | None) -> dict[str, Any] 
     )
 
 
-__all__ = ["ValidationConfig", "ValidationTaskConfig", "wanted_by"]
+__all__ = ["ValidationConfig", "ValidationFn", "ValidationTaskConfig", "wanted_by"]

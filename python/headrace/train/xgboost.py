@@ -13,6 +13,7 @@ from typing import Any
 
 from headrace.settings import OnlyKnown
 from headrace.train import context
+from headrace.train.backend import BackendConfig
 from headrace.train.boosting import Reports, cores_of_a_worker, refuse_legacy
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.config import DataConfig, RunConfig, ScalingConfig
@@ -31,7 +32,7 @@ except ModuleNotFoundError as e:
 
 
 @dataclass
-class XGBoostConfig(OnlyKnown):
+class XGBoostConfig(OnlyKnown, BackendConfig):
     """xgboost_communicator: "rabit", XGBoost's own collective."""
 
     _names = {"xgboost_communicator": "str"}
@@ -80,6 +81,8 @@ class XGBoostTrainer(DataParallelTrainer):
     place of torch_config.
     """
 
+    _config = ("xgboost_config", XGBoostConfig)
+
     def __init__(
         self,
         train_loop_per_worker: Callable[[], Any] | Callable[[dict], Any],
@@ -100,14 +103,10 @@ class XGBoostTrainer(DataParallelTrainer):
         refuse_legacy(
             "XGBoostTrainer", label_column=label_column, params=params, num_boost_round=num_boost_round
         )
-        if xgboost_config is not None and not isinstance(xgboost_config, XGBoostConfig):
-            raise TypeError(
-                f"xgboost_config: expected an XGBoostConfig, found {type(xgboost_config).__name__}"
-            )
         super().__init__(
             train_loop_per_worker,
             train_loop_config=train_loop_config,
-            backend=xgboost_config or XGBoostConfig(),
+            backend_config=xgboost_config,
             scaling_config=scaling_config,
             run_config=run_config,
             datasets=datasets,
