@@ -40,6 +40,7 @@ typedef struct conn {
     bool bye;            /* BYE came: its end is not the loss of the rank */
     bool dead;
     bool has_own; /* its rank is the server's own */
+    bool asks;    /* its request for a position waits until the other connections were read */
 } conn;
 
 /* A request for a schema. The answer may need a run of the plan, for which the dispatcher must not wait. */
@@ -367,6 +368,29 @@ static hr_status on_restore(conn *c, const char *text, char **differs, hr_error 
     return hr__split_restore(c->split, position, &how, err);
 }
 
+/* Reads what the other ranks of the split have sent so far. */
+static void hear_others(conn *c)
+{
+    c->asks = true;
+    for (conn *o = c->server->conns; o; o = o->next)
+        if (o->split == c->split && !o->asks && !o->dead)
+            conn_receive(o);
+    c->asks = false;
+}
+
+/* The ranks report each batch that they take; connections are read one after another. So if the ranks seem to be at
+ * different places, a report may wait on another connection, although its rank sent it before this one asked. */
+static hr_status common_position(conn *c, char **text, hr_error *err)
+{
+    hr_status st = hr__split_position(c->split, text, err);
+
+    if (st != HR_MISMATCH)
+        return st;
+    hear_others(c);
+    hr_error_clear(err);
+    return hr__split_position(c->split, text, err);
+}
+
 static void on_ask(conn *c, const hr_message *m)
 {
     hr_error e = HR_ERROR_INIT;
@@ -374,7 +398,7 @@ static void on_ask(conn *c, const hr_message *m)
     hr_status st;
 
     if (m->kind == HR_RING_ASK_POSITION)
-        st = hr__split_position(c->split, &text, &e);
+        st = common_position(c, &text, &e);
     else if (m->kind == HR_RING_ASK_POSITION_OF)
         st = hr__split_position_of(c->split, c->rank, &text, &e);
     else if (m->kind == HR_RING_ASK_RANKS)
