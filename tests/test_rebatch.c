@@ -113,20 +113,78 @@ static void check_ordinal(const rig *r, int item, int64_t before)
         assert_int_equal(ordinal, before);
 }
 
+/* Rows [0, n) of several fragments. */
+static hr_table *rows_of_fragments(int64_t n, uint64_t *random)
+{
+    hr_table *parts[8], *all;
+    int n_parts = 0;
+
+    for (int64_t at = 0; at < n; n_parts++) {
+        int64_t some = n_parts == 7 ? n - at : 1 + random_below(random, n - at);
+
+        parts[n_parts] = numbers_at(0, n_parts, at, some);
+        at += some;
+    }
+    all = join(parts, n_parts);
+    unref_all(parts, n_parts);
+    return all;
+}
+
+/* A table of each fragment, however the input is cut. */
+static void test_fragments(void **unused)
+{
+    uint64_t random = 3;
+    live_memory before = live_now();
+
+    (void)unused;
+    for (int round = 0; round < 100; round++) {
+        hr_table *in = rows_of_fragments(1 + random_below(&random, 150), &random), *parts[MAX_PARTS];
+        int n = cut_randomly(in, &random, parts, MAX_PARTS);
+        hr_error err = HR_ERROR_INIT;
+        hr_op *op = NULL;
+        rig r = { 0 };
+        int64_t at = 0;
+
+        assert_ok(hr__op_fragments(&op, &err), &err);
+        assert_int_equal(op->table_rows, 0);
+        assert_ok(rig_open(&r, op, NULL, &err), &err);
+        assert_ok(rig_run(&r, parts, n, &err), &err);
+        for (int i = 0; i < rig_tables(&r); i++) {
+            hr_table *got = rig_table(&r, i), *want = slice(in, at, got->n_rows);
+
+            assert_true(tables_equal(got, want));
+            at += got->n_rows;
+            assert_int_equal(hr__origin_at(got->origin, 0).fragment, i);
+            assert_int_equal(hr__origin_at(got->origin, got->n_rows - 1).fragment, i);
+            hr_table_unref(want);
+        }
+        assert_int_equal(at, in->n_rows);
+        assert_int_equal(rig_tables(&r), hr__origin_at(in->origin, at - 1).fragment + 1);
+        rig_close(&r);
+        hr__op_unref(op);
+        unref_all(parts, n);
+        hr_table_unref(in);
+    }
+    assert_no_leak(before);
+}
+
 /* From every marker of a run, and from every marker of the run that began there. */
 static void test_resume(void **unused)
 {
     uint64_t random = 7;
 
     (void)unused;
-    for (int round = 0; round < 60; round++) {
-        hr_table *in = numbers(0, 1 + random_below(&random, 120));
+    for (int round = 0; round < 90; round++) {
+        hr_table *in = rows_of_fragments(1 + random_below(&random, 120), &random);
         int64_t batch_rows = 1 + random_below(&random, 30);
         hr_error err = HR_ERROR_INIT;
         hr_op *op = NULL;
         rig whole = { 0 };
 
-        assert_ok(hr__op_rebatch(batch_rows, random_below(&random, 2), &op, &err), &err);
+        if (round % 3 == 0)
+            assert_ok(hr__op_fragments(&op, &err), &err);
+        else
+            assert_ok(hr__op_rebatch(batch_rows, random_below(&random, 2), &op, &err), &err);
         assert_ok(rig_open(&whole, op, NULL, &err), &err);
         whole.run.marks = random_below(&random, 2);
         push_with_markers(&whole, in, 0, &random);
@@ -260,9 +318,10 @@ static void test_faults(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_cuts), cmocka_unit_test(test_no_copy_inside_a_table),
-        cmocka_unit_test(test_resume),      cmocka_unit_test(test_marker_states),
-        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_random_cuts),   cmocka_unit_test(test_no_copy_inside_a_table),
+        cmocka_unit_test(test_fragments),     cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_marker_states), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

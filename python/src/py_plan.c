@@ -914,6 +914,16 @@ static PyObject *plan_gives_blocks(PyObject *op, PyObject *unused)
     return PyBool_FromLong(hr__plan_fragments_of(((plan_object *)op)->plan) == HR_FRAGMENTS_OF_TABLES);
 }
 
+static PyObject *plan_fragments(PyObject *op, PyObject *unused)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *plan = NULL;
+    hr_status st = hr__plan_fragments(((plan_object *)op)->plan, &plan, &err);
+
+    (void)unused;
+    return plan_made(pyhr_state_of(op), st, plan, &err);
+}
+
 static PyObject *plan_repartition(PyObject *op, PyObject *args)
 {
     hr_repartition_options o = { .struct_bytes = sizeof o };
@@ -1269,6 +1279,8 @@ static PyMethodDef plan_methods[] = {
       "makes_batches(): whether each table of a run is a batch whose rows belong together." },
     { "gives_blocks", plan_gives_blocks, METH_NOARGS,
       "gives_blocks(): whether the plan's arguments say which rows are in one table of a run." },
+    { "fragments", plan_fragments, METH_NOARGS,
+      "fragments(): the same rows in tables that depend on the rows and the plan's arguments alone." },
     { "repartition", plan_repartition, METH_VARARGS,
       "repartition(n_blocks, shuffle, keys or None, sort): the same rows in n_blocks tables." },
     { "whole_groups", plan_whole_groups, METH_O,

@@ -15,6 +15,8 @@ hr_status hr__op_number_rows(const char *name, hr_op **out, hr_error *err) HR_MU
 hr_status hr__op_rebatch(int64_t n_rows, bool drop_last, hr_op **out, hr_error *err) HR_MUST_USE;
 /* The same for blocks, from which a later stage makes smaller batches: blocks of any size. */
 hr_status hr__op_rebatch_blocks(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
+/* The same rows in tables that depend on the rows alone, as fragments of materialized rows (fragment_cut.c). */
+hr_status hr__op_fragments(hr_op **out, hr_error *err) HR_MUST_USE;
 /* HR_BUDGET: the rows of one batch take more than the limit. `more`: the batch has even more rows. */
 hr_status hr__batch_too_large(int64_t n_rows, int64_t n_bytes, int64_t limit, bool more, hr_error *err);
 hr_status hr__op_map(const hr_map_function *fn, const hr_map_options *options, hr_op **out,

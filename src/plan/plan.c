@@ -1029,6 +1029,19 @@ hr_fragments_of hr__plan_fragments_of(const hr_plan *p)
     return hr__plan_makes_batches(p) || gives_blocks(p) ? HR_FRAGMENTS_OF_TABLES : HR_FRAGMENTS_OF_ROWS;
 }
 
+hr_status hr__plan_fragments(hr_plan *in, hr_plan **out, hr_error *err)
+{
+    hr_op *op = NULL;
+
+    if (hr__plan_fragments_of(in) == HR_FRAGMENTS_OF_TABLES) {
+        *out = hr_plan_ref(in);
+        return HR_OK;
+    }
+    *out = NULL;
+    HR_TRY(hr__op_fragments(&op, err));
+    return hr__plan_op(in, op, out, err);
+}
+
 hr_status hr_plan_count(hr_plan *p, int64_t *out, hr_error *err)
 {
     HR_NEED(p, out);

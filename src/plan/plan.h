@@ -67,6 +67,8 @@ bool hr__plan_makes_batches(const hr_plan *p);
 /* What the fragments of the materialized rows are: TABLES if the plan's own arguments say which rows are in one table,
  * and no function downstream of them makes others. */
 hr_fragments_of hr__plan_fragments_of(const hr_plan *p);
+/* The same rows; which of them are in one table of a run depends on the rows and on the plan's arguments alone. */
+hr_status hr__plan_fragments(hr_plan *in, hr_plan **out, hr_error *err) HR_MUST_USE;
 /* A node like `p` (scan or operator shared) over other inputs (shared); without p's rules. */
 hr_status hr__plan_like(hr_plan *p, hr_plan *const *inputs, hr_plan **out, hr_error *err) HR_MUST_USE;
 /* The schema if it is known without running functions; opens the first file if necessary. *out NULL: only a run can

@@ -156,3 +156,34 @@ def test_names_are_where_ray_has_them():
     for name in datasource.__all__:
         assert getattr(datasource, name) is getattr(hd, name), name
     assert partitioning.Partitioning is hd.Partitioning and block.BlockMetadata is hd.BlockMetadata
+
+
+def test_blocks_that_leave_a_dataset_depend_on_the_rows_alone():
+    """Once they were the tables of the run: two datasets made of the same rows had other blocks, digests and
+    function batches, by threads and time.
+    """
+    context = hd.DataContext.get_current()
+    was, seen = context.num_threads, []
+
+    def kept():
+        return hd.range(60_000, override_num_blocks=3).filter(
+            lambda row: row["id"] % 3 == 0, compute="threads"
+        )
+
+    try:
+        for context.num_threads in (1, 2, 8):
+            made = [
+                hd.from_arrow(kept()),
+                hd.from_arrow(kept().to_arrow()),
+                hd.from_blocks([kept(), kept().to_arrow()]),
+                hd.from_blocks(kept().to_arrow_refs()),
+                hd.from_pandas(kept().to_pandas_refs()),
+                hd.from_numpy(kept().to_numpy_refs(column="id")),
+            ]
+            seen.append([(ds.num_blocks(), ds._node.plan.digests()) for ds in made])
+    finally:
+        context.num_threads = was
+    assert [n for n, _ in seen[0]] == [3, 3, 2, 3, 3, 3]
+    assert seen[1] == seen[0] and seen[2] == seen[0]
+    assert [t.num_rows for t in kept().repartition(4).to_arrow_refs()] == [5000] * 4
+    assert len(kept().repartition(4).materialize().to_arrow_refs()) == 4

@@ -1054,7 +1054,7 @@ class Dataset:
         """All rows as a pyarrow.Table; without pyarrow as an object with __arrow_c_stream__. Shares the
         memory.
         """
-        tables = self._tables()
+        tables = self._tables(self._cut_node())
         schema = tables[0].schema if tables else getattr(self.schema(), "_core", None)
         if schema is None:
             schema = Table.build({}).schema
@@ -1064,9 +1064,16 @@ class Dataset:
         except ImportError:
             return stream
 
+    def _cut_node(self):
+        """The node of the same rows in tables that depend on the rows alone, not on threads or time."""
+        return Node("fragments", {}, [self._node])
+
+    def _block_tables(self):
+        return self._tables(self._cut_node())
+
     def _blocks(self):
-        """All rows as the tables that the run gives; one empty table if there are none."""
-        tables = self._tables()
+        """All rows as one table per block; one empty table if there are none."""
+        tables = self._block_tables()
         schema = None if tables else self.schema()
         return [Table.empty(schema._core)] if schema is not None else tables
 
@@ -1090,7 +1097,7 @@ class Dataset:
         return [blocks.table_to_numpy(t, writable=True)[column] for t in made]
 
     def __arrow_c_stream__(self, requested_schema=None):
-        """The rows as an Arrow stream, as the run computes them; releasing the stream ends the run."""
+        """The rows as an Arrow stream, in tables as the run computes them; releasing it ends the run."""
         run = self._run(self._node)
         return run.feed.stream(self._node.plan.schema(), run)
 
@@ -1176,6 +1183,14 @@ class MaterializedDataset(Dataset):
 
     def materialize(self):
         return self
+
+    def _block_tables(self):
+        args = self._node.args
+        return (
+            Table.conformed([t for t in args["tables"] if t.num_rows])
+            if "tables" in args
+            else args["rows"].tables()
+        )
 
     def _rows_there(self):
         return self.take(display.ROWS)

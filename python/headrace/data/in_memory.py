@@ -97,6 +97,8 @@ def from_arrow(tables, *, override_num_blocks=None):
 
 
 def _arrow_part(part):
+    if hasattr(part, "_cut_node"):  # a Dataset, whose stream has the tables of a run, cut by time
+        part = part.to_arrow()
     if not isinstance(part, (bytes, bytearray, memoryview)):
         return categories.decoded(part)
     from headrace.data.sources import package

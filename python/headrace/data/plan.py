@@ -132,6 +132,9 @@ class Node:
     def _whole_groups(self):
         return self.inputs[0].plan.whole_groups(tuple(self.args["keys"]))
 
+    def _fragments(self):
+        return self.inputs[0].plan.fragments()
+
     def _rebatch(self):
         return self.inputs[0].plan.rebatch(self.args["n_rows"])
 

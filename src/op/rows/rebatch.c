@@ -1,4 +1,4 @@
-/* rebatch.c - cuts the same rows into tables of exactly n rows, independent of the input's cuts.
+/* rebatch.c - cuts the same rows into tables that do not depend on the input's cuts: of exactly n rows, or fragments.
  *
  * Rows wait in `parts`, in order, until they make a batch. A batch from one table is a slice of it; a batch from
  * several tables is copied.
@@ -14,8 +14,11 @@
  * If a function gets the batches (run.marks), a marker lies before each batch: the last marker, with the number of rows
  * emitted since as its skip. So a run that resumes there repeats no call, only the work for the skipped rows.
  *
+ * A fragment ends where the rows say so (fragment_cut.c): then n is known only when the fragment is complete.
+ *
  * All tables must have nearly one schema (data/conform.c). Here a function that returns int64 first and double later
  * gets its error: in canonical order, so that the message is the same with any number of threads. */
+#include "format/scan/materialized.h"
 #include "op/operators.h"
 
 #include <inttypes.h>
@@ -23,7 +26,7 @@
 
 typedef struct rebatch_op {
     hr_op base;
-    int64_t n_rows;
+    int64_t n_rows; /* 0: fragments */
     bool drop_last;
     bool any_size; /* batches may be larger than the memory limit */
 } rebatch_op;
@@ -37,9 +40,11 @@ typedef struct rebatch_state {
     int64_t skip;       /* input rows that an earlier run has emitted */
     int64_t ordinal;    /* of the open batch */
     hr_marker *held;    /* waits for the open batch; NULL: none */
-    int64_t held_skip;  /* the rows missing in the open batch at its arrival */
-    hr_marker *base;    /* run.marks: the last marker, unchanged; NULL: none */
-    int64_t base_skip;  /* rows between it and the open batch */
+    int64_t held_at;    /* the rows of the open batch at its arrival */
+    hr_fragment_cut cut;
+    int64_t n_cut;     /* fragments: rows of the open batch that the cut has seen */
+    hr_marker *base;   /* run.marks: the last marker, unchanged; NULL: none */
+    int64_t base_skip; /* rows between it and the open batch */
 } rebatch_state;
 
 static hr_status rebatch_state_of(hr_task *task, rebatch_state **out, hr_error *err)
@@ -92,15 +97,16 @@ static void pass_new(rebatch_state *s, hr_task *task, hr_marker *takes, int64_t 
     pass(s, task, takes, skip);
 }
 
-/* After the output of a batch of n rows: passes the waiting marker, or the last marker again with more rows to skip. */
-static void pass_behind(rebatch_state *s, hr_task *task, int64_t n)
+/* After the output of a batch of n rows, which would have `all` if it were complete: passes the waiting marker, or the
+ * last marker again with more rows to skip. */
+static void pass_behind(rebatch_state *s, hr_task *task, int64_t n, int64_t all)
 {
     hr_marker *m = s->held;
 
     s->held = NULL;
     s->base_skip += n;
     if (m)
-        pass_new(s, task, m, s->held_skip);
+        pass_new(s, task, m, all - s->held_at);
     else if (s->base && !hr__marker_copy(s->base, &m, NULL))
         pass(s, task, m, s->base_skip);
 }
@@ -110,6 +116,7 @@ static hr_status rebatch_marker(const hr_op *op, hr_task *task, hr_marker *takes
     rebatch_state *s = NULL;
     hr_status st = rebatch_state_of(task, &s, err);
 
+    (void)op;
     if (st) {
         hr__marker_drop(takes);
         return st;
@@ -120,7 +127,7 @@ static hr_status rebatch_marker(const hr_op *op, hr_task *task, hr_marker *takes
     }
     hr__marker_drop(s->held);
     s->held = takes;
-    s->held_skip = ((const rebatch_op *)op)->n_rows - s->n_pending;
+    s->held_at = s->n_pending;
     return HR_OK;
 }
 
@@ -257,8 +264,10 @@ done:
 }
 
 /* Emits the open batch, of n rows. */
-static hr_status emit(rebatch_state *s, hr_task *task, int64_t n, hr_error *err)
+static hr_status emit(const hr_op *op, rebatch_state *s, hr_task *task, int64_t n, hr_error *err)
 {
+    int64_t all = ((const rebatch_op *)op)->n_rows;
+
     hr_status st = HR_OK;
     hr_table *batch = NULL;
 
@@ -268,10 +277,38 @@ static hr_status emit(rebatch_state *s, hr_task *task, int64_t n, hr_error *err)
         HR_GO(take_copy(s, task, n, &batch, err));
     HR_GO(hr__task_emit(task, &batch, err));
     s->ordinal++;
-    pass_behind(s, task, n);
+    pass_behind(s, task, n, all ? all : n);
 done:
     hr_table_unref(batch);
     return st;
+}
+
+/* Emits all complete batches of n rows. */
+static hr_status emit_exact(const hr_op *op, rebatch_state *s, hr_task *task, int64_t n, hr_error *err)
+{
+    while (s->n_pending >= n && !hr__task_cancelled(task)) {
+        HR_TRY(check_bytes(op, s, task, n, err));
+        HR_TRY(emit(op, s, task, n, err));
+    }
+    return HR_OK;
+}
+
+/* Emits all complete fragments. The rows that the cut has not seen are in the last part. */
+static hr_status emit_fragments(const hr_op *op, rebatch_state *s, hr_task *task, hr_error *err)
+{
+    while (s->n_pending > s->n_cut && !hr__task_cancelled(task)) {
+        const hr_table *last = s->parts[s->n_parts - 1];
+        int64_t n;
+        bool ends;
+
+        s->n_cut += hr__fragment_cut(&s->cut, last, last->n_rows - (s->n_pending - s->n_cut), &ends);
+        if (!ends)
+            continue;
+        n = s->n_cut;
+        s->n_cut = 0;
+        HR_TRY(emit(op, s, task, n, err));
+    }
+    return HR_OK;
 }
 
 static hr_status rebatch_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
@@ -288,10 +325,7 @@ static hr_status rebatch_push(const hr_op *op, hr_task *task, const hr_table *in
     hr_table_unref(fitting);
     if (st)
         return st;
-    while (s->n_pending >= n && !hr__task_cancelled(task)) {
-        HR_TRY(check_bytes(op, s, task, n, err));
-        HR_TRY(emit(s, task, n, err));
-    }
+    HR_TRY(n ? emit_exact(op, s, task, n, err) : emit_fragments(op, s, task, err));
     if (!s->n_pending)
         s->most_bytes = 0;
     return check_bytes(op, s, task, s->n_pending, err); /* before it holds more rows */
@@ -304,8 +338,8 @@ static hr_status rebatch_finish(const hr_op *op, hr_task *task, hr_error *err)
     if (!s)
         return HR_OK;
     if (s->n_pending && !((const rebatch_op *)op)->drop_last)
-        HR_TRY(emit(s, task, s->n_pending, err));
-    pass_behind(s, task, 0);
+        HR_TRY(emit(op, s, task, s->n_pending, err));
+    pass_behind(s, task, 0, ((const rebatch_op *)op)->n_rows);
     return HR_OK;
 }
 
@@ -315,7 +349,10 @@ static void rebatch_describe(const hr_op *op, hr_text *out)
 {
     const rebatch_op *r = (const rebatch_op *)op;
 
-    hr__text_add(out, "rebatch(%" PRId64 "%s)", r->n_rows, r->drop_last ? ", drop_last" : "");
+    if (!r->n_rows)
+        hr__text_add(out, "fragments");
+    else
+        hr__text_add(out, "rebatch(%" PRId64 "%s)", r->n_rows, r->drop_last ? ", drop_last" : "");
 }
 
 static void rebatch_fingerprint(const hr_op *op, hr_hash *h)
@@ -349,6 +386,13 @@ hr_status hr__op_rebatch_blocks(int64_t n_rows, hr_op **out, hr_error *err)
 {
     HR_TRY(hr__op_rebatch(n_rows, false, out, err));
     ((rebatch_op *)*out)->any_size = true;
+    return HR_OK;
+}
+
+hr_status hr__op_fragments(hr_op **out, hr_error *err)
+{
+    HR_TRY(hr__op_rebatch_blocks(1, out, err));
+    ((rebatch_op *)*out)->n_rows = (*out)->table_rows = 0;
     return HR_OK;
 }
 
