@@ -59,7 +59,7 @@ uint64_t hr__position_sum(const char *text,
                           int64_t n); /* the checksum at the end of a position's text, over the n bytes before it */
 void hr__position_clear(hr_position *p);
 
-/* --- run.c, sched.c: one run of a plan */
+/* --- run_state.c, run.c, sched.c: one run of a plan */
 /* Tables that may be ahead of n consumers, `prefetch` at least: small ones as many for each as fit in HR_SMALL_BYTES,
  * so that no thread waits for another one at each table. table_bytes: of the last table; -1: none yet. */
 #define HR_SMALL_AHEAD 16

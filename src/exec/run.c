@@ -81,13 +81,6 @@ static hr_status start_ops(hr_run *r, hr_error *err)
     return HR_OK;
 }
 
-int hr__ahead(int prefetch, int n, int64_t table_bytes)
-{
-    if (n <= 0 || table_bytes < 0)
-        return prefetch;
-    return HR_MAX(prefetch, n * (int)HR_MIN(HR_SMALL_AHEAD, HR_SMALL_BYTES / HR_MAX(table_bytes, 1)));
-}
-
 static hr_status init(hr_run *r, hr_plan *p, const hr_run_options *options, hr_error *err)
 {
     r->options = *options;

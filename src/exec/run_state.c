@@ -1,4 +1,4 @@
-/* run_state.c - state of a run that all files of exec/ use: lock, references, notification of the consumer.
+/* run_state.c - state of a run that all files of exec/ use: lock, references, the consumer.
  *
  * Tests: test_stages.c. */
 #include "exec/run.h"
@@ -63,7 +63,7 @@ void hr__assert_locked(const hr_run *r)
 }
 #endif
 
-/* --- news for the consumer */
+/* --- the consumer: news for it, and how far tables are ahead of it */
 
 void hr__run_notify_locked(hr_run *r)
 {
@@ -81,4 +81,11 @@ void hr__run_fail_locked(hr_run *r, hr_status st, hr_error *moved)
         atomic_store(&r->stop, true);
     }
     hr__run_notify_locked(r);
+}
+
+int hr__ahead(int prefetch, int n, int64_t table_bytes)
+{
+    if (n <= 0 || table_bytes < 0)
+        return prefetch;
+    return HR_MAX(prefetch, n * (int)HR_MIN(HR_SMALL_AHEAD, HR_SMALL_BYTES / HR_MAX(table_bytes, 1)));
 }
