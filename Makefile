@@ -179,7 +179,7 @@ c-tsan: venv zstd | $(BUILD)/.dir
 	@$(call setup,tsan,$(DEBUG) -Db_sanitize=thread)
 	@$(call compile,tsan)
 	@wrap=; if setarch -R true 2>/dev/null; then wrap='--wrapper=setarch -R'; fi; \
-	$(call check,tsan,-t 5 $${wrap:+"$$wrap"})
+	$(call check,tsan,-t 5 --no-suite one-thread $${wrap:+"$$wrap"})
 
 # Memcheck over the tests of what is copied, as structs or as bytes, to disks and to other processes: uninitialised bytes there are seen by
 # nothing else. Not a part of `make test`: ten minutes. -O0 and plain kernels, or memcheck sees mistakes in exact code.
