@@ -15,6 +15,7 @@ from headrace import train
 from headrace.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
 
 torch = pytest.importorskip("torch")
+from headrace.train import watch  # noqa: E402
 from headrace.train.torch import TorchTrainer  # noqa: E402
 from headrace.train.watch import describe  # noqa: E402
 
@@ -31,6 +32,7 @@ def soon(monkeypatch):
     context = hd.DataContext.get_current()
     monkeypatch.setattr(context, "stall_warning_s", 1.0)
     monkeypatch.setattr(context, "stall_timeout_s", 3.0)
+    monkeypatch.setattr(watch, "ANSWER_S", 0.5)
 
 
 def fit(loop, storage, n=2, **more):
@@ -167,6 +169,29 @@ def test_an_early_return(storage):
     assert str(e.value).startswith(
         "rank 0 failed in a collective, after the train loop of rank 1 had returned: "
     )
+
+
+def test_left_alone_in_a_collective(storage, soon, tmp_path, capfd):
+    """The story: rank 1 returned, and rank 0 waited in LightGBM for ever without a line."""
+    library = tmp_path / "lightgbm"
+    library.mkdir()
+    (library / "__init__.py").write_text("import time\n\ndef update():\n    time.sleep(600)\n")
+
+    def loop(config):
+        if rank() == 0:
+            sys.path.insert(0, config["folder"])
+            sys.modules.pop("lightgbm", None)
+            import lightgbm
+
+            lightgbm.update()
+
+    text = (
+        r"rank 0 \(pid \d+\) has made no progress for \d+ s: it waits in update\(\) at .* in loop\(\); the "
+        r"train loop of rank 1 has returned: all must call it equally often"
+    )
+    with pytest.raises(TrainingFailedError, match=text):
+        fit(loop, storage, train_loop_config={"folder": str(tmp_path)})
+    assert re.search(text, capfd.readouterr().err)
 
 
 def test_fewer_rows_than_ranks():

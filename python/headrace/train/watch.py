@@ -180,7 +180,7 @@ class Watch:
         for rank in late:
             self._reported[rank] = now + max(self.warn_s / 4, 0.2)
         places = {rank: _place(worker) for rank, worker in alive.items()}
-        guilty = self._guilty(places, late, splits)
+        guilty = self._guilty(places, late, splits) or self._left_alone(places, late)
         if not guilty:
             return
         self._report(guilty, places, late, splits, alive)
@@ -206,6 +206,14 @@ class Watch:
                 return behind
         return []
 
+    def _left_alone(self, places, late) -> list[int]:
+        """The workers in a collective that a worker whose train loop has returned does not call any more.
+        Some collectives notice that at once, NCCL's and LightGBM's may wait for ever.
+        """
+        if not self.control.return_values:
+            return []
+        return [r for r in late if places[r]["kind"] == "collective"]
+
     def _report(self, guilty, places, late, splits, alive) -> None:
         key = tuple(guilty)
         longest = max(late[r] for r in guilty)
@@ -229,6 +237,9 @@ class Watch:
         for text, ranks in others.items():
             verb = "wait" if len(ranks) > 1 else "waits"
             parts.append(f"{stalls.listed(ranks)} {verb} {text}")
+        if any(places[rank]["kind"] == "collective" for rank in guilty):
+            returned = stalls.listed(sorted(self.control.return_values))
+            parts.append(f"the train loop of {returned} has returned: all must call it equally often")
         return "; ".join(parts) + self._advice(guilty, places, splits)
 
     def _advice(self, guilty, places, splits) -> str:
@@ -330,6 +341,8 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _KINDS = (  # parts of paths, the innermost frame first
     (os.path.join("torch", "distributed") + os.sep, "collective"),
     (os.path.join("torch", "autograd") + os.sep, "backward"),
+    (f"{os.sep}lightgbm{os.sep}", "collective"),
+    (f"{os.sep}xgboost{os.sep}", "collective"),
     (_PACKAGE + "data" + os.sep, "data"),
     (_PACKAGE + "train" + os.sep + "control.py", "report"),
 )
