@@ -482,3 +482,10 @@ def test_groups_of_a_trainer(tmp_path):
         run_config=train.RunConfig(name="groups", storage_path=str(tmp_path)),
     ).fit()
     assert result.metrics["got"] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+
+
+def test_a_share_that_nobody_reads():
+    """A share that is dropped before its first use does not end the workers of the next one."""
+    ds = hd.range(200).map_batches(lambda b: b, batch_size=50)
+    ds.shard()
+    assert sum(len(b["id"]) for b in ds.shard().iter_batches(batch_size=32)) == 200

@@ -1242,8 +1242,9 @@ class SplitOwner:
         if replicas != 1:
             self.split.replicate(replicas)
         self._begun = self._warned = False
+        self._running = []  # the pools that have begun
         self.sources = weakref.WeakSet()  # its ranks in this process
-        self._end = weakref.finalize(self, _end_split, self.split, self.pools)
+        self._end = weakref.finalize(self, _end_split, self.split, self._running)
 
     def report_wait(self, rank, seconds, over):
         """Warns once that a rank waits for others, and names them; over: raises."""
@@ -1272,6 +1273,7 @@ class SplitOwner:
             self._begun = True
             for pool in self.pools:
                 pool.begin()
+                self._running.append(pool)
 
     def serve_elsewhere(self):
         """The consumers are other processes: starts threads here for functions that run inline."""
