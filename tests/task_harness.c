@@ -120,6 +120,19 @@ void hr__task_end_input(hr_task *task, int input)
 int hr__task_input(const hr_task *task) { return task->rig->input; }
 void hr__task_want(hr_task *task, int input) { task->rig->wanted = input; }
 
+int64_t hr__task_first_row(const hr_task *task, int input)
+{
+    (void)task;
+    (void)input;
+    return 0;
+}
+
+int hr__task_lane(const hr_task *task)
+{
+    (void)task;
+    return 0;
+}
+
 void hr__task_more(hr_task *task) { task->more = true; }
 
 bool hr__task_is_first(const hr_task *task) /* one ticket after the other */

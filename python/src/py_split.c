@@ -398,6 +398,20 @@ static PyObject *split_replicate(PyObject *op, PyObject *arg)
     return st ? pyhr_raise(pyhr_state_of(op), st, &err) : Py_NewRef(Py_None);
 }
 
+static PyObject *split_lanes(PyObject *op, PyObject *args)
+{
+    hr_error err = HR_ERROR_INIT;
+    int n_lanes, n_hosts;
+    hr_split *split;
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "ii", &n_lanes, &n_hosts) || !(split = split_of(op)))
+        return NULL;
+    st = hr__split_lanes(split, n_lanes, n_hosts, &err);
+    split_drop(split);
+    return st ? pyhr_raise(pyhr_state_of(op), st, &err) : Py_NewRef(Py_None);
+}
+
 static PyObject *split_expect(PyObject *op, PyObject *arg)
 {
     int n = rank_from(arg);
@@ -566,6 +580,8 @@ static PyMethodDef split_methods[] = {
     { "position_of", split_position_of, METH_O,
       "position_of(rank): the position of all ranks after the steps that this rank has taken." },
     { "replicate", split_replicate, METH_O, "replicate(n): each n ranks behind one another get the same batches." },
+    { "lanes", split_lanes, METH_VARARGS,
+      "lanes(n, hosts): the order of n lanes, of which each of the hosts reads those of its ranks." },
     { "expect", split_expect, METH_O,
       "expect(n): only n ranks will come, in any order; the split drops the shares of the others." },
     { "ranks", split_describe_ranks, METH_NOARGS,

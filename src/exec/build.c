@@ -7,12 +7,24 @@
  * Tests: test_stages.c, test_combine.c. */
 #include "exec/run.h"
 
+/* The next operator of the first lane. */
+static hr_status same_op(hr_run *r, const hr_op *op, hr_op_state **out, hr_error *err)
+{
+    if (r->same_op >= r->n_ops || r->ops[r->same_op]->run.op->cls != op->cls)
+        return hr_error_set(err, HR_BUG, "run: lanes with other operators");
+    *out = r->ops[r->same_op++];
+    return HR_OK;
+}
+
 static hr_status new_op(hr_run *r, hr_op *op, hr_op_state **out, hr_error *err)
 {
-    hr_op_state *o = hr__zalloc(r->account, sizeof *o);
+    hr_op_state *o;
     int64_t cap = r->cap_ops;
 
     *out = NULL;
+    if (r->same_op >= 0) /* a lane after the first */
+        return same_op(r, op, out, err);
+    o = hr__zalloc(r->account, sizeof *o);
     if (!o || !hr__grow(r->account, (void **)&r->ops, &cap, r->n_ops + 1, sizeof(hr_op_state *))) {
         hr__free(o);
         return hr__error_memory(err, "run", sizeof *o);
@@ -72,6 +84,7 @@ static hr_status build_scan(hr_run *r, hr_plan *p, hr_stage **out, hr_error *err
         return hr_error_set(err, HR_BUG, "plan: the image steps of a reader are no image steps");
     (*out)->leaf.rows_left = p->limit_rows;
     (*out)->leaf.skip_rows = p->skip_rows;
+    (*out)->leaf.lane = p->lane;
     (*out)->order.random_blocks = p->random_blocks;
     (*out)->order.seed = p->block_seed.own ? p->block_seed.seed : r->options.seed;
     (*out)->order.epoch = p->block_seed.once ? 0 : (uint64_t)r->options.epoch;
@@ -119,7 +132,7 @@ static hr_status add_map(hr_run *r, hr_stage *s, hr_op *op, hr_error *err)
  * added. */
 static void own_last(hr_run *r, hr_op *op)
 {
-    if (r->n_ops && r->ops[r->n_ops - 1]->run.op == op)
+    if (r->n_ops && r->ops[r->n_ops - 1]->run.op == op && r->same_op < 0)
         r->ops[r->n_ops - 1]->is_ours = true;
     else
         hr__op_unref(op);
@@ -206,10 +219,18 @@ static void tell_scans(hr_run *r, int first, const hr_op_run *run)
     }
 }
 
+/* Before input i of an operator whose inputs are one plan over other rows: its operators and sources have the numbers
+ * of the first input, and the run has each operator once, with one set of instances and one line of statistics. */
+static void begin_same(hr_run *r, int i, int n_ops, int n_instances)
+{
+    r->same_op = i ? n_ops : -1;
+    r->n_instances = n_instances;
+}
+
 /* A block operator, an operator with several inputs, or a stream operator with new_rows: it makes new rows. */
 static hr_status build_maker(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out, hr_error *err)
 {
-    int n = p->n_inputs, n_before = r->n_stages;
+    int n = p->n_inputs, n_before = r->n_stages, n_ops_before = r->n_ops, n_instances = r->n_instances;
     hr_stage **ins = hr__zalloc(r->account, (size_t)n * sizeof(hr_stage *)), *s;
     hr_op_state **fronts = hr__zalloc(r->account, (size_t)n * sizeof(hr_op_state *));
     hr_status st = HR_OK;
@@ -218,11 +239,16 @@ static hr_status build_maker(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **o
     if (!ins || !fronts)
         HR_GO(hr__error_memory(err, "run", n * (int64_t)sizeof(hr_stage *)));
     for (int i = 0; i < n; i++) {
+        if (p->op->cls->same_plans)
+            begin_same(r, i, n_ops_before, n_instances);
         HR_GO(build(r, p->inputs[i], p->op->block_rows, &ins[i], err));
         HR_GO(add_front(r, p, i, &ins[i], &fronts[i], err));
     }
+    r->same_op = -1;
+    for (int i = n_before; i < r->n_stages && p->op->cls->same_plans; i++)
+        r->stages[i]->n_lanes = n;
     s = ins[0];
-    if (n > 1 || s->gate.stream)
+    if (n > 1 || s->gate.stream || p->op->cls->same_plans)
         HR_GO(new_stage(r, &s, err));
     for (int i = 0; i < n && s != ins[0]; i++)
         connect(ins[i], s);
@@ -254,7 +280,7 @@ static hr_status build_numbered(hr_run *r, hr_plan *p, int64_t blocks, hr_stage 
     HR_TRY(build(r, p->inputs[0], 0, &s, err));
     HR_TRY(open_stage(r, &s, err));
     HR_TRY(add_map(r, s, p->op, err));
-    r->ops[r->n_ops - 1]->instance = r->n_instances++;
+    s->ops[s->n_ops - 1]->instance = r->n_instances++;
     HR_TRY(cut_made_rows(r, &s, blocks, err));
     *out = s;
     return HR_OK;
@@ -292,9 +318,12 @@ static int window_cap(const hr_run *r, const hr_stage *s, int n_threads)
 {
     bool waits = false;
 
+    int cap;
+
     for (int i = 0; i < s->n_ops; i++)
         waits = waits || s->ops[i]->run.op->cls->resumed;
-    return waits ? 4 * n_threads + 8 : 2 * n_threads + (r->options.arena ? 4 : 2);
+    cap = waits ? 4 * n_threads + 8 : 2 * n_threads + (r->options.arena ? 4 : 2);
+    return s->n_lanes ? HR_MAX(2, (cap + s->n_lanes - 1) / s->n_lanes) : cap; /* lanes read ahead at the same time */
 }
 
 /* Chooses where markers lie. A run that begins at a marker repeats its work for all rows after the marker; so that it
@@ -439,6 +468,7 @@ hr_status hr__run_build(hr_run *r, hr_error *err)
     int n_threads = r->options.num_threads > 0 ? HR_MIN(r->options.num_threads, hr_num_threads()) : hr_num_threads();
     hr_stage *last;
 
+    r->same_op = -1;
     HR_TRY(build(r, r->plan, 0, &last, err));
     HR_TRY(protect_blocks(r, err));
     place_markers(r);

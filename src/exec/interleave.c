@@ -83,6 +83,26 @@ static int files_from(const hr_stage *s, int place)
     return end - place;
 }
 
+void hr__stage_pass_files(hr_stage *s, int64_t *rows)
+{
+    while (s->at.file < hr__scan_n_files(s->scan)) {
+        int n = files_from(s, s->at.file);
+        int64_t sum = 0;
+
+        for (int i = 0; i < n; i++) {
+            int64_t of_file = hr__scan_file_rows(s->scan, hr__stage_file(s, s->at.file + i));
+
+            if (of_file < 0)
+                return;
+            sum += of_file;
+        }
+        if (sum > *rows)
+            return;
+        *rows -= sum;
+        s->at.file += n;
+    }
+}
+
 void hr__stage_close_files(hr_stage *s)
 {
     hr_open_files *o = &s->at.open;

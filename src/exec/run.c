@@ -30,8 +30,8 @@ static int64_t floor_bytes(const hr_run *r)
     int64_t n = 0;
 
     for (int i = 0; i < r->n_stages; i++)
-        if (r->stages[i]->scan)
-            n = HR_MAX(n, hr__scan_floor_bytes(r->stages[i]->scan));
+        if (r->stages[i]->scan) /* every lane has a reader at work */
+            n = HR_MAX(n, hr__scan_floor_bytes(r->stages[i]->scan) * HR_MAX(1, r->stages[i]->n_lanes));
     for (int i = 0; i < r->n_ops; i++)
         if (r->ops[i]->run.op->cls->floor_bytes)
             n += r->ops[i]->run.op->cls->floor_bytes(r->ops[i]->run.op);
@@ -55,11 +55,14 @@ static void share_out(hr_run *r, int64_t limit)
 static hr_status check_budget(hr_run *r, hr_error *err)
 {
     int64_t limit = hr__account_limit(r->account), need = floor_bytes(r) + (1 << 20);
+    int n_lanes = 1;
 
     if (limit < need)
         return hr_error_set(err, HR_BUDGET, "the plan needs at least %" PRId64 " bytes, the memory limit is %" PRId64,
                             need, limit);
-    r->step_bytes = HR_MAX(MIN_STEP_BYTES, HR_MIN(MAX_STEP_BYTES, limit / 32));
+    for (int i = 0; i < r->n_stages; i++)
+        n_lanes = HR_MAX(n_lanes, r->stages[i]->n_lanes);
+    r->step_bytes = HR_MAX(MIN_STEP_BYTES, HR_MIN(MAX_STEP_BYTES, limit / 32 / n_lanes));
     share_out(r, limit);
     return HR_OK;
 }

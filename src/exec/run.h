@@ -159,6 +159,7 @@ typedef struct hr_leaf {
     int64_t block_rows;         /* its tickets hold whole blocks of this many rows, and of BLOCK_ROWS */
     int64_t rows_left;          /* of a pushed-down limit; < 0: none */
     int64_t skip_rows;          /* rows at its beginning to skip, if fragments know their number of rows; 0: done */
+    hr_lane lane;               /* the rows to read, until they were sought; then lane.on is false */
     hr_arena *arena;            /* where readers write; NULL: private memory */
     bool done;                  /* the scan gives no more tickets */
 } hr_leaf;
@@ -243,6 +244,11 @@ struct hr_stage {
     int n_saving; /* map operators that add their state to markers */
     bool cut;     /* neither its own operator nor one downstream needs more rows of it */
     bool ended;   /* all output was passed on */
+    /* in a lane: its number, and the numbers in it of the first rows that go into the stream operator and out of it;
+     * set before the first table */
+    int lane;
+    int64_t lane_in, lane_out;
+    int n_lanes; /* of which this is one; 0: it is in no lane */
     hr_stage_counts counts;
 };
 
@@ -265,6 +271,7 @@ struct hr_run {
     hr_op_state **ops; /* by canonical index */
     int n_ops, cap_ops;
     int n_instances;
+    int same_op; /* while stages are built: the operator of the first lane that this one has, too; -1: a new one */
     bool has_limit;
     int n_slots;        /* thread slots: every thread number is smaller */
     int64_t step_bytes; /* bytes that one reader step should make */
@@ -360,6 +367,8 @@ hr_status hr__stage_open_at(hr_stage *s, int place, int fragment, hr_error *err)
 void hr__stage_close_files(hr_stage *s);
 hr_open_fragment hr__stage_fragment(const hr_stage *s, int place); /* the block at this place of the order of blocks */
 hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err) HR_MUST_USE;
+/* Passes files whose rows are known and fewer than *rows; takes them from *rows. */
+void hr__stage_pass_files(hr_stage *s, int64_t *rows);
 
 /* --- small_files.c: small files that are one row each */
 /* Number of files for the next ticket, and their bytes in memory. 0: the next file may hold any number of rows.

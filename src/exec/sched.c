@@ -141,6 +141,15 @@ static bool downstream_idle(const hr_stage *s)
     return s->run->out.n == 0 && !s->gate.draining;
 }
 
+/* Operators of several inputs downstream wait for rows of this stage, and not of another input. */
+static bool is_wanted(const hr_stage *s)
+{
+    for (; s->next; s = s->next)
+        if (tells_inputs(s->next) && s->input_of_next != s->next->in.current)
+            return false;
+    return true;
+}
+
 /* Bytes in arenas are charged to the arenas' owners, which outlive runs; they also count for the runs that write there.
  * No account reports when these bytes are released, but the thread that releases them takes a table or resumes a ticket
  * next. */
@@ -155,7 +164,7 @@ static int64_t arena_bytes(const hr_run *r)
 
 static bool admit(hr_stage *s, hr_ticket *t, int64_t *reserved)
 {
-    bool force = t->seq == s->window.head_seq && downstream_idle(s);
+    bool force = t->seq == s->window.head_seq && downstream_idle(s) && is_wanted(s);
 
     *reserved = t->estimate;
     if (!force &&

@@ -25,8 +25,10 @@ int hr__small_files(const hr_stage *s, int64_t *n_bytes)
     int n = 0, n_max = files_at_most(s);
 
     *n_bytes = 0;
-    if (s->leaf.rows_left >= 0 || s->at.open.n || s->at.block || s->at.row)
+    if ((s->leaf.rows_left >= 0 && !s->n_lanes) || s->at.open.n || s->at.block || s->at.row)
         return 0; /* a limited number of rows, or the middle of a file: one file per ticket */
+    if (s->n_lanes)
+        n_max = (int)HR_MIN(n_max, s->leaf.rows_left);
     for (; n < n_max && s->at.file + n < hr__scan_n_files(s->scan); n++) {
         int64_t more = hr__scan_row_bytes(s->scan, hr__stage_file(s, s->at.file + n));
 

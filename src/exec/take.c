@@ -119,6 +119,8 @@ static hr_status make_small_files(hr_stage *s, int n_files, int64_t n_bytes, hr_
     t->estimate = HR_MIN(n_bytes, s->run->step_bytes + s->run->step_bytes / 2) + (256 << 10);
     HR_GO(hr__marker_new(t->begin, &t->before, err));
     s->at.file += n_files;
+    if (s->leaf.rows_left > 0)
+        s->leaf.rows_left -= n_files; /* of a lane: each of its files is known to have one row */
     *out = t;
     t = NULL;
 done:
@@ -160,6 +162,57 @@ static hr_status skip_rows(hr_stage *s, hr_error *err)
     return HR_OK;
 }
 
+/* The first table of the lane begins with row `row` of it: reports that to the operators downstream. */
+static void report_first_row(hr_stage *s, int number, int64_t row)
+{
+    for (; s; s = s->next) {
+        const hr_op_class *cls = s->gate.stream ? s->gate.stream->run.op->cls : NULL;
+
+        if (cls && cls->inputs != HR_INPUTS_ONE)
+            return;
+        s->lane = number;
+        s->lane_in = row;
+        if (cls && cls->lane_gives)
+            row = cls->lane_gives(s->gate.stream->run.op, row);
+        s->lane_out = row;
+    }
+}
+
+/* Goes to the row lane.from; or to an earlier one, where a function's batch begins that holds this row. */
+static hr_status begin_lane(hr_stage *s, hr_error *err)
+{
+    const hr_lane lane = s->leaf.lane;
+    int64_t left = lane.from, back = 0;
+
+    s->leaf.lane.on = false;
+    HR_TRY(hr__stage_order_files(s, err));
+    hr__stage_pass_files(s, &left);
+    while (left > 0) {
+        int64_t n;
+
+        HR_TRY(open_next(s, err));
+        if (!s->at.open.n)
+            break;
+        HR_TRY(ask_fragment(s, err));
+        n = s->at.fragment.n_rows;
+        if (n < 0)
+            return hr_error_set(err, HR_MISMATCH, "%s: does not know its number of rows any more",
+                                s->at.open.files[0]->name);
+        if (n > left) {
+            s->at.row = left;
+            break;
+        }
+        left -= n;
+        next_fragment(s);
+    }
+    if (s->leaf.block_rows > 0)
+        back = HR_MIN(s->at.row % s->leaf.block_rows, lane.from - lane.begin);
+    s->at.row -= back;
+    s->leaf.rows_left = lane.end - lane.from + back;
+    report_first_row(s, lane.number, lane.from - back - lane.begin);
+    return HR_OK;
+}
+
 /* Narrows the filter by the keys of operators downstream. When this scan's turn comes, their other inputs have
  * ended. */
 static hr_status ask_partners(hr_stage *s, hr_error *err)
@@ -192,6 +245,8 @@ hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err)
 {
     *out = NULL;
     HR_TRY(ask_partners(s, err));
+    if (s->leaf.lane.on)
+        HR_TRY(begin_lane(s, err));
     if (s->leaf.skip_rows > 0 && s->gate.stream)
         HR_TRY(skip_rows(s, err));
     while (s->leaf.rows_left != 0) {

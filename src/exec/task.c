@@ -141,6 +141,26 @@ int hr__task_input(const hr_task *task) { return task->stage->gate.input; }
 
 void hr__task_want(hr_task *task, int input) { task->stage->gate.wanted = input; }
 
+static const hr_stage *input_stage(const hr_stage *s, int input)
+{
+    for (int i = 0; i < s->run->n_stages; i++)
+        if (s->run->stages[i]->next == s && s->run->stages[i]->input_of_next == input)
+            return s->run->stages[i];
+    return NULL;
+}
+
+int64_t hr__task_first_row(const hr_task *task, int input)
+{
+    const hr_stage *s = task->stage, *up;
+
+    if (!s->gate.stream || s->gate.stream->run.op->cls->inputs == HR_INPUTS_ONE)
+        return s->lane_in;
+    up = input_stage(s, input);
+    return up ? up->lane_out : 0;
+}
+
+int hr__task_lane(const hr_task *task) { return task->stage->lane; }
+
 void **hr__task_state(hr_task *task) { return &task->state; }
 
 void **hr__task_thread_state(hr_task *task) { return &task->op->thread_states[task->thread]; }

@@ -9,7 +9,10 @@
  * 2. Each mark is a marker and the number of the row before which it lies, counted from the feed's first row (a
  *    restored marker lies before the rows to discard: its number is negative). A plain consumer needs only the newest
  *    mark; a split, whose ranks lag behind the rows that it took, keeps older ones until hr__feed_forget.
- * 3. The digest in a position covers the plan without the feed's operators; the feed's options are compared separately,
+ * 3. With lanes (plan/plan_lanes.c) a feed is two runs, one after the other: the turns of this host's lanes, for whole
+ *    steps of all hosts; then, of all lanes, what follows these steps. A position is the number of rows that all hosts
+ *    have taken, which is a place in each lane; it needs no marker.
+ * 4. The digest in a position covers the plan without the feed's operators; the feed's options are compared separately,
  *    so that a message can name the difference. The first position hashes the plan's inputs. Locks: `lock` guards marks
  *    and counters, because other threads may request positions and stats during hr__feed_next. It is a leaf. */
 #include "feed/feed.h"
@@ -28,11 +31,24 @@ typedef struct mark {
     int64_t row;
 } mark;
 
+typedef struct feed_lanes {
+    hr_feed_lanes how;
+    hr_lane_order order;
+    int64_t own_steps;        /* of the first run */
+    int64_t next_turn;        /* the first turn of the second run */
+    hr_plan *plan;            /* of all lanes, with the feed's operators that work in each lane */
+    _Atomic(hr_run *) before; /* the first run, after its end */
+} feed_lanes;
+
 struct hr_feed {
     int pid;
-    hr_plan *plan;  /* the user's plan */
-    hr_plan *whole; /* the plan with the feed's operators */
-    hr_run *run;    /* NULL: the position was the end of the epoch */
+    hr_plan *plan;         /* the user's plan */
+    hr_plan *whole;        /* the plan with the feed's operators */
+    _Atomic(hr_run *) run; /* NULL: the position was the end of the epoch */
+    feed_lanes lanes;      /* order.n_lanes 0: none */
+    bool all_follow;       /* the run is the first one of two */
+    int64_t row_counts;    /* rows of all hosts that a row of the run counts for */
+    hr_feed_extra extra;   /* for the second run */
     hr_feed_options options;
     bool keep_positions;
     hr_inputs inputs;         /* what the plan reads; set by the first position */
@@ -132,6 +148,8 @@ static void print_extra(const hr_feed *f, int64_t row, char *text, size_t cap)
         n += snprintf(text + n, cap - (size_t)n, ",\"shuffle_rows\":%" PRId64, o->shuffle_rows);
     if (o->shuffle_rows && o->shuffle_seed)
         n += snprintf(text + n, cap - (size_t)n, ",\"seeded\":1,\"shuffle_seed\":%" PRId64, (int64_t)*o->shuffle_seed);
+    if (f->lanes.order.n_lanes)
+        n += snprintf(text + n, cap - (size_t)n, ",\"lanes\":%d", f->lanes.order.n_lanes);
     snprintf(text + n, cap - (size_t)n, "}");
 }
 
@@ -165,13 +183,18 @@ static hr_status batches_fit(const hr_feed *f, const hr_position *p, hr_error *e
     int64_t rows = extra_int(p, "shuffle_rows", 0);
     const shuffle_seed was = { extra_int(p, "seeded", 0) != 0, extra_int(p, "shuffle_seed", 0) };
     const shuffle_seed is = { o->shuffle_seed != NULL, o->shuffle_seed ? (int64_t)*o->shuffle_seed : 0 };
+    int64_t lanes = extra_int(p, "lanes", 1);
 
-    if (!p->extra[0])
+    if (extra_int(p, "batch_rows", -1) < 0)
         return HR_OK;
     if (extra_int(p, "split", 0) != f->of_split)
         return hr_error_set(err, HR_MISMATCH, "position was saved by %s; this feed is %s",
                             f->of_split ? "a pass over all rows" : "a split",
                             f->of_split ? "a split" : "a pass over all rows");
+    if (lanes != hr__feed_n_lanes(f))
+        return hr_error_set(err, HR_MISMATCH,
+                            "position was saved in the order of %" PRId64 " lanes; this feed has the order of %d",
+                            lanes, hr__feed_n_lanes(f));
     if (o->batch_rows && extra_int(p, "drop_last", 0) != f->drop_last)
         return hr_error_set(err, HR_MISMATCH, "position was saved with drop_last=%s; this feed has drop_last=%s",
                             f->drop_last ? "False" : "True", f->drop_last ? "True" : "False");
@@ -197,14 +220,14 @@ hr_status hr__feed_position_bare(hr_feed *f, int64_t row, hr_position *out, hr_e
     row = row < 0 ? HR_MAX(f->run_rows, 0) : row; /* under the lock, because another thread may take rows */
     if (f->options.any_order)
         HR_FAIL(HR_UNSUPPORTED, "position: a feed in any order (any_order, preserve_order=False) has no position");
-    i = marks_find_locked(f, row);
+    i = f->lanes.order.n_lanes ? 0 : marks_find_locked(f, row);
     if (i < 0 || row > HR_MAX(f->run_rows, 0))
         HR_FAIL(HR_BUG, "feed: no position at row %" PRId64 "; its marks were forgotten, or the row is not taken yet",
                 row);
-    p.discard_rows = row - f->marks[i].row;
+    p.discard_rows = f->lanes.order.n_lanes ? 0 : row - f->marks[i].row;
     p.at_end = f->ended && row == HR_MAX(f->run_rows, 0);
     print_extra(f, row, p.extra, sizeof p.extra);
-    if (f->marks[i].marker)
+    if (f->marks[i].marker && !f->lanes.order.n_lanes)
         HR_GO(hr__marker_copy(f->marks[i].marker, &p.marker, err));
     *out = p;
     p.marker = NULL; /* moved */
@@ -333,12 +356,11 @@ static hr_status append_op(hr_plan **plan, hr_op *takes, hr_error *err)
     return HR_OK;
 }
 
-/* Makes f->whole: the user's plan with the feed's operators. */
-static hr_status feed_plan(hr_feed *f, bool gather, bool pad_column, hr_error *err)
+/* Appends the operators that work in each lane. */
+static hr_status append_in_lane(const hr_feed *f, bool pad_column, hr_plan **plan, hr_error *err)
 {
     hr_op *op = NULL;
 
-    f->whole = hr_plan_ref(f->plan);
     if (pad_column) {
         const char *name = HR_PAD_COLUMN;
         hr_expr *no = NULL;
@@ -349,23 +371,121 @@ static hr_status feed_plan(hr_feed *f, bool gather, bool pad_column, hr_error *e
         hr_expr_unref(no);
         if (st)
             return st;
-        HR_TRY(append_op(&f->whole, op, err));
+        HR_TRY(append_op(plan, op, err));
     }
     if (f->options.shuffle_rows > 0) {
         HR_TRY(hr__op_local_shuffle(f->options.shuffle_rows, f->options.shuffle_seed, &op, err));
-        HR_TRY(append_op(&f->whole, op, err));
+        HR_TRY(append_op(plan, op, err));
         HR_TRY(hr__op_local_gather(&op, err));
-        HR_TRY(append_op(&f->whole, op, err));
+        HR_TRY(append_op(plan, op, err));
     }
+    return HR_OK;
+}
+
+static hr_status append_batches(const hr_feed *f, bool gather, hr_plan **plan, hr_error *err)
+{
+    hr_op *op = NULL;
+
     if (f->options.batch_rows > 0) {
         HR_TRY(hr__op_rebatch(f->options.batch_rows, f->options.drop_last, &op, err));
-        HR_TRY(append_op(&f->whole, op, err));
+        HR_TRY(append_op(plan, op, err));
     }
     if (gather) {
         HR_TRY(hr__op_gather(&op, err));
-        HR_TRY(append_op(&f->whole, op, err));
+        HR_TRY(append_op(plan, op, err));
     }
     return HR_OK;
+}
+
+/* Makes f->whole: the user's plan with the feed's operators. With lanes: those that work in each lane. */
+static hr_status feed_plan(hr_feed *f, const hr_feed_extra *extra, hr_error *err)
+{
+    f->whole = hr_plan_ref(f->plan);
+    HR_TRY(append_in_lane(f, extra->pad_column, &f->whole, err));
+    if (f->lanes.order.n_lanes) {
+        f->lanes.plan = hr_plan_ref(f->whole);
+        return HR_OK;
+    }
+    return append_batches(f, extra->own_memory || extra->arena, &f->whole, err);
+}
+
+/* ------------------------------------------------------------------------------------------------------------ lanes */
+
+int hr__feed_n_lanes(const hr_feed *f) { return HR_MAX(1, f->lanes.order.n_lanes); }
+int64_t hr__feed_own_steps(const hr_feed *f) { return f->lanes.own_steps; }
+
+/* Decides whether the feed has lanes: every host decides alike. */
+static hr_status lanes_choose(hr_feed *f, const hr_feed_extra *extra, hr_error *err)
+{
+    const hr_feed_lanes *how = &extra->lanes;
+    int64_t n_rows;
+
+    f->row_counts = 1;
+    if (how->n_lanes < 2 || f->options.batch_rows < 1 || extra->by_row || f->options.any_order)
+        return HR_OK;
+    HR_TRY(hr__plan_lane_rows(f->plan, &n_rows, err));
+    if (n_rows < 0)
+        return HR_OK;
+    if (how->host < 0)
+        return hr_error_set(err, HR_INVALID,
+                            "lanes: %d ranks on %d hosts: each host must have equally many, numbered host by host or "
+                            "in turn; with one lane (shard(lanes=1)) each host reads all rows",
+                            how->n_shares, how->n_hosts);
+    if (how->n_lanes % how->n_hosts)
+        hr__log(HR_LOG_WARNING, "lanes: %d hosts have no equal shares of %d lanes: each host reads more than its rows",
+                how->n_hosts, how->n_lanes);
+    f->lanes.how = *how;
+    f->lanes.order = (hr_lane_order){ how->n_lanes, n_rows, f->options.batch_rows };
+    return HR_OK;
+}
+
+/* The turns of this host from `turn` on, for n steps of all hosts. */
+static hr_lane_part own_turns(const hr_feed_lanes *how, int64_t turn, int64_t n_steps)
+{
+    int64_t first = turn + ((how->host - turn) % how->n_hosts + how->n_hosts) % how->n_hosts;
+
+    return (hr_lane_part){ .first = first, .step = how->n_hosts, .n = n_steps * (how->n_shares / how->n_hosts) };
+}
+
+/* Makes f->whole of some rows of the lanes. */
+static hr_status lanes_plan(hr_feed *f, const hr_lane_part *part, hr_error *err)
+{
+    hr_plan_unref(f->whole);
+    f->whole = NULL;
+    HR_TRY(hr__plan_lanes(f->lanes.plan, &f->lanes.order, part, &f->whole, err));
+    return append_batches(f, f->extra.own_memory || f->extra.arena, &f->whole, err);
+}
+
+/* All rows from turn lanes.next_turn on; after all turns without the first skip_rest rows. */
+static hr_status lanes_plan_of_all(hr_feed *f, int64_t skip_rest, hr_error *err)
+{
+    int64_t turn = f->lanes.next_turn, n = hr__lane_turns(&f->lanes.order);
+    const hr_lane_part part = {
+        .first = turn, .step = 1, .n = HR_MAX(0, n - turn), .rest = true, .skip_rest = skip_rest
+    };
+
+    f->row_counts = 1;
+    return lanes_plan(f, &part, err);
+}
+
+/* Plans the first run, which begins after begin_rows rows of the epoch. */
+static hr_status lanes_begin(hr_feed *f, hr_error *err)
+{
+    const hr_feed_lanes *how = &f->lanes.how;
+    int64_t batch = f->lanes.order.batch_rows, turn = f->begin_rows / batch, n = hr__lane_turns(&f->lanes.order);
+    hr_lane_part part;
+
+    if (turn < n && f->begin_rows % batch)
+        return hr_error_set(err, HR_INVALID, "position: row %" PRId64 " begins no batch of %" PRId64 " rows",
+                            f->begin_rows, batch);
+    f->lanes.own_steps = turn < n ? (n - turn) / how->n_shares : 0;
+    f->lanes.next_turn = turn + f->lanes.own_steps * how->n_shares;
+    if (!f->lanes.own_steps)
+        return lanes_plan_of_all(f, HR_MAX(0, f->begin_rows - n * batch), err);
+    part = own_turns(how, turn, f->lanes.own_steps);
+    f->all_follow = true;
+    f->row_counts = how->n_hosts;
+    return lanes_plan(f, &part, err);
 }
 
 /* Reads options->position; *from (new, may be NULL): the marker at which the run begins. */
@@ -417,8 +537,10 @@ static void feed_ready(void *context)
         hr__event_set(fd);
 }
 
-static hr_status feed_start(hr_feed *f, const hr_feed_extra *extra, const hr_marker *from, hr_error *err)
+static hr_status feed_start(hr_feed *f, const hr_marker *from, hr_error *err)
 {
+    const hr_feed_extra *extra = &f->extra;
+    hr_run *run = NULL;
     hr_run_options o = {
         .epoch = f->options.epoch,
         .seed = f->options.seed,
@@ -436,7 +558,19 @@ static hr_status feed_start(hr_feed *f, const hr_feed_extra *extra, const hr_mar
         .ready_context = extra->ready ? extra->ready_context : f,
     };
 
-    return hr__run_start(f->whole, &o, &f->run, err);
+    HR_TRY(hr__run_start(f->whole, &o, &run, err));
+    atomic_store(&f->run, run);
+    return HR_OK;
+}
+
+/* The first run has ended: starts the one of what follows. The first one stays open for statistics. */
+static hr_status lanes_go_on(hr_feed *f, hr_error *err)
+{
+    f->all_follow = false;
+    atomic_store(&f->lanes.before, f->run);
+    f->options.trace_path = NULL;
+    HR_TRY(lanes_plan_of_all(f, 0, err));
+    return feed_start(f, NULL, err);
 }
 
 hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_feed_extra *extra, hr_feed **out,
@@ -469,10 +603,15 @@ hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_fee
     f->said_rows = extra->by_row ? 1 : f->options.batch_rows;
     f->drop_last = extra->of_split ? extra->split_drop_last : f->options.drop_last;
     HR_GO(options_check(&f->options, err));
+    f->extra = *extra;
+    f->extra.differs = NULL; /* the caller's */
     hr__plan_digest(p, f->digest);
-    HR_GO(feed_plan(f, extra->own_memory || extra->arena, extra->pad_column, err));
+    HR_GO(lanes_choose(f, extra, err));
+    HR_GO(feed_plan(f, extra, err));
     if (f->options.position)
         HR_GO(feed_restore(f, extra->differs, &from, err));
+    if (f->lanes.order.n_lanes && !f->ended)
+        HR_GO(lanes_begin(f, err));
     f->run_rows = -f->discard_rows;
     if (from)
         HR_GO(hr__marker_copy(from, &first, err));
@@ -480,7 +619,7 @@ hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_fee
     if (f->ended) /* the position is the end of the epoch: no run */
         f->run_rows = 0;
     else
-        HR_GO(feed_start(f, extra, from, err));
+        HR_GO(feed_start(f, from, err));
     f->options.position = NULL; /* the caller's */
     f->options.trace_path = NULL;
     *out = f;
@@ -503,6 +642,8 @@ void hr_feed_close(hr_feed *f)
     if (!f)
         return;
     hr__run_close(f->run);
+    hr__run_close(f->lanes.before);
+    hr_plan_unref(f->lanes.plan);
     if (atomic_load(&f->event) >= 0)
         hr__file_close(atomic_load(&f->event));
     for (int64_t i = 0; i < f->n_marks; i++)
@@ -516,11 +657,11 @@ void hr_feed_close(hr_feed *f)
 
 hr_run *hr__feed_run(hr_feed *f) { return f->run; }
 int64_t hr__feed_epoch(const hr_feed *f) { return f->options.epoch; }
-bool hr__feed_reads(const hr_feed *f) { return f->run && hr__run_reads(f->run); }
+bool hr__feed_reads(const hr_feed *f) { return f->run && (f->all_follow || hr__run_reads(f->run)); }
 
 bool hr__feed_may_open_next(const hr_feed *f)
 {
-    if (!f->run || hr__run_reads(f->run) || hr__plan_has_instances(f->plan))
+    if (!f->run || hr__feed_reads(f) || hr__plan_has_instances(f->plan))
         return false;
     return hr__run_fits_twice(f->run);
 }
@@ -536,7 +677,7 @@ static hr_status feed_count(hr_feed *f, hr_table **t, hr_error *err)
     if (drop > 0 && drop < n_rows)
         HR_TRY(hr_table_slice(*t, drop, n_rows - drop, &rest, err));
     hr__lock(&f->lock);
-    f->run_rows += n_rows;
+    f->run_rows += n_rows * f->row_counts;
     f->n_tables += drop < n_rows || n_rows == 0;
     hr__unlock(&f->lock);
     f->discard_rows -= drop;
@@ -571,6 +712,8 @@ hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *er
             st = f->failed = marks_add(f, marker, f->run_rows, err);
         if (!st && t)
             st = f->failed = feed_count(f, &t, err);
+        else if (!st && f->all_follow)
+            st = f->failed = lanes_go_on(f, err);
         else if (!st) {
             hr__lock(&f->lock);
             f->ended = true;
@@ -703,6 +846,21 @@ void hr_feed_set_interrupt(hr_feed *f, bool (*check)(void *context), void *conte
     f->interrupt_context = context;
 }
 
+/* The numbers of lanes and hosts, and the rows that this one has read. */
+static void print_lanes(const hr_feed *f, hr_text *out)
+{
+    const hr_feed_lanes *how = &f->lanes.how;
+    hr_run *before = f->lanes.before, *run = f->run;
+    hr_run_counts first = { 0 }, all = { 0 };
+
+    if (before)
+        hr__run_counts(before, &first);
+    if (run && run != before)
+        hr__run_counts(run, &all);
+    hr__text_add(out, ",\"lanes\":{\"lanes\":%d,\"hosts\":%d,\"host\":%d,\"rows_read\":%" PRId64 "}", how->n_lanes,
+                 how->n_hosts, how->host, first.rows_read + all.rows_read);
+}
+
 hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err)
 {
     HR_NEED(f, out);
@@ -712,13 +870,15 @@ hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err)
 
     *out = NULL;
     if (f->run)
-        HR_GO(hr__run_stats(f->run, &run, err));
+        HR_GO(hr__run_stats(f->lanes.before ? f->lanes.before : f->run, &run, err));
     hr__lock(&f->lock);
     hr__text_add(&t,
                  "{\"epoch\":%" PRId64 ",\"taken_rows\":%" PRId64 ",\"taken_tables\":%" PRId64
                  ",\"consumer_wait_ns\":%" PRId64,
                  f->options.epoch, HR_MAX(f->run_rows, 0), f->n_tables, f->wait_ns);
     hr__unlock(&f->lock);
+    if (f->lanes.order.n_lanes)
+        print_lanes(f, &t);
     /* Adds the run's members to the same object. */
     hr__text_add(&t, "%s%s", run.n > 2 ? "," : "", run.n > 2 ? run.data + 1 : "}");
     if (t.failed || run.failed)

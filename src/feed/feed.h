@@ -9,6 +9,11 @@
 #include "exec/exec.h"
 
 /* --- feed.c: beyond the public hr_feed_* */
+/* Lanes (plan/plan_lanes.c): this host is `host` of n_hosts, which share the batches of n_shares ranks. */
+typedef struct hr_feed_lanes {
+    int n_lanes; /* 0, 1: the plan is one lane */
+    int n_hosts, host, n_shares;
+} hr_feed_lanes;
 typedef struct hr_feed_extra {
     bool own_memory;     /* each batch is contiguous and `sole`: its owner may write to it (torch tensors) */
     hr_arena *arena;     /* of the batches (implies own_memory); shared */
@@ -19,7 +24,8 @@ typedef struct hr_feed_extra {
     bool of_split, split_drop_last; /* the feed of a split, and the split's drop_last */
     bool pad_column;                /* adds HR_PAD_COLUMN, of falses, after the others */
     bool by_row;                    /* tables of any size; positions as with batches of one row */
-    char **differs;                 /* see hr_position_how */
+    hr_feed_lanes lanes;
+    char **differs; /* see hr_position_how */
 } hr_feed_extra;
 hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_feed_extra *extra, hr_feed **out,
                         hr_error *err) HR_MUST_USE;
@@ -31,6 +37,11 @@ bool hr__feed_reads(const hr_feed *f); /* whether it has still to read from its 
 /* Whether the next epoch may open early though nobody has said that it comes: the sources of this one have been read,
  * no function makes instances, and the memory limit has room for a second run like this one. */
 bool hr__feed_may_open_next(const hr_feed *f);
+/* The number of lanes; 1 if the plan has none. */
+int hr__feed_n_lanes(const hr_feed *f);
+/* At first, for this many steps, the batches are only those for this host's ranks: n_shares / n_hosts batches for a
+ * step. Rows and positions count the rows of all hosts. Later batches are those for all ranks. */
+int64_t hr__feed_own_steps(const hr_feed *f);
 int64_t hr__feed_rows(hr_feed *f); /* rows returned so far */
 /* The position before row `row` (< 0: the next one) of the rows that this feed returned. It is valid in this process
  * only; hr__position_make_whole, which reads a part of each file, makes it valid elsewhere. */
@@ -88,6 +99,10 @@ int hr__split_n_ranks(const hr_split *s);
 /* Before any rank begins: each n_replicas ranks behind one another get the same batches, those of one share; N, in what
  * a step and a tail are, is then the number of shares. HR_INVALID: it does not divide the number of ranks. */
 hr_status hr__split_replicate(hr_split *s, int n_replicas, hr_error *err) HR_MUST_USE;
+/* Before any rank begins: the plan has n_lanes lanes, and the ranks are on n_hosts hosts. Each host reads the lanes
+ * that its ranks need (plan/plan_lanes.c), if the plan has lanes and ranks want batches; else, and with one lane, all
+ * rows. A restored position has lanes of its own, which stay. */
+hr_status hr__split_lanes(hr_split *s, int n_lanes, int n_hosts, hr_error *err) HR_MUST_USE;
 hr_split_request *hr__split_usual(hr_split *s); /* the request of hr_split_begin; set before any rank begins */
 /* Rank r begins an epoch: waits (HR_PENDING after timeout_ms) until all remaining ranks have sent the same request. */
 hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int timeout_ms, hr_error *err) HR_MUST_USE;

@@ -40,7 +40,9 @@
  * 7. If the ranks say that they repeat (hr_split_request.ahead), or have gone through two epochs with one request, the
  *    feed of the next epoch opens when the sources of this one have been read, so that an epoch's first steps do not
  *    wait for it.
- * 8. The steps that a rank has *taken* may lag behind the steps handed to it (the ring sends ahead). Positions count
+ * 8. With lanes (hr__split_lanes) the feed has, for the first hr__feed_own_steps steps, only the batches of this host's
+ *    ranks, in their order. Later steps are as without lanes: the split drops the batches of ranks elsewhere.
+ * 9. The steps that a rank has *taken* may lag behind the steps handed to it (the ring sends ahead). Positions count
  *    taken steps. A step is *done* when every rank has taken a later one; the feed keeps its markers back to there.
  *
  * Locks: `lock` guards all state, except the feed while PULLING and OPENING. `ready_lock`, taken after `lock`, is held
@@ -50,6 +52,7 @@
 #include "share/exchange_arena.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define PULL_MS 100                       /* a pulling rank checks for changes at this interval */
@@ -90,9 +93,14 @@ struct hr_split {
     atomic_int refs;
     hr_plan *plan;
     int n_ranks;
-    int n_replicas; /* ranks that get the same batches: r / n_replicas is the share of rank r */
-    int n_shares;   /* n_ranks / n_replicas */
-    int n_here;     /* ranks that will come; the others' shares are dropped */
+    int n_replicas;    /* ranks that get the same batches: r / n_replicas is the share of rank r */
+    int n_shares;      /* n_ranks / n_replicas */
+    int n_here;        /* ranks that will come; the others' shares are dropped */
+    int n_lanes;       /* of the next feed, if its plan and its batches have lanes */
+    int feed_lanes;    /* of this feed, or of the last one; 0: there was none */
+    int n_hosts, host; /* the ranks are on n_hosts hosts, in equal numbers; host: this one, -1: not known */
+    bool in_turn;      /* rank r is on host r % n_hosts; else the ranks of a host are consecutive */
+    int64_t own_steps; /* of this feed, from its first step on: it has only batches for the ranks here */
     hr_split_tail tail;
     hr_split_request usual; /* the request of hr_split_begin */
     hr_feed_options options;
@@ -368,7 +376,7 @@ hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_fe
     hr__cond_init(&s->changed);
     s->plan = hr_plan_ref(p);
     s->n_ranks = s->n_here = s->n_shares = n_ranks;
-    s->n_replicas = 1;
+    s->n_replicas = s->n_lanes = s->n_hosts = 1;
     s->tail = tail;
     s->options = own;
     s->options.position = NULL;
@@ -412,6 +420,20 @@ hr_status hr__split_replicate(hr_split *s, int n_replicas, hr_error *err)
                             s->n_ranks);
     s->n_replicas = n_replicas;
     s->n_shares = s->n_ranks / n_replicas;
+    return HR_OK;
+}
+
+hr_status hr__split_lanes(hr_split *s, int n_lanes, int n_hosts, hr_error *err)
+{
+    if (n_lanes < 1 || n_lanes > HR_MAX_LANES)
+        return hr_error_set(err, HR_INVALID, "split: lanes is %d; give 1 to %d", n_lanes, HR_MAX_LANES);
+    if (n_hosts < 1 || n_hosts > s->n_ranks)
+        return hr_error_set(err, HR_INVALID, "split: hosts is %d; give 1 to %d, the number of ranks", n_hosts,
+                            s->n_ranks);
+    if (s->n_replicas > 1 && n_lanes > 1)
+        return hr_error_set(err, HR_INVALID, "split: lanes and replicas are not possible together");
+    s->n_lanes = n_lanes;
+    s->n_hosts = n_hosts;
     return HR_OK;
 }
 
@@ -507,6 +529,20 @@ static int64_t rest_rows_locked(const hr_split *s)
     return n;
 }
 
+/* The batches of the open step are only those of the ranks here. */
+static bool own_step(const hr_split *s) { return s->n_steps < s->own_steps; }
+
+/* How many batches of the feed make the open step. */
+static int parts_of_step(const hr_split *s) { return own_step(s) ? s->n_shares / s->n_hosts : s->n_shares; }
+
+/* The share of batch i of the open step. */
+static int share_of_part(const hr_split *s, int i)
+{
+    if (!own_step(s))
+        return i;
+    return s->in_turn ? i * s->n_hosts + s->host : s->host * (s->n_shares / s->n_hosts) + i;
+}
+
 static hr_status release_step_locked(hr_split *s, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -518,7 +554,7 @@ static hr_status release_step_locked(hr_split *s, hr_error *err)
         if (s->parts[r])
             s->batch_bytes = HR_MAX(s->batch_bytes, hr__table_bytes_used(s->parts[r]));
         if (s->parts[r] && !st)
-            st = queue_locked(s, r, s->parts[r], err);
+            st = queue_locked(s, share_of_part(s, r), s->parts[r], err);
         else
             hr_table_unref(s->parts[r]);
     }
@@ -802,12 +838,12 @@ static hr_status rest_to_parts_locked(hr_split *s, hr_error *err)
 /* RUNNING: a batch goes to the next rank of the incomplete step. */
 static hr_status batch_came_locked(hr_split *s, hr_table *takes, hr_error *err)
 {
-    if (s->n_parts == s->n_shares) {
+    if (s->n_parts == parts_of_step(s)) {
         hr_table_unref(takes);
         return hr_error_set(err, HR_BUG, "split: a batch came after a short one");
     }
     s->parts[s->n_parts++] = takes;
-    if (s->n_parts == s->n_shares && (by_table(s) || hr_table_rows(takes) == s->agreed.batch_rows))
+    if (s->n_parts == parts_of_step(s) && (by_table(s) || hr_table_rows(takes) == s->agreed.batch_rows))
         return release_step_locked(s, err);
     return HR_OK;
 }
@@ -855,7 +891,8 @@ static hr_status open_feed(hr_split *s, hr_arena *arena, int64_t epoch, const ch
                             .of_split = true,
                             .by_row = s->agreed.by_row,
                             .pad_column = s->tail == HR_TAIL_PAD,
-                            .split_drop_last = s->agreed.drop_last };
+                            .split_drop_last = s->agreed.drop_last,
+                            .lanes = { s->n_lanes, s->n_hosts, s->host, s->n_shares } };
 
     o.batch_rows = s->agreed.by_row ? 0 : s->agreed.batch_rows;
     o.shuffle_rows = s->agreed.shuffle_rows;
@@ -1276,11 +1313,39 @@ static hr_status open_feed_relocks(hr_split *s, hr_error *err)
     s->looked_ahead = false;
     s->loops = s->restored ? hr__feed_epoch(f) > 0 : s->any_ended && batches_equal(&s->ended, &s->agreed);
     s->epoch = hr__feed_epoch(f);
+    s->feed_lanes = hr__feed_n_lanes(f);
+    s->own_steps = hr__feed_own_steps(f);
     s->next_epoch = s->epoch + 1;
     s->resumed = s->restored != NULL;
     hr__free(s->restored);
     s->restored = NULL;
     return HR_OK;
+}
+
+/* The ranks here tell which host this is. -1: their numbers do not. */
+static void find_host_locked(hr_split *s)
+{
+    int n = s->n_ranks / s->n_hosts, first = -1, n_came = 0;
+    bool in_a_row = true, in_turn = true;
+
+    for (int r = 0; r < s->n_ranks; r++) {
+        if (!s->ranks[r].came)
+            continue;
+        first = n_came ? first : r;
+        in_a_row = in_a_row && r == first + n_came;
+        in_turn = in_turn && r == first + n_came * s->n_hosts;
+        n_came++;
+    }
+    s->in_turn = false;
+    s->host = s->n_hosts == 1 ? 0 : -1;
+    if (n_came != n || s->n_ranks % s->n_hosts)
+        return;
+    if (in_a_row && first % n == 0) {
+        s->host = first / n;
+    } else if (in_turn && first < s->n_hosts) {
+        s->host = first;
+        s->in_turn = true;
+    }
 }
 
 /* BETWEEN, then OPENING: all ranks have sent requests. Begins the epoch, or answers all with the error. */
@@ -1291,6 +1356,7 @@ static void begin_epoch_relocks(hr_split *s)
 
     enter_locked(s, OPENING);
     s->restored_row = -1;
+    find_host_locked(s);
     st = agree_locked(s, &e);
     if (!st)
         st = queues_locked(s, &e);
@@ -1484,6 +1550,8 @@ static hr_status position_between_locked(hr_split *s, char **out, hr_error *err)
 {
     hr_position p = { .epoch = s->next_epoch, .seed = s->options.seed };
 
+    if (s->n_lanes > 1)
+        snprintf(p.extra, sizeof p.extra, "{\"lanes\":%d}", s->n_lanes);
     if (s->restored) {
         *out = hr__strdup(NULL, s->restored);
         return *out ? HR_OK : hr__error_memory(err, "position", (int64_t)strlen(s->restored));
@@ -1688,13 +1756,17 @@ hr_status hr__split_restore(hr_split *s, const char *position, const hr_position
     hr_position p = { 0 };
     hr_status st = HR_OK;
     char *copy = NULL;
-    int64_t row = 0;
+    int64_t row = 0, lanes = 1;
+    bool known;
 
     HR_TRY(hr__feed_position_fits(s->plan, position, -1, how, &p, err));
+    known = p.extra[0] != 0;
+    if (hr__position_extra(&p, "lanes", &lanes) && (lanes < 1 || lanes > HR_MAX_LANES))
+        st = hr_error_set(err, HR_INVALID, "position: %" PRId64 " lanes", lanes);
     if (!hr__position_extra(&p, "rows", &row))
         row = 0;
     copy = hr__strdup(s->account, position);
-    if (!copy)
+    if (!st && !copy)
         st = hr__error_memory(err, "position", (int64_t)strlen(position));
     hr__lock(&s->lock);
     if (!st && s->phase != BETWEEN)
@@ -1711,6 +1783,7 @@ hr_status hr__split_restore(hr_split *s, const char *position, const hr_position
         s->restored = copy;
         s->moved = how && how->moved;
         s->next_epoch = p.epoch;
+        s->n_lanes = known ? (int)lanes : s->n_lanes;
         copy = NULL;
     }
     hr__unlock(&s->lock);
@@ -1743,6 +1816,7 @@ hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
                  ",\"padded_rows\":%" PRId64 "}",
                  s->n_ranks, s->epoch, s->resumed ? "true" : "false", s->n_steps, s->dropped_rows, s->padded_rows,
                  s->all_epochs, s->all_dropped, s->all_padded);
+    hr__text_add(&t, ",\"lanes\":%d", s->feed_lanes);
     print_ranks(s, "rows", offsetof(split_rank, n_rows), &t);
     print_ranks(s, "taken_steps", offsetof(split_rank, taken), &t);
     print_ranks(s, "wait_ns", offsetof(split_rank, wait_ns), &t);

@@ -254,6 +254,8 @@ typedef hr_status hr_each(int64_t n, int n_threads, bool waits, hr_share_fn *fn,
 void hr__scan_set_each(hr_each *each);
 /* Rows of the whole scan from metadata (opens every file's footer); *out -1 if a file does not know its own. */
 hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err) HR_MUST_USE;
+/* Rows of file i, known after the first hr__scan_count of a scan of files, without I/O; -1: not known. */
+int64_t hr__scan_file_rows(const hr_scan *s, int file);
 /* Estimates the number of rows without I/O, by the sizes of the files and the rows of the first one. -1: unknown. */
 int64_t hr__scan_guess_rows(const hr_scan *s);
 /* The column of images on which its readers do hr_open.image_steps, borrowed; NULL: there is none. */

@@ -119,6 +119,7 @@ typedef struct hr_op_class {
     bool filter_upstream; /* a filter downstream may run upstream, over columns that column_upstream names (a sort) */
     bool images_upstream; /* image functions downstream may run upstream of it, on columns that it does not read */
     bool shares_columns;  /* a map that passes its input's columns on and writes none */
+    bool same_plans;      /* several inputs: all are one plan over other rows, whose operators a run has once */
     bool takes_few_rows;  /* it may end long before its input: windows of the stages before it begin small */
     bool draws_by_depth; /* it draws a number for each row by coordinate, another one for each such operator upstream */
     /* The input's name of a column of the output; NULL: the operator makes the column. NULL function: the same name. */
@@ -190,6 +191,11 @@ typedef struct hr_op_class {
     /* STREAM: see Markers; NULL: they end here. Calls hr__task_pass now, or from a later push or finish. */
     hr_status (*marker)(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err);
     hr_status (*restore)(const hr_op *op, hr_task *task, const char *state, hr_error *err); /* before the first push */
+    /* STREAM, with as many rows out as in: in a lane (plan/plan_lanes.c) rows have numbers. The first input row that it
+     * needs to give its output from `row` on; and the first output row that it gives if its input begins with row
+     * `row` (hr__task_first_row). NULL: it cannot be in a lane. */
+    int64_t (*lane_needs)(const hr_op *op, int64_t row);
+    int64_t (*lane_gives)(const hr_op *op, int64_t row);
     /* MAP: the same for an operator that adds its state to markers (hr__task_save). Before the first ticket. NULL: it
      * adds none. */
     hr_status (*restore_run)(const hr_op *op, hr_op_run *run, const char *state, hr_error *err);

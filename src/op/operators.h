@@ -143,6 +143,17 @@ hr_status hr__op_zip(hr_schema *const *schemas, int n, hr_op **out, hr_error *er
  * ended, until all have; else the first end of an input ends the output. */
 hr_status hr__op_mix(const double *weights, int n, bool drop, const int64_t *until, hr_op **out,
                      hr_error *err) HR_MUST_USE;
+/* --- lanes.c: batches of L lanes in turn. Turn t is batch t / L of lane t % L; the operator gives the n turns first,
+ * first + step, ... */
+typedef struct hr_lane_turns {
+    int64_t batch_rows;
+    int n_lanes; /* L */
+    int64_t first, step, n;
+} hr_lane_turns;
+/* Of each lane (n_lanes; copied): the number of its rows; the first row to give after all turns, in the order of the
+ * lanes (its number of rows: none); its input, -1: it has none, and no row of it is given. */
+hr_status hr__op_lanes(const hr_lane_turns *turns, const int64_t *rows, const int64_t *rest, const int *inputs,
+                       hr_op **out, hr_error *err) HR_MUST_USE;
 /* --- local_shuffle.c, local_gather.c: a local shuffle is both, one after the other. `seed` (borrowed) NULL: the run's.
  * HR_INVALID: windows of less than one row, or too large ones. */
 hr_status hr__op_local_shuffle(int64_t window_rows, const uint64_t *seed, hr_op **out, hr_error *err) HR_MUST_USE;

@@ -12,9 +12,12 @@ hr_status hr__task_emit(hr_task *task, hr_table **takes,
 void hr__task_more(hr_task *task);                  /* the operator has more to emit of the pushed table: see `more` */
 int hr__task_input(const hr_task *task);            /* with several inputs: the input of the pushed table */
 void hr__task_want(hr_task *task,
-                   int input);        /* CHOSEN: requests the next table from this input, which must not have ended */
-void hr__task_enough(hr_task *task);  /* STREAM, BLOCK: the operator needs no more input */
-void **hr__task_state(hr_task *task); /* this operator's state in this task; NULL at first */
+                   int input); /* CHOSEN: requests the next table from this input, which must not have ended */
+/* STREAM: in a lane, the number of the first row of this input; else 0. Known before the input's first table. */
+int64_t hr__task_first_row(const hr_task *task, int input);
+int hr__task_lane(const hr_task *task);      /* STREAM: the number of the lane; 0: there are none */
+void hr__task_enough(hr_task *task);         /* STREAM, BLOCK: the operator needs no more input */
+void **hr__task_state(hr_task *task);        /* this operator's state in this task; NULL at first */
 void **hr__task_thread_state(hr_task *task); /* this operator's state in this run and pool thread; NULL at first */
 hr_op_run *hr__task_run(hr_task *task);
 /* In a serial call (push, ended, finish, block_parts): runs fn(context, 0 .. n-1), in any order, on this thread and

@@ -75,6 +75,7 @@ hr_status hr__plan_like(hr_plan *p, hr_plan *const *inputs, hr_plan **out, hr_er
         (*out)->inputs[i] = hr_plan_ref(inputs[i]);
     if (p->scan)
         (*out)->scan = hr__scan_ref(p->scan);
+    (*out)->lane = p->lane;
     if (p->op)
         (*out)->op = hr__op_ref(p->op);
     return HR_OK;
@@ -1083,6 +1084,8 @@ static void print_node(const hr_plan *p, int depth, hr_text *out)
                      p->partners[i].column, p->partners[i].op->cls->name);
     if (p->random_blocks)
         hr__text_add(out, " blocks in random order");
+    if (p->lane.on)
+        hr__text_add(out, " lane %d: rows %" PRId64 " to %" PRId64, p->lane.number, p->lane.begin, p->lane.end);
     if (p->skip_rows > 0)
         hr__text_add(out, " skip=%" PRId64, p->skip_rows);
     if (p->limit_rows >= 0)
@@ -1128,6 +1131,20 @@ static int print_resume(const hr_plan *p, hr_text *out)
     return 1;
 }
 
+static void print_hosts(const hr_plan *p, hr_text *out)
+{
+    const hr_plan *why = hr__plan_no_lanes(p);
+
+    hr__text_add(out, "on several hosts:\n");
+    if (why) {
+        hr__text_add(out, "  each reads all rows: ");
+        hr__plan_print_no_lanes(why, out);
+    } else {
+        hr__text_add(out, "  each reads its lanes, if the files know their numbers of rows");
+    }
+    hr__text_add(out, "\n");
+}
+
 hr_status hr_plan_explain(const hr_plan *p, char **out, hr_error *err)
 {
     HR_NEED(p, out);
@@ -1145,6 +1162,7 @@ hr_status hr_plan_explain(const hr_plan *p, char **out, hr_error *err)
     hr__text_add(&t, "on a resume:\n");
     if (!print_resume(rewritten, &t))
         hr__text_add(&t, "  goes on at the position\n");
+    print_hosts(p, &t);
     if (t.failed)
         HR_FAIL(HR_NO_MEMORY, "explain: no memory for %" PRId64 " bytes of text", t.n);
     *out = t.data;

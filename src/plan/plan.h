@@ -30,6 +30,14 @@ typedef enum hr_rule {
     HR_RULE_IMAGES,
     HR_N_RULES
 } hr_rule;
+/* A range of a scan's rows, counted in the order in which the epoch reads them. */
+typedef struct hr_lane {
+    bool on;
+    int number;
+    int64_t begin, end; /* its rows */
+    int64_t from;       /* rows before this one are not needed, but it may give them */
+    bool fixed_order;   /* no rule may change the order of the rows */
+} hr_lane;
 typedef enum hr_plan_kind { HR_PLAN_SCAN, HR_PLAN_OP, HR_PLAN_UNION } hr_plan_kind;
 struct hr_plan {
     atomic_int refs;
@@ -39,6 +47,7 @@ struct hr_plan {
     int64_t limit_rows;    /* SCAN, set by rules: the maximum of rows needed (< 0: all) */
     bool random_blocks;    /* SCAN, set by rules: a random order of files and of their fragments, by block_seed */
     hr_shuffle_seed block_seed;
+    hr_lane lane;      /* SCAN: the rows of a lane alone (plan_lanes.c) */
     int64_t skip_rows; /* SCAN, set by rules: rows at the beginning to skip, if their number is known without reading */
     hr_expr *filter; /* SCAN, set by rules: rows for which it is not true can be dropped (NULL: all rows are needed) */
     hr_expr *images; /* SCAN, set by rules: image functions that its readers apply to its image column (NULL: none) */
@@ -90,6 +99,32 @@ int64_t hr__plan_guess_rows(const hr_plan *p); /* rules.c: about the number of i
 unsigned hr__plan_rules(const hr_plan *p); /* rules.c; of a rewritten plan: bits 1 << hr_rule of the rules that fired */
 /* plan.c: a hash of nodes and arguments, without inputs, as 32 hex digits. */
 void hr__plan_digest(const hr_plan *p, char out[33]);
+
+/* --- plan_lanes.c: a plan as L lanes, ranges of its rows, whose batches come in turn. Lane l of T rows has the rows
+ * [T * l / L, T * (l + 1) / L). F is the number of full batches that every lane has: the order of all rows is F rounds
+ * of one batch of each lane, then what is left of each lane, in the order of the lanes. */
+#define HR_MAX_LANES 4096
+typedef struct hr_lane_order {
+    int n_lanes;        /* L */
+    int64_t n_rows;     /* T */
+    int64_t batch_rows; /* B */
+} hr_lane_order;
+/* The operator, or the scan, for which the plan has no lanes; borrowed, NULL: it may have lanes. Without I/O. */
+const hr_plan *hr__plan_no_lanes(const hr_plan *p);
+void hr__plan_print_no_lanes(const hr_plan *why, hr_text *out); /* of such a node */
+/* The number of rows of a plan that may have lanes, from the files' metadata. *out -1: it has no lanes, because only a
+ * run knows the number. */
+hr_status hr__plan_lane_rows(hr_plan *p, int64_t *out, hr_error *err) HR_MUST_USE;
+int64_t hr__lane_turns(const hr_lane_order *o); /* F * L: turn t is batch t / L of lane t % L */
+/* The rows of the turns first, first + step, ... of which there are n; then, if `rest`, those after all turns, without
+ * the first skip_rest of these. */
+typedef struct hr_lane_part {
+    int64_t first, step, n;
+    bool rest;
+    int64_t skip_rest;
+} hr_lane_part;
+hr_status hr__plan_lanes(hr_plan *p, const hr_lane_order *o, const hr_lane_part *part, hr_plan **out,
+                         hr_error *err) HR_MUST_USE;
 
 /* --- inputs.c: what a plan reads, as a position keeps it */
 #define HR_INPUT_GROUPS 32

@@ -335,7 +335,7 @@ static hr_status rewrite_scan(hr_plan *p, const wanted *w, hr_error *err)
 {
     p->limit_rows = w->filter ? -1 : w->rows;
     p->skip_rows = w->filter ? 0 : w->skip;
-    p->random_blocks = w->any_blocks && (!w->only_files || hr__scan_orders_files(p->scan));
+    p->random_blocks = w->any_blocks && !p->lane.fixed_order && (!w->only_files || hr__scan_orders_files(p->scan));
     p->block_seed = w->block_seed;
     p->filter = hr_expr_ref(w->filter);
     for (int i = 0; i < w->n_partners; i++) {

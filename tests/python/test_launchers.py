@@ -1,6 +1,7 @@
 """Shares under launchers: real torchrun, the same one order, resumes, deaths, and ranks that never come."""
 
 import hashlib
+import itertools
 import json
 import os
 import pickle
@@ -363,8 +364,23 @@ def test_ranks_that_the_program_numbers(runs, rows):
 # ------------------------------------------------------------------------------------------------------ hosts
 
 
-def test_two_hosts(runs, rows):
-    """Two agents of torchrun: each host runs an engine, and the order is that of one host."""
+def step_by_step(ranks):
+    """The rows of each step, whichever rank has them."""
+    return [sorted(v for b in step for v in b) for step in zip(*ranks, strict=True)]
+
+
+def lanes_here(rows, n, batch_size, monkeypatch):
+    """What n ranks of one host read of the order of 12 lanes, step by step: n batches of one rank."""
+    monkeypatch.setenv("HEADRACE_LAUNCHER", "none")
+    share = plan("rows", rows).shard(lanes=12)
+    out = [b["id"].tolist() for b in share.iter_batches(batch_size=batch_size)]
+    return [sorted(itertools.chain(*out[i : i + n])) for i in range(0, len(out), n)]
+
+
+@pytest.mark.parametrize("name", ["shuffle", "rows"])
+def test_two_hosts(runs, rows, name, monkeypatch):
+    """Two agents of torchrun: each host runs an engine, and the order is that of one host, of one lane or of
+    12."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -390,21 +406,26 @@ def test_two_hosts(runs, rows):
             *options,
             str(path),
         ]
-        agents.append(runs.popen(command, runs.environment(out, PLAN="shuffle")))
+        agents.append(runs.popen(command, runs.environment(out, PLAN=name)))
     [end(a) for a in agents]
     found = results(out, 4)
-    assert [f["rows"] for f in found] == split_here(plan("shuffle", rows), 4, 20)
+    if name == "shuffle":
+        assert [f["rows"] for f in found] == split_here(plan("shuffle", rows), 4, 20)
+    else:
+        assert step_by_step([f["rows"] for f in found]) == lanes_here(rows, 4, 20, monkeypatch)
+        assert len({s["position"] for f in found for s in f["states"]}) == 1
     assert all(places(f["states"]) == [(0, 400)] for f in found)
 
 
-def test_hosts_by_network_namespaces(runs, rows):
+@pytest.mark.parametrize("name", ["map", "rows"])
+def test_hosts_by_network_namespaces(runs, rows, name, monkeypatch):
     """Abstract sockets belong to a network namespace, as to a host; the ranks are dealt in turn, as MPI
     can."""
     if subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode:
         pytest.skip("network namespaces are not to be had")
     path, out = runs.program(READ)
     processes = []
-    base = {"PLAN": "map", "HEADRACE_WORLD_SIZE": "4", "WORLD_SIZE": "4", "HEADRACE_LOCAL_WORLD_SIZE": "2"}
+    base = {"PLAN": name, "HEADRACE_WORLD_SIZE": "4", "WORLD_SIZE": "4", "HEADRACE_LOCAL_WORLD_SIZE": "2"}
     for host in range(2):
         command = " & ".join(
             f"RANK={r} HEADRACE_RANK={r} HEADRACE_RUN_ID=x {sys.executable} {path}" for r in (host, host + 2)
@@ -413,7 +434,11 @@ def test_hosts_by_network_namespaces(runs, rows):
             runs.popen(["unshare", "-n", "sh", "-c", f"{command} & wait"], runs.environment(out, **base))
         )
     [end(p) for p in processes]
-    assert [f["rows"] for f in results(out, 4)] == split_here(plan("map", rows), 4, 20)
+    found = [f["rows"] for f in results(out, 4)]
+    if name == "map":
+        assert found == split_here(plan("map", rows), 4, 20)
+    else:
+        assert step_by_step(found) == lanes_here(rows, 4, 20, monkeypatch)
 
 
 TWO_HOSTS = """

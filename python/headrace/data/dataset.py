@@ -804,7 +804,9 @@ class Dataset:
         return self._name
 
     def explain(self):
-        """Prints the plan as written and as it runs, and what a resume does again. Reads nothing."""
+        """Prints the plan as written and as it runs, what a resume does again, and whether each of several
+        hosts reads its own rows or all. Reads nothing.
+        """
         print(self._node.plan.explain(), end="")
 
     def _title(self):
@@ -969,7 +971,7 @@ class Dataset:
             "for torch's DataLoader use to_torch()"
         )
 
-    def shard(self, rank=None, world_size=None, *, equal=True, tail=None):
+    def shard(self, rank=None, world_size=None, *, equal=True, tail=None, lanes=None):
         """This process's share of one pass that all ranks of a launcher read together: a DataIterator.
 
         Each rank calls it; rank and world_size come from the launcher's environment (torchrun, accelerate,
@@ -979,10 +981,16 @@ class Dataset:
         state_dict() of any rank is a state of all ranks, after the steps that this rank has taken; a run with
         another number of ranks can resume from it. Without a launcher the share is the whole dataset.
 
+        lanes=n: the order of n lanes, ranges of the rows whose batches come in turn. On several hosts each
+        reads the lanes of its ranks; the usual n is 12 there, and 1 on one host. All numbers of hosts give
+        the same order for the same n. It has no effect on plans without lanes, of which each host reads all
+        rows (explain() says which). A position that is restored has its number of lanes, which stays.
+
         Raises PeerError if another rank dies or raises, or does not come within
         DataContext.stall_timeout_s, and MismatchError if the ranks read other data or batches.
         """
-        return shares.share(self, rank, world_size, splitting.tail("shard", equal and tail is None, tail))
+        tail = splitting.tail("shard", equal and tail is None, tail)
+        return shares.share(self, rank, world_size, tail, lanes)
 
     def streaming_split(self, n, *, equal=False, locality_hints=None, tail=None, replicas=1):
         """n DataIterators that share one pass: step s of rank r holds the rows [(s*n + r) * B, +B) of the

@@ -27,7 +27,8 @@ def check(place: Any, name: str, what: str, split: Any) -> None:
     store = _store(place.world_size) if place.here < place.world_size else None
     if store is None:
         return
-    mine = {"rank": place.rank, "host": socket.gethostname(), **_begins(split, place.rank)}
+    mine = {"rank": place.rank, "host": socket.gethostname(), "hosts": place.n_hosts}
+    mine |= _begins(split, place.rank)
     try:
         first = json.loads(store.compare_set(f"headrace/{name}", "", json.dumps(mine)).decode())
     except (RuntimeError, ValueError, NotImplementedError):
@@ -55,7 +56,7 @@ def _store(world_size: int) -> Any:
 
 
 def _begins(split: Any, rank: int) -> dict[str, Any]:
-    """Where the pass begins: epoch, row, seed, rows of a batch."""
+    """Where the pass begins: epoch, row, seed, rows of a batch, and the order by lanes."""
     try:
         known = json.loads(split.position_of(rank))
         extra = known["extra"]
@@ -64,6 +65,7 @@ def _begins(split: Any, rank: int) -> dict[str, Any]:
             "row": extra.get("rows", 0),
             "seed": known["seed"],
             "batch_size": extra.get("batch_rows", 0),
+            "lanes": extra.get("lanes", 1),
         }
     except (HeadraceError, KeyError, ValueError):  # a plan without positions
         return {"epoch": json.loads(split.ranks())["epoch"]}

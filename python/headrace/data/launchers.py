@@ -26,7 +26,8 @@ class Place:
     """This process among the ranks of a run.
 
     here: number of ranks on this host. run: a text that the ranks of this host and this start have in common,
-    and that no other run of this user has at the same time. launcher: its name, for texts.
+    and that no other run of this user has at the same time. launcher: its name, for texts. hosts: their
+    number; None: not known.
     """
 
     rank: int
@@ -34,6 +35,12 @@ class Place:
     here: int
     run: str
     launcher: str
+    hosts: int | None = None
+
+    @property
+    def n_hosts(self) -> int:
+        """The number of hosts, which have equally many ranks if the launcher does not say otherwise."""
+        return self.hosts or -(-self.world_size // self.here)
 
 
 @contextlib.contextmanager
@@ -66,7 +73,8 @@ def current(env: Mapping[str, str] | None = None) -> Place | None:
         raise InvalidArgument(
             f"{place.launcher}: expected a rank of 0 to {place.world_size - 1}, found {place.rank}"
         )
-    place = replace(place, here=here or place.here, run=f"{run or place.run} {node}".rstrip())
+    hosts = None if here else place.hosts  # by hand: the launcher's number may be another one
+    place = replace(place, here=here or place.here, hosts=hosts, run=f"{run or place.run} {node}".rstrip())
     return replace(place, here=min(max(place.here, 1), place.world_size))
 
 
@@ -160,7 +168,9 @@ def _by_torch(env):
                 f"environment: WORLD_SIZE={size}, NODE_RANK={node} and LOCAL_RANK={local} do not say "
                 "which rank this is: set LOCAL_WORLD_SIZE, or call shard(rank, world_size)"
             )
-    return Place(rank, size, here, _torch_run(env), "torchrun" if "TORCHELASTIC_RUN_ID" in env else "RANK")
+    launcher = "torchrun" if "TORCHELASTIC_RUN_ID" in env else "RANK"
+    hosts = _number(env, "GROUP_WORLD_SIZE") if launcher == "torchrun" else None
+    return Place(rank, size, here, _torch_run(env), launcher, hosts)
 
 
 _MPI = (  # (rank, size, ranks of this host, name of the job)
@@ -216,7 +226,8 @@ def _by_slurm(env):
         return None
     names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_NODEID")
     run = " ".join(f"{n}={env.get(n, '')}" for n in names)
-    return Place(rank, size, _slurm_here(env, size) or size, run, "srun")
+    hosts = _number(env, "SLURM_STEP_NUM_NODES", "SLURM_NNODES")
+    return Place(rank, size, _slurm_here(env, size) or size, run, "srun", hosts)
 
 
 __all__ = ["Place", "by_hand", "current", "ignored"]

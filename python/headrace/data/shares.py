@@ -6,7 +6,9 @@ the engine (a `Host`); the others are its clients. The kernel frees the name whe
 no port, no file and no daemon. Both sides refuse peers of other users, and a client must send the key: a hash
 of the files' names and sizes, of the values in memory, and of the number of ranks.
 
-With several hosts each host runs the plan and gives its own ranks their batches of the one order.
+With several hosts each host runs the plan and gives its own ranks their batches of the one order. If the
+files know their numbers of rows, that is the order of some lanes (src/plan/plan_lanes.c), and each host reads
+its lanes alone.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import weakref
 from headrace import _core, lazy_module
 from headrace._core import InvalidArgument, MismatchError, PeerError, StorageError, UnsupportedError
 from headrace.data import hosts, launchers, stalls
-from headrace.data.context import DataContext
+from headrace.data.context import DataContext, is_whole
 from headrace.data.iterator import SplitIterator, SplitOwner, share_watch, taken_rows
 
 resuming = lazy_module("headrace.data.resuming")
@@ -35,6 +37,8 @@ _hosts: list[Host] = []  # of this process
 _sources: weakref.WeakSet[LauncherSource] = weakref.WeakSet()
 LOOK_S = 0.5  # seconds between a host's checks for readers
 CONNECT_S = 2.0  # for one attempt
+LANES = 12  # with several hosts, so that 1, 2, 3, 4, 6 or 12 hosts have equally many
+MOST_LANES = 4096
 
 
 def _forked() -> None:
@@ -46,14 +50,16 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-def share(dataset, rank, world_size, tail):
+def share(dataset, rank, world_size, tail, lanes=None):
     """See Dataset.shard."""
+    if lanes is not None and (not is_whole(lanes, 1) or lanes > MOST_LANES):
+        raise InvalidArgument(f"shard: lanes: expected a number of 1 to {MOST_LANES}, found {lanes!r}")
     for name, value, least in (("rank", rank, 0), ("world_size", world_size, 1)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
             raise InvalidArgument(f"shard: {name}: expected a number of at least {least}, found {value!r}")
     place = launchers.current()
     if rank is None and world_size is None and place is None:
-        return _alone(dataset, tail)
+        return _alone(dataset, tail, lanes)
     if place is None and (rank is None or world_size is None):
         raise InvalidArgument(
             "shard: expected rank and world_size, found one of them, and no launcher's variables"
@@ -63,8 +69,8 @@ def share(dataset, rank, world_size, tail):
     if rank >= world_size:
         raise InvalidArgument(f"shard: rank: expected 0 to {world_size - 1}, found {rank}")
     if world_size == 1:
-        return _alone(dataset, tail)
-    return _shares(dataset, launchers.by_hand(rank, world_size), tail)[rank]
+        return _alone(dataset, tail, lanes)
+    return _shares(dataset, launchers.by_hand(rank, world_size), tail, lanes)[rank]
 
 
 def of_launcher(dataset, n, tail):
@@ -75,14 +81,21 @@ def of_launcher(dataset, n, tail):
     return _shares(dataset, place, tail)
 
 
-def _alone(dataset, tail):
+def _alone(dataset, tail, lanes):
     from headrace.data.iterator import LocalSource
 
-    return SplitIterator(LocalSource(SplitOwner(dataset, 1, tail), 0), 1, 0)
+    owner = SplitOwner(dataset, 1, tail)
+    owner.split.lanes(lanes or 1, 1)
+    return SplitIterator(LocalSource(owner, 0), 1, 0)
 
 
-def _shares(dataset, place, tail):
-    source = LauncherSource(_Meeting.of(dataset, place, tail))
+def _usual_lanes(hosts):
+    """One on one host; on several the least multiple of their number from LANES on."""
+    return 1 if hosts == 1 else -(-LANES // hosts) * hosts
+
+
+def _shares(dataset, place, tail, lanes=None):
+    source = LauncherSource(_Meeting.of(dataset, place, tail, lanes or _usual_lanes(place.n_hosts)))
     made = [SplitIterator(_ElsewhereSource(place, r), place.world_size, r) for r in range(place.world_size)]
     made[place.rank] = SplitIterator(source, place.world_size, place.rank)
     return made
@@ -91,17 +104,18 @@ def _shares(dataset, place, tail):
 class _Meeting:
     """Where the ranks of a host meet for one dataset."""
 
-    def __init__(self, dataset, place, tail, name, key, what, forgetful):
+    def __init__(self, dataset, place, tail, lanes, name, key, what, forgetful):
         self.dataset = dataset  # None in a process that got the share by pickle: it can only be a client
         self.place = place
         self.tail = tail
+        self.lanes = lanes
         self.name = name
         self.key = key
         self.what = what
         self.forgetful = forgetful
 
     @classmethod
-    def of(cls, dataset, place, tail):
+    def of(cls, dataset, place, tail, lanes):
         nodes, data = dataset._node.plan.digests()
         with _lock:
             number = _made.get((place.run, nodes, place.rank), 0)
@@ -112,8 +126,9 @@ class _Meeting:
             dataset,
             place,
             tail,
+            lanes,
             f"headrace-share-{run[:20]}-{nodes[:20]}-{number}",
-            f"{data} {place.world_size} {place.here} {tail}",
+            f"{data} {place.world_size} {place.here} {place.n_hosts} {tail} {lanes}",
             dataset._node.chain(),
             texts,
         )
@@ -124,7 +139,9 @@ class _Meeting:
         return self.name.split("-", 3)[3]
 
     def without_dataset(self):
-        return _Meeting(None, self.place, self.tail, self.name, self.key, self.what, self.forgetful)
+        return _Meeting(
+            None, self.place, self.tail, self.lanes, self.name, self.key, self.what, self.forgetful
+        )
 
     def others(self):
         """How many sockets this run has for other plans: ranks that are missing here may have made them."""
@@ -146,6 +163,7 @@ class Host:
         self.owner = SplitOwner(meeting.dataset, place.world_size, meeting.tail)
         self.split = self.owner.split
         self.split.expect(place.here)
+        self.split.lanes(meeting.lanes, min(place.n_hosts, place.world_size))
         self.own = False  # this process reads its own rank
         self.own_ended = False
         try:
@@ -313,8 +331,8 @@ class LauncherSource:
             except MismatchError as e:
                 raise MismatchError(
                     f"rank {self.rank} of {self.meeting.place.world_size} reads {self.meeting.what}: "
-                    f"{e} (files and their sizes, values in memory, world_size and equal= must be equal on "
-                    "all ranks)"
+                    f"{e} (files and their sizes, values in memory, world_size, equal= and lanes= must be "
+                    "equal on all ranks)"
                 ) from None
             except InvalidArgument as e:
                 raise InvalidArgument(

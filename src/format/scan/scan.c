@@ -88,6 +88,13 @@ hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err)
     return s->cls->count(s, out, err);
 }
 
+int64_t hr__scan_file_rows(const hr_scan *s, int file)
+{
+    const int64_t *rows = atomic_load_explicit(&s->file_rows, memory_order_acquire);
+
+    return rows ? rows[file] : -1;
+}
+
 int64_t hr__scan_row_bytes(const hr_scan *s, int file) { return s->cls->row_bytes ? s->cls->row_bytes(s, file) : -1; }
 int64_t hr__scan_guess_rows(const hr_scan *s) { return s->cls->guess_rows ? s->cls->guess_rows(s) : -1; }
 const char *hr__scan_image_column(const hr_scan *s) { return s->cls->image_column ? s->cls->image_column(s) : NULL; }
@@ -807,23 +814,31 @@ done:
 
 /* --- facts about all files */
 
-static hr_status add_rows(file_scan *s, int file, void *context, hr_error *err)
+static hr_status rows_of_file(file_scan *s, int file, void *context, hr_error *err)
 {
     static const hr_projection nothing = { 0, NULL };
-    _Atomic int64_t *sum = context;
+    int64_t *rows = context;
     hr_scan_file *f = NULL;
-    int64_t rows, before;
 
     HR_TRY(open_file(s, file, &(hr_open){ .projection = &nothing }, &f, err));
-    rows = f->n_rows;
+    rows[file] = f->n_rows;
     hr__scan_file_unref(f);
-    before = atomic_load(sum);
-    do {
-        if (before < 0)
+    return HR_OK;
+}
+
+/* The sum of the rows of all files; -1: a file does not know its own. */
+static hr_status sum_rows(const file_scan *s, const int64_t *rows, int64_t *out, hr_error *err)
+{
+    *out = 0;
+    for (int i = 0; i < s->base.n_files; i++) {
+        if (rows[i] < 0) {
+            *out = -1;
             return HR_OK;
-        if (rows > INT64_MAX - before)
-            return hr_error_set(err, HR_BAD_DATA, "%s: more than 2^63 rows", path_of(s, file));
-    } while (!atomic_compare_exchange_weak(sum, &before, rows < 0 ? -1 : before + rows));
+        }
+        if (rows[i] > INT64_MAX - *out)
+            return hr_error_set(err, HR_BAD_DATA, "%s: more than 2^63 rows", path_of(s, i));
+        *out += rows[i];
+    }
     return HR_OK;
 }
 
@@ -831,16 +846,28 @@ static hr_status files_count(hr_scan *base, int64_t *out, hr_error *err)
 {
     file_scan *s = (file_scan *)base;
     hr_scan_file *first = atomic_load_explicit(&s->first, memory_order_acquire);
-    _Atomic int64_t sum = 0;
+    int64_t *rows = atomic_load_explicit(&base->file_rows, memory_order_acquire), *none = NULL;
+    hr_status st = HR_OK;
 
+    if (rows)
+        return sum_rows(s, rows, out, err);
+    if (!(rows = hr__zalloc(NULL, ((size_t)base->n_files + 1) * sizeof *rows)))
+        return hr__error_memory(err, "count", base->n_files * (int64_t)sizeof *rows);
     if (first)
-        atomic_store(&sum, first->n_rows);
+        rows[0] = first->n_rows;
     else
-        HR_TRY(add_rows(s, 0, &sum, err));
-    if (atomic_load(&sum) >= 0) /* if the first file does not know its rows, no other does */
-        HR_TRY(each_file(s, 1, base->n_files, hr_num_threads(), false, add_rows, &sum, err));
-    *out = atomic_load(&sum);
-    return HR_OK;
+        HR_GO(rows_of_file(s, 0, rows, err));
+    if (rows[0] < 0) { /* then no other file knows its rows */
+        *out = -1;
+        goto done;
+    }
+    HR_GO(each_file(s, 1, base->n_files, hr_num_threads(), false, rows_of_file, rows, err));
+    HR_GO(sum_rows(s, rows, out, err));
+    if (*out >= 0 && atomic_compare_exchange_strong(&base->file_rows, &none, rows))
+        rows = NULL; /* moved */
+done:
+    hr__free(rows);
+    return st;
 }
 
 typedef struct place {
@@ -1112,6 +1139,7 @@ static void files_free(hr_scan *base)
     file_scan *s = (file_scan *)base;
 
     hr__scan_file_unref(atomic_load(&s->first));
+    hr__free(atomic_load(&base->file_rows));
     hr__free((void *)atomic_load(&s->hashes));
     types_free(atomic_load(&s->types));
     hr__partitions_clear(&s->partitions);

@@ -28,6 +28,7 @@ struct hr_scan {
     const hr_scan_class *cls;
     atomic_int refs;
     int n_files;
+    _Atomic(int64_t *) file_rows; /* of each file; NULL: not counted yet, or a file does not know its rows */
 };
 
 /* The projected fields of `all`. *out is new (shared, if all are projected). */

@@ -122,6 +122,27 @@ static hr_status pick_list_new(shuffle_state *s, hr_account *account, int64_t n,
 
 /* -------------------------------------------------------------------------------------------------------- the state */
 
+static int64_t chunk_rows_of(const shuffle_op *o)
+{
+    return (LEAST_CHUNK_ROWS + o->window_rows - 1) / o->window_rows * o->window_rows;
+}
+
+/* The number of rows of the result that the chunks before `number` determine. */
+static int64_t settled(const shuffle_state *s, int64_t number)
+{
+    return number == 0 ? 0 : number * s->chunk_rows - (s->window - s->half);
+}
+
+/* The input begins with row `first` of the lane: as in a restored run, at the next chunk. */
+static void begin_in_lane(shuffle_state *s, int64_t first)
+{
+    if (first == 0)
+        return;
+    s->chunk = (first + s->chunk_rows - 1) / s->chunk_rows;
+    s->skip = s->chunk * s->chunk_rows - first;
+    s->begins = true;
+}
+
 static hr_status state_of(const hr_op *op, hr_task *task, shuffle_state **out, hr_error *err)
 {
     const shuffle_op *o = (const shuffle_op *)op;
@@ -135,7 +156,8 @@ static hr_status state_of(const hr_op *op, hr_task *task, shuffle_state **out, h
         s->half = s->window / 2;
         if (s->window >= MANY_ROWS)
             s->half -= s->half % GROUP_ROWS;
-        s->chunk_rows = (LEAST_CHUNK_ROWS + s->window - 1) / s->window * s->window;
+        s->chunk_rows = chunk_rows_of(o);
+        begin_in_lane(s, hr__task_first_row(task, 0));
     }
     *out = s;
     return HR_OK;
@@ -217,7 +239,8 @@ static uint64_t key_of(const hr_op *op, hr_task *task, int64_t layer, int64_t wi
     const shuffle_op *o = (const shuffle_op *)op;
     const hr_op_run *run = hr__task_run(task);
 
-    return hr__random_bits(o->has_seed ? o->seed : run->seed, (uint64_t)run->epoch, (uint64_t)layer, (uint64_t)window)
+    return hr__random_bits(o->has_seed ? o->seed : run->seed, (uint64_t)run->epoch, (uint64_t)layer,
+                           (uint64_t)hr__task_lane(task) << 48 | (uint64_t)window)
         .lo;
 }
 
@@ -383,12 +406,6 @@ done:
     return st;
 }
 
-/* The number of rows of the result that the chunks before `number` determine. */
-static int64_t settled(const shuffle_state *s, int64_t number)
-{
-    return number == 0 ? 0 : number * s->chunk_rows - (s->window - s->half);
-}
-
 static hr_status close_small_parts(shuffle_state *s, hr_task *task, hr_error *err)
 {
     hr_chunk *c = s->filling;
@@ -533,6 +550,29 @@ static hr_status shuffle_finish(const hr_op *op, hr_task *task, hr_error *err)
     return begin < end ? emit(op, task, s, begin, end, err) : HR_OK;
 }
 
+/* -------------------------------------------------------------------------------------------------------- in a lane */
+
+/* The chunk before the one with this row: it is complete, and a run that begins there gives the row. */
+static int64_t shuffle_needs(const hr_op *op, int64_t row)
+{
+    int64_t rows = chunk_rows_of((const shuffle_op *)op), chunk = row / rows - 1;
+
+    return chunk > 0 ? chunk * rows : 0;
+}
+
+static int64_t shuffle_gives(const hr_op *op, int64_t row)
+{
+    const shuffle_op *o = (const shuffle_op *)op;
+    shuffle_state s = { .window = o->window_rows, .half = o->window_rows / 2, .chunk_rows = chunk_rows_of(o) };
+
+    if (row == 0)
+        return 0;
+    if (s.window >= MANY_ROWS)
+        s.half -= s.half % GROUP_ROWS;
+    begin_in_lane(&s, row);
+    return settled(&s, s.chunk + 1);
+}
+
 /* ----------------------------------------------------------------------------------------------------- the operator */
 
 static void shuffle_describe(const hr_op *op, hr_text *out)
@@ -567,6 +607,8 @@ static const hr_op_class local_shuffle_class = {
     .push = shuffle_push,
     .finish = shuffle_finish,
     .task_clear = shuffle_task_clear,
+    .lane_needs = shuffle_needs,
+    .lane_gives = shuffle_gives,
     .marker = shuffle_marker,
     .restore = shuffle_restore,
     .describe = shuffle_describe,

@@ -47,12 +47,28 @@ typedef struct rebatch_state {
     int64_t base_skip; /* rows between it and the open batch */
 } rebatch_state;
 
-static hr_status rebatch_state_of(hr_task *task, rebatch_state **out, hr_error *err)
+/* The start of a batch at or before this row, and at or after it. Fragments may begin with any row. */
+static int64_t begin_before(const hr_op *op, int64_t row)
+{
+    return row - row % HR_MAX(1, ((const rebatch_op *)op)->n_rows);
+}
+
+static int64_t begin_after(const hr_op *op, int64_t row)
+{
+    return begin_before(op, row + HR_MAX(1, ((const rebatch_op *)op)->n_rows) - 1);
+}
+
+static hr_status rebatch_state_of(const hr_op *op, hr_task *task, rebatch_state **out, hr_error *err)
 {
     void **slot = hr__task_state(task);
+    int64_t first;
 
-    if (!*slot && !(*slot = hr__zalloc(hr__task_run(task)->account, sizeof **out)))
-        return hr__error_memory(err, "rebatch", sizeof **out);
+    if (!*slot) {
+        if (!(*slot = hr__zalloc(hr__task_run(task)->account, sizeof **out)))
+            return hr__error_memory(err, "rebatch", sizeof **out);
+        first = hr__task_first_row(task, 0);
+        (*(rebatch_state **)slot)->skip = begin_after(op, first) - first;
+    }
     *out = *slot;
     return HR_OK;
 }
@@ -114,7 +130,7 @@ static void pass_behind(rebatch_state *s, hr_task *task, int64_t n, int64_t all)
 static hr_status rebatch_marker(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err)
 {
     rebatch_state *s = NULL;
-    hr_status st = rebatch_state_of(task, &s, err);
+    hr_status st = rebatch_state_of(op, task, &s, err);
 
     (void)op;
     if (st) {
@@ -139,7 +155,7 @@ static hr_status rebatch_restore(const hr_op *op, hr_task *task, const char *sta
     if (!hr__state_int(state, "skip", &skip) || !hr__state_int(state, "ordinal", &ordinal) || skip < 0)
         return hr_error_set(err, HR_INVALID, "rebatch: '%s' is not a position in batches of %" PRId64 " rows", state,
                             ((const rebatch_op *)op)->n_rows);
-    HR_TRY(rebatch_state_of(task, &s, err));
+    HR_TRY(rebatch_state_of(op, task, &s, err));
     s->skip = skip;
     s->ordinal = ordinal;
     return HR_OK;
@@ -318,7 +334,7 @@ static hr_status rebatch_push(const hr_op *op, hr_task *task, const hr_table *in
     hr_table *fitting = NULL;
     hr_status st = HR_OK;
 
-    HR_TRY(rebatch_state_of(task, &s, err));
+    HR_TRY(rebatch_state_of(op, task, &s, err));
     HR_TRY(check_schema(s, task, in, err));
     HR_TRY(hr__table_conform(hr__task_mem(task), in, s->schema, &fitting, err));
     st = add(s, task, fitting, err);
@@ -375,6 +391,8 @@ static const hr_op_class rebatch_class = {
     .push = rebatch_push,
     .finish = rebatch_finish,
     .task_clear = rebatch_task_clear,
+    .lane_needs = begin_before,
+    .lane_gives = begin_after,
     .marker = rebatch_marker,
     .restore = rebatch_restore,
     .describe = rebatch_describe,
