@@ -88,18 +88,23 @@ def loop(case):
         epoch, step, sha = saved["epoch"], saved["step"], saved["sha"]
 
     def save(next_epoch):
-        with tempfile.TemporaryDirectory(dir=case["folder"]) as folder:
-            state = {
-                "model": model.state_dict(),
-                "momentum": momentum,
-                "epoch": next_epoch,
-                "step": step,
-                "sha": sha,
-                "loss": loss,
-            }
-            torch.save(state, Path(folder, f"rank{rank}.pt"))
-            die_in_calls(case, "rank")
-            train.report({"step": step, "loss": loss.item()}, checkpoint=train.Checkpoint(folder))
+        folder = tempfile.mkdtemp(dir=case["folder"])
+        state = {
+            "model": model.state_dict(),
+            "momentum": momentum,
+            "epoch": next_epoch,
+            "step": step,
+            "sha": sha,
+            "loss": loss,
+        }
+        torch.save(state, Path(folder, f"rank{rank}.pt"))
+        die_in_calls(case, "rank")
+        train.report(
+            {"step": step, "loss": loss.item()},
+            checkpoint=train.Checkpoint(folder),
+            checkpoint_upload_mode=train.CheckpointUploadMode[case["upload"]],
+            delete_local_checkpoint_after_upload=True,
+        )
 
     shuffle = {"local_shuffle_buffer_size": 64} if case["plan"] == "local_shuffle" else {}
     shard = train.get_dataset_shard("train")
@@ -283,6 +288,7 @@ def draw(number, ranks=None):
         }
         for _ in range(many)
     ]
+    case["upload"] = r.choice(["SYNC", "ASYNC"])
     return case
 
 
