@@ -436,12 +436,58 @@ static void test_other_hosts(void **state)
     hr_plan_unref(p);
 }
 
+/* One of two hosts, to the end of an epoch: both runs of a feed, with a local shuffle in each lane. */
+static hr_status one_host(hr_error *err)
+{
+    hr_split_request q = { .batch_rows = 8, .shuffle_rows = 16, .own_memory = true };
+    hr_feed_options o = { .struct_bytes = sizeof o, .seed = 1, .num_threads = 1 };
+    hr_status st = HR_OK;
+    hr_plan *p = NULL, *some = NULL;
+    hr_split *s = NULL;
+    hr_table *t = NULL;
+    char *text = NULL;
+
+    HR_GO(hr__plan_range(300, 3, "x", &p, err));
+    HR_GO(hr_plan_slice(p, 50, 250, &some, err));
+    HR_GO(hr__split_new(some, 2, HR_TAIL_UNEVEN, &o, &s, err));
+    HR_GO(hr__split_lanes(s, 4, 2, err));
+    hr__split_expect(s, 1);
+    hr__split_join(s, 1, 1);
+    HR_GO(hr__split_begin(s, 1, &q, -1, err));
+    do {
+        hr_table_unref(t);
+        HR_GO(hr__split_next(s, 1, 0, -1, &t, err));
+        if (t && !text)
+            HR_GO(hr__split_position_of(s, 1, &text, err));
+    } while (t);
+    hr__split_leave(s, 1);
+    HR_GO(hr__split_restore(s, text, NULL, err));
+    HR_GO(hr__split_begin(s, 1, &q, -1, err));
+    HR_GO(hr__split_next(s, 1, 0, -1, &t, err));
+done:
+    hr_table_unref(t);
+    if (s)
+        hr__split_close(s);
+    hr__split_unref(s);
+    hr_plan_unref(some);
+    hr_plan_unref(p);
+    hr_string_free(text);
+    return st;
+}
+
+static void test_faults(void **state)
+{
+    (void)state;
+    run_with_faults(one_host, HR_FAULT_MEMORY | MAY_RECOVER);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order),         cmocka_unit_test(test_operators_in_lanes),
         cmocka_unit_test(test_local_shuffle), cmocka_unit_test(test_plans_without_lanes),
         cmocka_unit_test(test_hosts),         cmocka_unit_test(test_other_hosts),
+        cmocka_unit_test(test_faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -642,7 +642,8 @@ void hr_feed_close(hr_feed *f)
     if (!f)
         return;
     hr__run_close(f->run);
-    hr__run_close(f->lanes.before);
+    if (f->lanes.before != f->run) /* equal: the second run did not start */
+        hr__run_close(f->lanes.before);
     hr_plan_unref(f->lanes.plan);
     if (atomic_load(&f->event) >= 0)
         hr__file_close(atomic_load(&f->event));
