@@ -149,11 +149,13 @@ def test_a_slow_inline_function_delays_others(stalls):
     stalls.stall_timeout_s = None
 
     def slow(batch):
-        time.sleep(0.5)
+        until = time.monotonic() + 20
+        while not said and time.monotonic() < until:
+            time.sleep(0.01)
         return batch
 
     sets = [hd.range(3).map_batches(slow, compute="inline")] * 2
-    with pytest.warns(RuntimeWarning, match="inline functions of a process run one at a time"):
+    with pytest.warns(RuntimeWarning, match="inline functions of a process run one at a time") as said:
         assert [len(rows) for rows in on_all(sets, lambda r, ds: ds.take_all())] == [3, 3]
 
 
