@@ -31,7 +31,7 @@ say = @printf '\033[1m==> %s\033[0m\n' '$(1)'
 PACKAGE := $(shell find include src python meson.build meson.options pyproject.toml \
              -name __pycache__ -prune -o -not -name '*.pyc' -print 2>/dev/null)
 C_FILES = $(shell find include src python/src tests fuzz examples bench -name '*.[ch]' -not -path 'tests/data/*' 2>/dev/null)
-PY_FILES = $(wildcard python tests examples bench fuzz docs)
+PY_FILES = $(wildcard python tests examples bench fuzz docs packaging)
 
 .PHONY: help
 help:
@@ -235,6 +235,14 @@ quickstart:
 	@$(MAKE) py
 	$(call say,examples/train_fashion_mnist.py)
 	@$(PY) examples/train_fashion_mnist.py $(ARGS)
+
+# dist/headrace-*.whl, for other machines; then tries it in empty environments of each Python on this one.
+.PHONY: wheel
+wheel: venv zstd
+	$(call say,wheel)
+	@$(PY) -m pip install -q --disable-pip-version-check -r requirements/wheel.txt
+	@$(ENV) $(PY) packaging/make_wheel.py
+	@$(PY) packaging/check_wheel.py
 
 # The peers live in a venv of their own: what they bring along must not help or hinder ours.
 .PHONY: bench

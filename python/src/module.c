@@ -286,6 +286,9 @@ static PyMethodDef functions[] = {
     { "take_rows", pyhr_take_rows, METH_VARARGS,
       "take_rows(iterator, max_rows, max_bytes): (list of the next rows, at most max_rows or about max_bytes; whether "
       "the iterator has ended)." },
+    { "command", pyhr_command, METH_O,
+      "command(argv): runs the command headrace with a list of bytes, of which the first is its name; -> exit status. "
+      "Ctrl-C ends the process from then on." },
     { "charge", charge, METH_O,
       "charge(bytes): adds bytes (may be negative) that other processes use, as function workers do." },
     { "parse_bytes", parse_bytes, METH_O, "'256MiB' -> 268435456." },

@@ -130,6 +130,7 @@ hr_table *pyhr_build_rows(pyhr_state *s, const hr_mem *mem, PyObject *rows);    
 
 PyObject *pyhr_row_dicts(PyObject *module, PyObject *args);
 PyObject *pyhr_take_rows(PyObject *module, PyObject *args);
+PyObject *pyhr_command(PyObject *module, PyObject *words);
 
 /* --- py_expr.c */
 

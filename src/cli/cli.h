@@ -30,6 +30,9 @@
 #define EXIT_FAILED 1
 #define EXIT_MISUSED 2
 
+/* The whole command. argv[0] is the name of the program. Returns its exit status. */
+int cli_main(int argc, char **argv);
+
 typedef struct command {
     const char *name;
     const char *args;                                             /* as --help shows them */

@@ -214,7 +214,7 @@ static int dispatch(int argc, char **argv)
     return cli_misused(NULL, "no command '%s'; headrace --help lists them", what);
 }
 
-int main(int argc, char **argv)
+int cli_main(int argc, char **argv)
 {
     int status;
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from datetime import datetime
 from pathlib import Path
@@ -88,6 +89,29 @@ def test_version_and_help():
         assert name in out
     for name in COMMANDS:
         assert headrace(name, "--help")[0].startswith(f"usage: headrace {name} ")
+
+
+def test_the_command_of_the_package(folder, tmp_path):
+    """`python -m headrace` and the script that pip installs are the same command, in a Python process."""
+    module = [sys.executable, "-m", "headrace"]
+    for words, status in (
+        (["--version"], 0),
+        (["count", folder], 0),
+        (["count", "nope.csv"], 1),
+        (["nope"], 2),
+    ):
+        there, here = (
+            subprocess.run([*c, *words], capture_output=True, text=True, cwd=tmp_path)
+            for c in ([COMMAND], module)
+        )
+        assert (here.returncode, here.stdout, here.stderr) == (status, there.stdout, there.stderr)
+    pq.write_table(pa.table({"x": range(200_000)}), tmp_path / "in.parquet")
+    words = ["convert", "--to", "json", *[str(tmp_path / "in.parquet")] * 100, str(tmp_path / "a" / "b")]
+    job = subprocess.Popen([*module, *words])
+    while job.poll() is None and not (tmp_path / "a").exists():
+        time.sleep(0.01)
+    job.send_signal(signal.SIGINT)
+    assert job.wait(120) == -signal.SIGINT and sorted(os.listdir(tmp_path)) == ["in.parquet"]
 
 
 def test_schema(folder):

@@ -1,0 +1,115 @@
+"""Makes the wheel that people install: dist/headrace-VERSION-cp311-abi3-manylinux_*.whl.
+
+    make wheel
+
+1. pip builds it, stripped, against the libraries of this system. It leaves libtiff out: that brings
+   libjbig, whose licence is the GPL.
+2. auditwheel puts those libraries into it, with a list of them (an SBOM), and finds the oldest glibc
+   that has all symbols. On Debian 12 that is 2.34; a wheel for older systems is made on an older
+   system.
+3. The licence texts of the libraries inside go beside ours, under dist-info/licenses.
+4. abi3audit checks that the module uses nothing but Python's stable ABI of 3.11.
+
+packaging/check_wheel.py installs and tries it.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+COPYRIGHT = Path("/usr/share/doc")  # /PACKAGE/copyright, on Debian
+
+
+def run(*command, **more):
+    """Runs a program of this virtual environment, or of the system; its output appears if it fails."""
+    folder = str(Path(sys.executable).parent)
+    env = os.environ | {"PATH": folder + os.pathsep + os.environ["PATH"]}
+    done = subprocess.run(command, env=env, text=True, capture_output=True, **more)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def one_wheel(folder):
+    (wheel,) = folder.glob("headrace-*.whl")
+    return wheel
+
+
+def build(folder):
+    settings = [f"--config-settings={s}" for s in ("install-args=--strip", "setup-args=-Dtiff=disabled")]
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        *settings,
+        "-w",
+        folder,
+        ROOT,
+    )
+    return one_wheel(folder)
+
+
+def debian_packages(libraries):
+    """The packages that the libraries come from; auditwheel names them NAME-HASH.so.N."""
+    found = set()
+    for library in libraries:
+        name, _, rest = library.name.partition(".so")
+        name = name.rpartition("-")[0] + ".so" + rest
+        matches = [p for folder in ("/usr/lib", "/lib") for p in Path(folder).glob(f"*-linux-gnu/{name}*")]
+        for path in matches[:1]:
+            for candidate in (path, path.resolve(), Path(str(path).removeprefix("/usr"))):
+                done = subprocess.run(["dpkg", "-S", candidate], capture_output=True, text=True)
+                if done.returncode == 0:
+                    found.add(done.stdout.partition(":")[0])
+                    break
+        if not matches:
+            sys.exit(f"{library.name}: no library {name} on this system; where is its licence?")
+    return sorted(found)
+
+
+def add_licences(wheel, zstd):
+    """Adds the licence texts to the wheel; returns the names of what they belong to."""
+    with tempfile.TemporaryDirectory() as folder:
+        run(sys.executable, "-m", "wheel", "unpack", "-d", folder, wheel)
+        (tree,) = Path(folder).iterdir()
+        (info,) = tree.glob("*.dist-info")
+        texts = info / "licenses" / "libraries"
+        texts.mkdir(parents=True)
+        packages = debian_packages(sorted(tree.glob("headrace.libs/*")))
+        for package in packages:
+            shutil.copy(COPYRIGHT / package / "copyright", texts / f"{package}.txt")
+        if zstd.exists():  # linked into the module, from its own sources
+            shutil.copy(zstd, texts / "libzstd.txt")
+            packages.append("libzstd")
+        wheel.unlink()
+        run(sys.executable, "-m", "wheel", "pack", "-d", wheel.parent, tree)
+    return packages
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--dist", type=Path, default=ROOT / "dist")
+    args = parser.parse_args()
+    args.dist.mkdir(exist_ok=True)
+    for old in args.dist.glob("headrace-*.whl"):
+        old.unlink()
+    with tempfile.TemporaryDirectory() as folder:
+        run("auditwheel", "repair", "-w", args.dist, build(Path(folder)))
+    packages = add_licences(one_wheel(args.dist), ROOT / "build" / "zstd" / "zstd" / "LICENSE")
+    wheel = one_wheel(args.dist)
+    run("abi3audit", "--strict", wheel)
+    print(f"{wheel.relative_to(Path.cwd()) if wheel.is_relative_to(Path.cwd()) else wheel}")
+    print(f"{wheel.stat().st_size / 1e6:.1f} MB, with {', '.join(packages)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,4 @@
+/* entry.c - the program headrace. The Python package has the command in its module instead: py_command.c. */
+#include "cli/cli.h"
+
+int main(int argc, char **argv) { return cli_main(argc, argv); }
