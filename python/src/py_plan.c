@@ -918,9 +918,12 @@ static PyObject *plan_fragments(PyObject *op, PyObject *unused)
 {
     hr_error err = HR_ERROR_INIT;
     hr_plan *plan = NULL;
-    hr_status st = hr__plan_fragments(((plan_object *)op)->plan, &plan, &err);
+    hr_status st;
 
     (void)unused;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__plan_fragments(((plan_object *)op)->plan, &plan, &err);
+    Py_END_ALLOW_THREADS
     return plan_made(pyhr_state_of(op), st, plan, &err);
 }
 

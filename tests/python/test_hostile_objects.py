@@ -279,7 +279,9 @@ HELD = {
     ("py_split.c", "hr__ring_clients"),  # a number; stop() must not free the server meanwhile
     ("py_split.c", "hr__ring_take_own"),
     ("py_split.c", "hr__split_replicate"),  # two numbers
+    ("py_split.c", "hr__split_lanes"),
     ("py_plan.c", "hr__plan_makes_batches"),  # looks at the plan's operators
+    ("py_plan.c", "hr__plan_fragments_of"),
     ("py_split.c", "hr__split_unref"),
     ("py_feed.c", "hr_feed_close"),
     ("py_materialized.c", "hr__materialized_free"),
