@@ -168,6 +168,33 @@ static void test_operators_in_lanes(void **state)
     rows_free(got, 1);
 }
 
+/* A source with fewer rows than it promised is an error: other hosts have counted with them. */
+static void test_missing_rows(void **state)
+{
+    const hr_lane_order o = { 3, 100, 4 };
+    const hr_lane_part part = { .step = 1, .n = hr__lane_turns(&o), .rest = true };
+    hr_run_options options = { .prefetch = 2 };
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *p = range(90, 2), *lanes = NULL;
+    hr_table *t = NULL;
+    hr_run *r = NULL;
+    hr_status st;
+
+    (void)state;
+    assert_ok(hr__plan_lanes(p, &o, &part, &lanes, &err), &err);
+    assert_ok(hr__run_start(lanes, &options, &r, &err), &err);
+    do {
+        hr_table_unref(t);
+        st = hr__run_next(r, -1, &t, NULL, &err);
+    } while (!st && t);
+    assert_int_equal(st, HR_MISMATCH);
+    assert_non_null(strstr(err.text, "lane 2 of 3 has 24 rows, and its files promise 34"));
+    hr_error_clear(&err);
+    hr__run_close(r);
+    hr_plan_unref(lanes);
+    hr_plan_unref(p);
+}
+
 /* A local shuffle within each lane: all rows once, another order, and the same order from any turn on. */
 static void test_local_shuffle(void **state)
 {
@@ -484,9 +511,13 @@ static void test_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_order),         cmocka_unit_test(test_operators_in_lanes),
-        cmocka_unit_test(test_local_shuffle), cmocka_unit_test(test_plans_without_lanes),
-        cmocka_unit_test(test_hosts),         cmocka_unit_test(test_other_hosts),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_operators_in_lanes),
+        cmocka_unit_test(test_missing_rows),
+        cmocka_unit_test(test_local_shuffle),
+        cmocka_unit_test(test_plans_without_lanes),
+        cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_other_hosts),
         cmocka_unit_test(test_faults),
     };
 

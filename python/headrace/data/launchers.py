@@ -40,6 +40,8 @@ class Place:
     @property
     def n_hosts(self) -> int:
         """The number of hosts, which have equally many ranks if the launcher does not say otherwise."""
+        if self.here == self.world_size:
+            return 1
         return self.hosts or -(-self.world_size // self.here)
 
 
@@ -226,7 +228,7 @@ def _by_slurm(env):
         return None
     names = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT", "SLURM_NODEID")
     run = " ".join(f"{n}={env.get(n, '')}" for n in names)
-    hosts = _number(env, "SLURM_STEP_NUM_NODES", "SLURM_NNODES")
+    hosts = _number(env, "SLURM_STEP_NUM_NODES")
     return Place(rank, size, _slurm_here(env, size) or size, run, "srun", hosts)
 
 
