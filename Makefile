@@ -14,8 +14,8 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
-# Processes of the Python tests: a gigabyte of memory each.
-PYTEST_JOBS ?= $(shell echo $$(($(JOBS) < 8 ? $(JOBS) : 8)))
+# Processes of the Python tests: a gigabyte of memory each. Tests of stalls and deaths wait, so there is one more.
+PYTEST_JOBS ?= $(shell echo $$(($(JOBS) < 8 ? $(JOBS) + 1 : 8)))
 FUZZ_SECONDS ?= 30
 BUILD := build
 VENV := .venv
