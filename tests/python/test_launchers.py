@@ -479,6 +479,25 @@ def test_hosts_that_begin_at_different_places(runs, case):
     assert ("seed 1" in text) == (case == "seed") and "(DataContext.check_hosts = False" in text
 
 
+def test_hosts_with_other_lanes(runs):
+    """The orders differ, so rows would come twice or never."""
+    code, text, _ = runs.torchrun(
+        4,
+        """
+        host = RANK // 2
+        os.environ["HEADRACE_NODE_RANK"] = str(host)
+        import torch.distributed as dist
+        dist.init_process_group("gloo")
+        for batch in plan("rows").shard(lanes=6 + 6 * host).iter_batches(batch_size=20):
+            pass
+        """,
+        HEADRACE_LOCAL_WORLD_SIZE="2",
+    )
+    assert code == 1, text
+    assert "MismatchError: the hosts read different rows of read_parquet(" in text
+    assert re.search(r"begins at lanes (6|12); rank [0-3] \(host \S+\) begins at lanes (6|12)", text), text
+
+
 # ----------------------------------------------------------------------------------------------------- deaths
 
 
