@@ -182,10 +182,21 @@ def test_room():
     assert (plain.min_workers, plain.max_workers, plain.elasticity_enabled) == (1, 2, True)
 
 
-def test_ctrl_c_while_it_waits(tmp_path, cores):
-    cores(0)
-    threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start()
-    began = time.monotonic()
+def test_ctrl_c_while_it_waits(tmp_path):
+    class Interrupted(train.ScalingConfig):
+        looks = 0
+
+        def available_resources(self):
+            Interrupted.looks += 1
+            if Interrupted.looks == 3:
+                signal.raise_signal(signal.SIGINT)
+            return {"CPU": 0.0}
+
+    trainer = TorchTrainer(
+        lambda: None,
+        scaling_config=Interrupted(num_workers=(1, 2)),
+        run_config=train.RunConfig(name="run", storage_path=tmp_path),
+    )
     with pytest.raises(KeyboardInterrupt):
-        fit(lambda config: None, tmp_path)
-    assert time.monotonic() - began < 30
+        trainer.fit()
+    assert Interrupted.looks == 3

@@ -70,27 +70,41 @@ def slow_copy(seconds):
     return copy
 
 
+def held_copy(config):
+    """Copies when the loop says so."""
+
+    def copy(checkpoint, name):
+        until = time.monotonic() + 60
+        while not Path(config["folder"], "go").exists():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        return slow_copy(0.01)(checkpoint, name)
+
+    return copy
+
+
 @pytest.mark.parametrize(("workers", "function"), [(0, True), (2, False), (2, True)])
 def test_async(tmp_path, workers, function):
-    """Reports return at once, checkpoints come in their order, metrics alone wait for none."""
+    """Reports return before their uploads, checkpoints come in their order, metrics alone wait for none."""
 
     def loop(config):
-        began = time.monotonic()
         local = []
         for step in range(3):
             local.append(saved(step))
-            fn = slow_copy(0.4) if function else None
+            fn = held_copy(config) if function else None
             train.report({"step": step}, local[-1], checkpoint_upload_mode=ASYNC, checkpoint_upload_fn=fn)
             train.report({"step": step + 0.5})
-        seconds = time.monotonic() - began
-        found = train.get_all_reported_checkpoints(train.CheckpointConsistencyMode.COMMITTED)
+        mode = train.CheckpointConsistencyMode.COMMITTED
+        early = train.get_all_reported_checkpoints(mode, timeout_s=0) if function else []
+        train.collective.barrier()
+        Path(config["folder"], "go").touch()
+        found = train.get_all_reported_checkpoints(mode)
         there = [os.path.exists(c.path) for c in local]
-        return seconds, [c.metrics["step"] for c in found], there, train.get_checkpoint().path
+        return early, [c.metrics["step"] for c in found], there, train.get_checkpoint().path
 
     result = fit(loop, tmp_path, workers)
-    seconds, steps, there, newest = result.return_value
-    assert seconds < 1.0  # one upload takes 0.4 s, three 1.2 s
-    assert steps == [0, 1, 2] and there == [False] * 3
+    early, steps, there, newest = result.return_value
+    assert early == [] and steps == [0, 1, 2] and there == [False] * 3
     assert newest == result.checkpoint.path == str(tmp_path / "run" / "checkpoint_000002")
     assert [m["step"] for m in result.history] == [0, 0.5, 1, 1.5, 2, 2.5]
     for step, (checkpoint, metrics) in enumerate(result.best_checkpoints):
@@ -102,19 +116,15 @@ def test_async(tmp_path, workers, function):
 def test_only_rank_0_has_a_checkpoint(tmp_path):
     """The other ranks report metrics alone, with the default mode, and do not wait for the upload."""
 
-    def loop():
-        began = time.monotonic()
+    def loop(config):
         if train.get_context().get_world_rank() == 0:
-            train.report({"a": 1}, saved("x"), "mine", ASYNC, checkpoint_upload_fn=slow_copy(0.7))
+            train.report({"a": 1}, saved("x"), "mine", ASYNC, checkpoint_upload_fn=held_copy(config))
         else:
             train.report({"a": 1})
-        return time.monotonic() - began
+        train.collective.barrier()
+        Path(config["folder"], "go").touch()
 
-    def without_argument(config):
-        return loop()
-
-    result = fit(without_argument, tmp_path)
-    assert result.return_value < 0.6
+    result = fit(loop, tmp_path)
     assert left(tmp_path) == ["mine"] and content(result.checkpoint) == {"rank0": "x"}
 
 
@@ -221,6 +231,7 @@ def test_a_rank_that_dies_in_an_upload(tmp_path, function):
             train.report({"n": 1}, saved("again"), checkpoint_upload_mode=ASYNC)
             return before, left(config["folder"])[:1]
         train.report({"n": 0}, saved("first"), checkpoint_upload_mode=ASYNC)
+        train.get_all_reported_checkpoints()
         if function:
             train.report({"n": 1}, saved("x"), checkpoint_upload_mode=ASYNC, checkpoint_upload_fn=dies)
         else:
@@ -242,7 +253,7 @@ def test_a_rank_that_dies_in_an_upload(tmp_path, function):
 
 
 DRIVER = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 from headrace import train
 from headrace.train import Checkpoint, CheckpointUploadMode
@@ -261,7 +272,7 @@ def loop(config):
     train.report({"n": 0}, Checkpoint(folder))
     fn = upload if config["function"] else None
     if not fn:
-        Path(folder, "big").write_bytes(bytes(300_000_000))
+        os.mkfifo(Path(folder, "never"))  # the copy does not end
     train.report({"n": 1}, Checkpoint(folder), None, CheckpointUploadMode.ASYNC, False, fn)
     Path(config["path"], "ready").touch()
 
@@ -285,7 +296,7 @@ def test_a_driver_that_dies_in_an_upload(tmp_path, function, workers):
     first.wait()
     listed = json.loads((tmp_path / "run" / "progress.json").read_text())["checkpoints"]
     assert [c["metrics"]["n"] for c in listed] == [0]
-    assert len(left(tmp_path)) > 1
+    assert len(left(tmp_path)) == 2 + function  # half a checkpoint, and the marker of the function's folder
     again = fit(lambda config: train.get_checkpoint().path, tmp_path, workers=0)
     assert again.return_value == str(tmp_path / "run" / "checkpoint_000000") and again.history == [{"n": 0}]
     assert left(tmp_path) == ["checkpoint_000000"]
@@ -376,6 +387,6 @@ def test_a_slow_upload_has_a_line(tmp_path, monkeypatch, capfd):
     from headrace.train import uploads
 
     monkeypatch.setattr(uploads, "SLOW_S", 0.2)
-    fit(lambda config: train.report({}, saved(1), checkpoint_upload_fn=slow_copy(0.5)), tmp_path, workers=0)
+    fit(lambda config: train.report({}, saved(1), checkpoint_upload_fn=slow_copy(1.5)), tmp_path, workers=0)
     assert "rank 0: the upload of checkpoint_000000 has been running for 0 s" in capfd.readouterr().err
     assert not [t for t in threading.enumerate() if t.name.startswith("headrace-train-upload")]
