@@ -336,6 +336,7 @@ def draw(number):
         "save_every": r.choice([1, 1, 2, 5]),
         "pause": r.choice([0, 0, 0.0005, 0.002]),
         "broken": False,
+        "lanes": 1,
     }
     if case["by_row"]:
         case["batch"], case["drop_last"] = 1, False
@@ -343,6 +344,16 @@ def draw(number):
         case["batch"] = min(case["batch"], 16)
     case["attempts"] = [draw_attempt(r, case) for _ in range(r.choice([2, 2, 3, 4]))]
     case["attempts"][-1]["kill"] = None
+    more = random.Random(f"lanes {number}")
+    if way == "hosts" and not case["by_row"]:
+        case["lanes"] = more.choice([1, 2, 12])
+    if case["lanes"] > 1 and more.random() < 0.7:
+        counted = plan[0][0] in ("range", "memory", "large", "parquet")
+        case["plan"] = [plan[0] if counted else ["parquet", SMALL]]
+        case["plan"] += [op for op in plan[1:] if op[0] in ("map", "column")]
+    if case["lanes"] > 1:  # streaming_split() has one lane
+        for attempt in case["attempts"]:
+            attempt["way"] = "hosts" if attempt["way"] == "hosts" else "ring"
     return case
 
 
@@ -382,14 +393,17 @@ def draw_attempt(r, case):
 # ------------------------------------------------------------------------------ what a rank has to get
 
 
-def schedule(rows, n, batch, tail, drop_last):
+def schedule(rows, n, batch, tail, drop_last, own_steps=0, turn=0):
     """For each rank the batches of an epoch with `rows` rows left, as (first row, number). A batch of padding
     may go beyond the rows: these are the first ones of the step again.
+
+    own_steps: of two hosts with lanes, the steps whose even turns (from `turn` on) are those of host 0.
     """
     ranks = [[] for _ in range(n)]
     full = rows // (n * batch)
-    for s, r in itertools.product(range(full), range(n)):
-        ranks[r].append(((s * n + r) * batch, batch))
+    for s, i in itertools.product(range(full), range(n)):
+        host, at = (turn + s * n + i) % 2, i // 2
+        ranks[host * (n // 2) + at if s < own_steps else i].append(((s * n + i) * batch, batch))
     begin = full * n * batch
     rest = rows - begin
     if tail == "uneven":
@@ -404,6 +418,13 @@ def schedule(rows, n, batch, tail, drop_last):
     for r in range(n if each else 0):
         ranks[r].append((begin + r * each, each))
     return ranks
+
+
+def own_steps(case, rows, base, n, way):
+    """The number of steps in which each of two hosts reads only its own lanes, and the turn of the first."""
+    turn, turns = base // case["batch"], rows // case["lanes"] // case["batch"] * case["lanes"]
+    has = way == "hosts" and case["has_lanes"] and turn < turns
+    return (turns - turn) // n if has else 0, turn
 
 
 def row_digests(batch):
@@ -508,9 +529,9 @@ class Consumer:
         self.step = 0
         rows = self.case["rows"][self.epoch] if self.epoch < self.case["epochs"] else 0
         tail = "drop" if self.attempt["way"] == "alone" else self.case["tail"]
-        self.mine = schedule(rows - self.base, self.ranks, self.case["batch"], tail, self.case["drop_last"])[
-            self.rank
-        ]
+        own = own_steps(self.case, rows, self.base, self.ranks, self.attempt["way"])
+        how = self.ranks, self.case["batch"], tail, self.case["drop_last"]
+        self.mine = schedule(rows - self.base, *how, *own)[self.rank]
 
     def take(self, its, batch):
         if self.case["by_row"]:
@@ -606,11 +627,12 @@ def consume(case, attempt, ranks, board, folder, data, number):
     elif attempt["way"] == "alone":
         consumers[0].run(ds, saved)
     elif attempt["way"] == "numbered":
-        consumers[0].run(ds.shard(ranks[0], attempt["ranks"], tail=case["tail"]), saved)
+        share = ds.shard(ranks[0], attempt["ranks"], tail=case["tail"], lanes=case["lanes"])
+        consumers[0].run(share, saved)
     else:
         if attempt["way"] == "namespaces":
             enter_namespace(ranks[0] >= (attempt["ranks"] + 1) // 2)
-        consumers[0].run(ds.shard(tail=case["tail"]), saved)
+        consumers[0].run(ds.shard(tail=case["tail"], lanes=case["lanes"]), saved)
 
 
 def variables(attempt, rank, name):
@@ -784,14 +806,15 @@ def run_attempt(case, attempt, board, folder, data, number):
 
 
 class References:
-    """The rows of undisturbed passes, by plan."""
+    """The rows of undisturbed passes, by plan, and whether the plan has lanes."""
 
     def __init__(self, data, folder):
         self.data, self.folder, self.known = data, folder, {}
 
     def rows(self, case):
-        """For each epoch the digests of its rows."""
-        key = json.dumps([case["plan"], case["shuffle_rows"], case["by_row"] or case["batch"]])
+        """For each epoch the digests of its rows; whether they are in lanes."""
+        key = [case["plan"], case["shuffle_rows"], case["by_row"] or case["batch"], case["lanes"]]
+        key = json.dumps(key)
         if key not in self.known:
             out = self.folder / "reference"
             output = self.folder / "reference.output"
@@ -801,14 +824,22 @@ class References:
             running.wait()
             assert running.codes[pid] == 0, (case, output.read_text())
             self.known[key] = json.loads(out.read_text())
-        return self.known[key][: case["epochs"]]
+        rows, has_lanes = self.known[key]
+        return rows[: case["epochs"]], has_lanes
 
     def write(self, case, out):
         hd.DataContext.get_current().num_threads = 2
         consumer = Consumer.__new__(Consumer)
-        consumer.case = case | {"drop_last": False, "by_row": False, "batch": max(case["batch"], 16)}
-        its = consumer.iterable(dataset(case["plan"], self.data))
-        out.write_text(json.dumps([[d for batch in its for d in row_digests(batch)] for _ in range(2)]))
+        consumer.case = case | {"drop_last": False, "by_row": False}
+        readable = dataset(case["plan"], self.data)
+        if case["lanes"] > 1:
+            readable = readable.shard(0, 1, tail="uneven", lanes=case["lanes"])
+        else:
+            consumer.case["batch"] = max(case["batch"], 16)
+        its = consumer.iterable(readable)
+        rows = [[d for batch in its for d in row_digests(batch)] for _ in range(2)]
+        has_lanes = case["lanes"] > 1 and its.stats()["run"].get("lanes", {}).get("lanes", 1) > 1
+        out.write_text(json.dumps([rows, has_lanes]))
 
 
 def check(case, folder):
@@ -821,7 +852,8 @@ def check(case, folder):
             epoch, base, n, rank, s = map(int, numbers)
             rows = case["reference"][epoch]
             tail = "drop" if way == "alone" else case["tail"]
-            ranks = schedule(len(rows) - base, n, case["batch"], tail, case["drop_last"])
+            own = own_steps(case, len(rows), base, n, way)
+            ranks = schedule(len(rows) - base, n, case["batch"], tail, case["drop_last"], *own)
             where = f"{log.name}: epoch {epoch} from row {base} on, rank {rank} of {n}, step {s}"
             if kind == "end":
                 assert s == len(ranks[rank]), f"{where}: {len(ranks[rank])} steps expected"
@@ -860,7 +892,7 @@ def run_case(case, board, references, folder):
     (folder / "log").mkdir(parents=True)
     number = 0
     try:
-        case["reference"] = references.rows(case)
+        case["reference"], case["has_lanes"] = references.rows(case)
         case["rows"] = [len(rows) for rows in case["reference"]]
         for number, attempt in enumerate(case["attempts"]):
             if run_attempt(case, attempt, board, folder, references.data, number):
