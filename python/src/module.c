@@ -284,8 +284,8 @@ static PyMethodDef functions[] = {
     { "row_dicts", pyhr_row_dicts, METH_VARARGS,
       "row_dicts(n, names, columns): list of n row dicts; names and columns (lists of n values) are tuples." },
     { "take_rows", pyhr_take_rows, METH_VARARGS,
-      "take_rows(iterator, max_rows, max_bytes): (list of the next rows, at most max_rows or about max_bytes; whether "
-      "the iterator has ended)." },
+      "take_rows(iterator, max_rows, max_bytes, fn=None): (list of the next rows, or of fn(row) for each, at most "
+      "max_rows or about max_bytes; whether the iterator has ended)." },
     { "command", pyhr_command, METH_O,
       "command(argv): runs the command headrace with a list of bytes, of which the first is its name; -> exit status. "
       "Ctrl-C ends the process from then on." },

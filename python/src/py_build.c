@@ -430,10 +430,12 @@ static int keys_snapshot(pyhr_build *b, found_keys *f, int64_t row, PyObject *di
 static int keys_add(pyhr_build *b, found_keys *f, int64_t row, PyObject *dict)
 {
     PyObject *key, *value;
-    Py_ssize_t at = 0;
+    Py_ssize_t at = 0, n = PyList_Size(f->list), k = 0;
 
-    while (f->plain && PyDict_Next(dict, &at, &key, &value))
-        if (!PyUnicode_CheckExact(key))
+    for (; f->plain && PyDict_Next(dict, &at, &key, &value); k++)
+        if (k < n && key == PyList_GetItem(f->list, k))
+            continue; /* usual: the dicts have the same keys, in the same order */
+        else if (!PyUnicode_CheckExact(key))
             f->plain = false;
         else if (key_found(b, f, row, key) < 0)
             return -1;

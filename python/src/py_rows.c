@@ -109,18 +109,32 @@ static Py_ssize_t bytes_of_row(PyObject *row)
     return total;
 }
 
+/* The next item, or what fn (NULL: none) makes of it. NULL: the end, or an exception. A StopIteration of fn is an
+ * exception here, while it would end a map(). */
+static PyObject *next_row(PyObject *iterator, PyObject *fn)
+{
+    PyObject *item = PyIter_Next(iterator), *row;
+
+    if (!item || !fn)
+        return item;
+    row = PyObject_CallFunctionObjArgs(fn, item, NULL);
+    Py_DECREF(item);
+    return row;
+}
+
 PyObject *pyhr_take_rows(PyObject *module, PyObject *args)
 {
     Py_ssize_t max_rows, max_bytes, n_bytes = 0, n = 0;
-    PyObject *iterator, *row = Py_True, *rows; /* row: NULL at the iterator's end */
+    PyObject *iterator, *fn = NULL, *row = Py_True, *rows; /* row: NULL at the iterator's end */
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "Onn", &iterator, &max_rows, &max_bytes))
+    if (!PyArg_ParseTuple(args, "Onn|O", &iterator, &max_rows, &max_bytes, &fn))
         return NULL;
+    fn = fn == Py_None ? NULL : fn;
     if (!PyIter_Check(iterator))
         return PyErr_Format(PyExc_TypeError, "take_rows: expected an iterator");
     rows = PyList_New(0);
-    while (rows && n < max_rows && n_bytes < max_bytes && (row = PyIter_Next(iterator))) {
+    while (rows && n < max_rows && n_bytes < max_bytes && (row = next_row(iterator, fn))) {
         Py_ssize_t of_row = PyList_Append(rows, row) < 0 ? -1 : bytes_of_row(row);
 
         Py_DECREF(row);

@@ -156,8 +156,8 @@ class Runner:
     def _rows(self, call):
         fn = self.fn
         for number, table in self._each_table(call):
-            rows = (fn(row) for row in blocks.rows_of(table, writable=True))
-            for made, ended in in_tables(rows, call.build, self.whole):
+            rows = iter(blocks.rows_of(table, writable=True))
+            for made, ended in in_tables(rows, call.build, self.whole, fn):
                 yield made, number, None, not ended
 
     def _flat(self, call):
@@ -288,15 +288,14 @@ class Tables:
         return cut(result, self.build, self.limit, self.name, n_bytes)
 
 
-def in_tables(rows, build, whole=False):
-    """(table of some rows of an iterator, whether they are the last). whole: one table.
-
-    rows: a generator that calls the user's function: a StopIteration of the function does not end it.
+def in_tables(rows, build, whole=False, fn=None):
+    """(table of some rows of an iterator, whether they are the last). whole: one table. fn: of its results
+    for these rows; a StopIteration of fn does not end them, nor may one of a generator that calls a function.
     """
     most = (sys.maxsize, sys.maxsize) if whole else (FLAT_ROWS, FLAT_BYTES)
     ended = False
     while not ended:
-        some, ended = take_rows(rows, *most)
+        some, ended = take_rows(rows, *most, fn)
         if some:
             table = build(some)
             del some
