@@ -128,14 +128,12 @@ done:
     return st;
 }
 
-/* Skips rows at the beginning that the slice downstream would drop: whole fragments, and whole blocks of a fragment
- * that may be split. */
-static hr_status skip_rows(hr_stage *s, hr_error *err)
+/* Passes whole fragments of at most *left rows in all, which it subtracts. *stop: the rows of the fragment that has
+ * more; -1: it does not know; 0: nothing is left, or no fragment. */
+static hr_status pass_fragments(hr_stage *s, int64_t *left, int64_t *stop, hr_error *err)
 {
-    int64_t left = s->leaf.skip_rows;
-
-    HR_TRY(hr__stage_order_files(s, err));
-    while (left > 0) {
+    *stop = 0;
+    while (*left > 0) {
         int64_t n;
 
         HR_TRY(open_next(s, err));
@@ -143,17 +141,27 @@ static hr_status skip_rows(hr_stage *s, hr_error *err)
             break;
         HR_TRY(ask_fragment(s, err));
         n = s->at.fragment.n_rows;
-        if (n < 0 || (n > left && !s->at.fragment.splittable))
-            break;
-        if (n > left) {
-            int64_t block = HR_MAX(BLOCK_ROWS, s->leaf.block_rows);
-
-            s->at.row = left / block * block;
-            left -= s->at.row;
+        if (n < 0 || n > *left) {
+            *stop = n;
             break;
         }
-        left -= n;
+        *left -= n;
         next_fragment(s);
+    }
+    return HR_OK;
+}
+
+/* Skips rows at the beginning that the slice downstream would drop: whole fragments, and whole blocks of a fragment
+ * that may be split. */
+static hr_status skip_rows(hr_stage *s, hr_error *err)
+{
+    int64_t left = s->leaf.skip_rows, block = HR_MAX(BLOCK_ROWS, s->leaf.block_rows), stop;
+
+    HR_TRY(hr__stage_order_files(s, err));
+    HR_TRY(pass_fragments(s, &left, &stop, err));
+    if (stop > left && s->at.fragment.splittable) {
+        s->at.row = left / block * block;
+        left -= s->at.row;
     }
     atomic_store(&s->gate.stream->run.skipped_rows, s->leaf.skip_rows - left);
     if (s->leaf.rows_left >= 0)
@@ -182,29 +190,17 @@ static void report_first_row(hr_stage *s, int number, int64_t row)
 static hr_status begin_lane(hr_stage *s, hr_error *err)
 {
     const hr_lane lane = s->leaf.lane;
-    int64_t left = lane.from, back = 0;
+    int64_t left = lane.from, back = 0, stop;
 
     s->leaf.lane.on = false;
     HR_TRY(hr__stage_order_files(s, err));
     hr__stage_pass_files(s, &left);
-    while (left > 0) {
-        int64_t n;
-
-        HR_TRY(open_next(s, err));
-        if (!s->at.open.n)
-            break;
-        HR_TRY(ask_fragment(s, err));
-        n = s->at.fragment.n_rows;
-        if (n < 0)
-            return hr_error_set(err, HR_MISMATCH, "%s: does not know its number of rows any more",
-                                s->at.open.files[0]->name);
-        if (n > left) {
-            s->at.row = left;
-            break;
-        }
-        left -= n;
-        next_fragment(s);
-    }
+    HR_TRY(pass_fragments(s, &left, &stop, err));
+    if (stop < 0)
+        return hr_error_set(err, HR_MISMATCH, "%s: does not know its number of rows any more",
+                            s->at.open.files[0]->name);
+    if (stop > left)
+        s->at.row = left;
     if (s->leaf.block_rows > 0)
         back = HR_MIN(s->at.row % s->leaf.block_rows, lane.from - lane.begin);
     s->at.row -= back;
