@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -237,7 +238,7 @@ def test_a_rank_that_dies_in_an_upload(tmp_path, function):
         else:
             local = saved("x")
             if train.get_context().get_world_rank() == 1:
-                os.mkfifo(Path(local.path, "never"))  # the copy does not end
+                shutil.copy2 = lambda *_: time.sleep(60)  # the copy does not end
             train.report({"n": 1}, local, checkpoint_upload_mode=ASYNC)
             time.sleep(0.5)
             if train.get_context().get_world_rank() == 1:
@@ -253,7 +254,7 @@ def test_a_rank_that_dies_in_an_upload(tmp_path, function):
 
 
 DRIVER = """
-import os, sys, time
+import os, shutil, sys, time
 from pathlib import Path
 from headrace import train
 from headrace.train import Checkpoint, CheckpointUploadMode
@@ -272,7 +273,8 @@ def loop(config):
     train.report({"n": 0}, Checkpoint(folder))
     fn = upload if config["function"] else None
     if not fn:
-        os.mkfifo(Path(folder, "never"))  # the copy does not end
+        Path(folder, "file").touch()
+        shutil.copy2 = lambda *_: time.sleep(60)  # the copy does not end
     train.report({"n": 1}, Checkpoint(folder), None, CheckpointUploadMode.ASYNC, False, fn)
     Path(config["path"], "ready").touch()
 
@@ -289,14 +291,15 @@ def test_a_driver_that_dies_in_an_upload(tmp_path, function, workers):
     script.write_text(textwrap.dedent(DRIVER))
     first = subprocess.Popen([sys.executable, script, tmp_path, str(function), str(workers)])
     until = time.monotonic() + 60
-    while not (tmp_path / "ready").exists():
+    uploading = 2 + function  # half a checkpoint, and the marker of the function's folder
+    while not (tmp_path / "ready").exists() or len(left(tmp_path)) < uploading:
         assert time.monotonic() < until and first.poll() is None
         time.sleep(0.005)
     first.kill()
     first.wait()
     listed = json.loads((tmp_path / "run" / "progress.json").read_text())["checkpoints"]
     assert [c["metrics"]["n"] for c in listed] == [0]
-    assert len(left(tmp_path)) == 2 + function  # half a checkpoint, and the marker of the function's folder
+    assert len(left(tmp_path)) == uploading
     again = fit(lambda config: train.get_checkpoint().path, tmp_path, workers=0)
     assert again.return_value == str(tmp_path / "run" / "checkpoint_000000") and again.history == [{"n": 0}]
     assert left(tmp_path) == ["checkpoint_000000"]
@@ -325,6 +328,18 @@ def test_no_upload(tmp_path):
     assert again.checkpoint == result.checkpoint
     found = fit(lambda config: train.get_checkpoint().path, tmp_path)
     assert found.return_value == result.return_value
+
+
+def test_a_pipe_in_a_checkpoint(tmp_path):
+    # The message was "None", without the file.
+    def loop(config):
+        local = saved("x")
+        os.mkfifo(Path(local.path, "pipe"))
+        train.report({}, local)
+
+    with pytest.raises(train.TrainingFailedError, match="rank 0: .*/pipe: neither a file nor a folder"):
+        fit(loop, tmp_path, workers=1)
+    assert left(tmp_path) == []
 
 
 def outside(config):

@@ -9,6 +9,7 @@ import errno
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,6 +92,8 @@ def _copy(source: str, target: str) -> None:
             if entry.is_dir():
                 _copy(entry.path, to)
                 continue
+            if not stat.S_ISREG(entry.stat().st_mode):
+                raise OSError(errno.EINVAL, "neither a file nor a folder", entry.path)
             shutil.copy2(entry.path, to)
             fd = os.open(to, os.O_RDONLY | os.O_CLOEXEC)
             try:
