@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -440,7 +441,7 @@ def test_half_a_checkpoint_is_not_mixed_into_the_next(storage):
             save(folder, rank, "a")
             if rank == 1 and first:
                 Path(config["marker"]).touch()
-                os.mkfifo(Path(folder, "never"))  # its copy waits for ever
+                shutil.copy2 = lambda *_: time.sleep(60)  # its copy does not end
                 threading.Timer(0.5, os._exit, [1]).start()
             if rank == 0 and not first:
                 os.rename(Path(folder, "rank0.txt"), Path(folder, "other"))
@@ -629,3 +630,37 @@ def test_enable_reproducibility():
 def test_wrong_arguments(make, error, text):
     with pytest.raises(error, match=text):
         make()
+
+
+SPAWNING = """
+import multiprocessing
+
+import headrace.data as hd
+import headrace.train as ht
+from headrace.train.torch import TorchTrainer
+
+def loop(config):
+    ht.report({"rows": sum(len(b["id"]) for b in ht.get_dataset_shard("train").iter_batches(batch_size=5))})
+
+def child(folder, out):
+    trainer = TorchTrainer(loop, datasets={"train": hd.range(40)},
+                           scaling_config=ht.ScalingConfig(num_workers=2),
+                           run_config=ht.RunConfig(storage_path=folder))
+    out.put(trainer.fit().metrics["rows"])
+
+if __name__ == "__main__":
+    spawn = multiprocessing.get_context("spawn")
+    out = spawn.SimpleQueue()
+    process = spawn.Process(target=child, args=(FOLDER, out))
+    process.start()
+    process.join()
+    print(process.exitcode or out.get())
+"""
+
+
+def test_a_spawned_process_trains_with_functions_of_its_script(tmp_path):
+    # There the script's module is __mp_main__, in which the workers looked for the train loop.
+    path = tmp_path / "spawning.py"
+    path.write_text(SPAWNING.replace("FOLDER", repr(str(tmp_path / "runs"))))
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "20\n", done.stderr

@@ -19,13 +19,12 @@ from headrace.train._worker import die_with
 
 
 def outcome(payload: dict) -> bytes:
-    import cloudpickle
-
     from headrace.train.validation import called
+    from headrace.udf import sending
 
     try:
         metrics = called(*pickle.loads(payload["call"]))
-        data = cloudpickle.dumps((metrics, ""))
+        data = sending.dumps((metrics, ""))
         pickle.loads(data)
         return data
     except BaseException as e:

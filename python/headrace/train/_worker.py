@@ -34,22 +34,12 @@ def users_traceback(e: BaseException) -> str:
     return "".join(traceback.format_exception(type(e), e, tb or e.__traceback__))
 
 
-def pickled(value) -> bytes | None:
-    import cloudpickle
-
-    try:
-        data = cloudpickle.dumps(value)
-        pickle.loads(data)
-        return data
-    except Exception:
-        return None
-
-
 def run(payload: dict, channel, rank: int):
     from headrace.data.iterator import SplitIterator
     from headrace.train import context, watch
     from headrace.train.checkpoint import Checkpoint
     from headrace.train.shards import open_shards
+    from headrace.udf import sending
 
     session = context.Session(
         channel=channel,
@@ -74,11 +64,11 @@ def run(payload: dict, channel, rank: int):
         session.finish()
     except BaseException as e:
         channel.failed(
-            users_traceback(e), pickled(e)
+            users_traceback(e), sending.dumps_if_possible(e)
         )  # before the shards close: the first failure is the cause
         e._headrace_reported = True  # the driver shows it
         raise
-    channel.done(pickled(value))
+    channel.done(sending.dumps_if_possible(value))
     for shard in session.shards.values():
         if isinstance(shard, SplitIterator):
             shard.close()

@@ -22,18 +22,17 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-import cloudpickle
-
 from headrace.train.callback import Callbacks
 from headrace.train.reports import Begun, Given, Open, Raised, Reports
 from headrace.train.shards import ShardServer
 from headrace.train.storage import RunStorage
 from headrace.train.validation import Validations
+from headrace.udf import sending
 
 
 def send(conn: Connection, message: tuple) -> None:
     """Sends by value, with classes of scripts; multiprocessing's own pickler would share tensors."""
-    conn.send_bytes(cloudpickle.dumps(message))
+    conn.send_bytes(sending.dumps(message))
 
 
 def receive(conn: Connection) -> tuple:
@@ -316,7 +315,7 @@ class Channel:
 
     def meet(self, call: str, data: Any) -> Any:
         """Waits until all workers have made this call. Returns rank 0's data."""
-        return pickle.loads(self._ask(("meet", call, cloudpickle.dumps(data))))
+        return pickle.loads(self._ask(("meet", call, sending.dumps(data))))
 
     def reported(self) -> tuple[int, list[tuple[str, dict[str, Any], str]]]:
         """The number of reports that are not stored yet; path, metrics and status of each checkpoint that the

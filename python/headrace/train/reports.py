@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
 from headrace.train.callback import Callbacks
 from headrace.train.reported_checkpoint import CheckpointUploadMode
 from headrace.train.shards import ShardServer
 from headrace.train.storage import RunStorage, Target
+from headrace.udf import sending
 
 
 @dataclass
@@ -57,12 +56,7 @@ class Raised:
     @classmethod
     def of(cls, e: BaseException) -> Raised:
         text = "".join(traceback.format_exception_only(e)).strip()
-        try:
-            data = cloudpickle.dumps(e)
-            pickle.loads(data)
-        except Exception:
-            data = None
-        return cls(data, text)
+        return cls(sending.dumps_if_possible(e), text)
 
     def exception(self) -> BaseException:
         try:

@@ -11,9 +11,8 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
 from headrace.train.files import write_whole
+from headrace.udf import sending
 
 TRAINER_FILE = "trainer.pkl"
 
@@ -24,7 +23,7 @@ def save(folder: Path, cls: type, arguments: dict[str, Any], datasets: list[str]
     packed: dict[str, bytes | None] = {}
     for name, value in arguments.items():
         try:
-            packed[name] = cloudpickle.dumps(value)
+            packed[name] = sending.dumps(value)
         except Exception:
             packed[name] = None
     known = {"class": f"{cls.__module__}.{cls.__qualname__}", "datasets": datasets, "arguments": packed}

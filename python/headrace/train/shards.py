@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 import warnings
 from dataclasses import dataclass
 from typing import Any
 
-import cloudpickle
-
 from headrace import _core
 from headrace.data import resuming
 from headrace.data.iterator import LocalSource, SplitIterator, taken_rows
+from headrace.udf import sending
 
 Shards = list[dict[str, Any]]  # for each rank: name -> DataIterator
 
@@ -67,7 +67,7 @@ class ShardServer:
             owner.serve_elsewhere()
         if self._owners:
             self._server = _core.RingServer(self.splits)
-        return [cloudpickle.dumps({n: self._packed(s) for n, s in mine.items()}) for mine in self.shards]
+        return [sending.dumps({n: self._packed(s) for n, s in mine.items()}) for mine in self.shards]
 
     def _packed(self, shard: Any) -> Any:
         source = _local(shard)
@@ -274,7 +274,7 @@ class RingSource:
 
 def open_shards(packed: bytes) -> dict[str, Any]:
     """The worker's side: name -> DataIterator. Two names of one shard get one iterator."""
-    named = cloudpickle.loads(packed)
+    named = pickle.loads(packed)
     remotes = {s for s in named.values() if isinstance(s, RemoteShard)}
     opened = {r: SplitIterator(RingSource(r), r.world_size, r.rank) for r in remotes}
     return {name: opened.get(s, s) if isinstance(s, RemoteShard) else s for name, s in named.items()}

@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-import cloudpickle
-
 from headrace.data import launchers
 from headrace.train import context, restore
 from headrace.train.backend import BackendConfig
@@ -35,6 +33,7 @@ from headrace.train.sizes import Sizes
 from headrace.train.storage import RunStorage
 from headrace.train.validation import Validations
 from headrace.train.validation_config import ValidationConfig
+from headrace.udf import sending
 
 
 def loop_arguments(loop: Callable, config: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -259,8 +258,8 @@ class DataParallelTrainer:
             control = Control(storage, n, shards, callbacks)
             try:
                 payload = {
-                    "loop": cloudpickle.dumps((self.loop, self.loop_config)),
-                    "backend": cloudpickle.dumps(self.backend),
+                    "loop": sending.dumps((self.loop, self.loop_config)),
+                    "backend": sending.dumps(self.backend),
                     "shards": shards.serve(),
                     "storage": self._storage_names(storage),
                     "metadata": self.metadata,

@@ -22,13 +22,12 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
-import cloudpickle
-
 from headrace.train import context
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.reported_checkpoint import ReportedCheckpointStatus as Status
 from headrace.train.storage import Kept, RunStorage
 from headrace.train.validation_config import ValidationConfig
+from headrace.udf import sending
 
 LOOK_S = 0.1  # between two looks at a process
 
@@ -127,7 +126,7 @@ class Validations:
     def _validate(self, kept: Kept, kwargs: dict[str, Any], timeout_s: float | None) -> None:
         """One checkpoint. Nothing ends when close() comes first."""
         payload = {
-            "call": cloudpickle.dumps((self._config.fn, kept.checkpoint.path, kwargs)),
+            "call": sending.dumps((self._config.fn, kept.checkpoint.path, kwargs)),
             "cwd": os.getcwd(),
             "sys_path": [os.path.abspath(p) for p in sys.path],
             "argv": list(sys.argv),

@@ -3,6 +3,7 @@
 import functools
 import io
 import operator
+import pickle
 import sys
 
 import cloudpickle
@@ -48,3 +49,13 @@ def dumps(value):
     out = io.BytesIO()
     _Pickler(out).dump(value)
     return out.getvalue()
+
+
+def dumps_if_possible(value):
+    """The same bytes, which pickle.loads() has read here; None if one of the two fails."""
+    try:
+        data = dumps(value)
+        pickle.loads(data)
+        return data
+    except Exception:
+        return None
