@@ -598,25 +598,35 @@ static hr_status slow_first(void *context, void *state, const hr_table *in, hr_t
     return HR_OK;
 }
 
-/* A schema that needs a run of the user's function does not block other requests. */
-static void a_late_schema(void **state)
+/* Two ranks of a plan whose function takes as long as `call` says. */
+static house slow_house(slow_call *call)
 {
-    slow_call call = { 0 };
-    const hr_map_function fn = { .struct_bytes = sizeof fn, .name = "f", .context = &call, .call = slow_first };
+    const hr_map_function fn = { .struct_bytes = sizeof fn, .name = "f", .context = call, .call = slow_first };
     hr_map_options mo = { .struct_bytes = sizeof mo };
     hr_feed_options o = { .struct_bytes = sizeof o };
     hr_error err = HR_ERROR_INIT;
-    hr_schema *schema = NULL;
     hr_plan *range = NULL;
-    char *stats = NULL;
     house h = { 0 };
-    hr_ring *r[2];
 
-    (void)state;
     assert_ok(hr_plan_range(100, "x", &range, &err), &err);
     assert_ok(hr_plan_map(range, &fn, &mo, &h.plan, &err), &err);
     assert_ok(hr__split_new(h.plan, 2, HR_TAIL_EQUAL, &o, &h.split, &err), &err);
     assert_ok(hr__ring_serve(&h.split, 1, NULL, &h.server, &h.address, &err), &err);
+    hr_plan_unref(range);
+    return h;
+}
+
+/* A schema that needs a run of the user's function does not block other requests. */
+static void a_late_schema(void **state)
+{
+    slow_call call = { 0 };
+    hr_error err = HR_ERROR_INIT;
+    house h = slow_house(&call);
+    hr_schema *schema = NULL;
+    char *stats = NULL;
+    hr_ring *r[2];
+
+    (void)state;
     r[0] = connect_to(&h, 0);
     r[1] = connect_to(&h, 1);
     for (int i = 0; i < 500 && !atomic_load(&call.begun); i++)
@@ -631,7 +641,6 @@ static void a_late_schema(void **state)
     hr_string_free(stats);
     hr__ring_close(r[0]);
     hr__ring_close(r[1]);
-    hr_plan_unref(range);
     house_free(&h);
 }
 
@@ -642,6 +651,29 @@ static int64_t cpu_ns(void)
     getrusage(RUSAGE_SELF, &u);
     return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * INT64_C(1000000000) +
            (u.ru_utime.tv_usec + u.ru_stime.tv_usec) * INT64_C(1000);
+}
+
+/* While the plan is busy with the next batch, nobody uses a processor. The server woke itself each time it asked. */
+static void a_late_batch(void **state)
+{
+    slow_call call = { 0 };
+    house h = slow_house(&call);
+    pid_t ranks[] = { start_client(h.address, 0, "plain"), start_client(h.address, 1, "plain") };
+    int64_t used;
+
+    (void)state;
+    for (int i = 0; i < WAIT_MS && !atomic_load(&call.begun); i++)
+        pause_ms(1);
+    assert_true(call.begun);
+    pause_ms(50); /* both ranks have asked */
+    used = cpu_ns();
+    pause_ms(300);
+    used = cpu_ns() - used;
+    atomic_store(&call.may_end, true);
+    for (int i = 0; i < HR_LEN(ranks); i++)
+        assert_int_equal(wait_for(ranks[i]), 0);
+    assert_true(used < 60000000);
+    house_free(&h);
 }
 
 /* Somebody who cannot be let in for want of descriptors is waited for, not spun on. */
@@ -837,8 +869,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(refused),          cmocka_unit_test(a_named_server),
         cmocka_unit_test(positions),        cmocka_unit_test(a_position_right_after_a_step),
         cmocka_unit_test(batches_held),     cmocka_unit_test(no_descriptor_for_a_guest),
-        cmocka_unit_test(a_late_schema),    cmocka_unit_test(damaged_requests),
-        cmocka_unit_test(an_empty_refusal), cmocka_unit_test(faults),
+        cmocka_unit_test(a_late_schema),    cmocka_unit_test(a_late_batch),
+        cmocka_unit_test(damaged_requests), cmocka_unit_test(an_empty_refusal),
+        cmocka_unit_test(faults),
     };
 
     program = argv[0];

@@ -108,7 +108,8 @@ struct hr_split {
     hr_cond changed;
     split_rank *ranks;
 
-    hr_feed *feed; /* of this epoch; NULL: none */
+    hr_feed *feed;    /* of this epoch; NULL: none */
+    bool turned_away; /* while PULLING a rank that does not wait got nothing */
     hr_account *account;
     hr_arena *arena;      /* for coming epochs */
     hr_arena *feed_arena; /* of this epoch's batches */
@@ -179,6 +180,16 @@ static void changed_locked(hr_split *s)
 {
     hr__cond_broadcast(&s->changed);
     split_tell(s);
+}
+
+/* A pull has ended without a batch. The ring hears of it only if it was turned away: it asks again each time it hears
+ * something, and its own pulls would wake it for ever. */
+static void nothing_came_locked(hr_split *s)
+{
+    if (s->turned_away)
+        changed_locked(s);
+    else
+        hr__cond_broadcast(&s->changed);
 }
 
 /* Changes the phase; asserts that the diagram has the arrow. */
@@ -955,6 +966,7 @@ static hr_status pull_relocks(hr_split *s, int timeout_ms)
     hr_status st;
 
     enter_locked(s, PULLING);
+    s->turned_away = false;
     for (int r = 0; r < s->n_ranks; r++)
         s->wanted[r / s->n_replicas] =
             (r % s->n_replicas && s->wanted[r / s->n_replicas]) || s->ranks[r].state == RANK_IN;
@@ -981,7 +993,10 @@ static hr_status pull_relocks(hr_split *s, int timeout_ms)
     feed_drop_relocks(s); /* all ranks may have left meanwhile */
     if (s->closed)
         ahead_drop_relocks(s);
-    changed_locked(s);
+    if (st == HR_PENDING)
+        nothing_came_locked(s);
+    else
+        changed_locked(s);
     return st;
 }
 
@@ -1083,6 +1098,7 @@ static hr_status next_of_pass(hr_split *s, int rank, int64_t pass, int timeout_m
             if (pull_slice_relocks(s, until) == HR_PENDING)
                 break;
         } else if (!wait_relocks(s, timeout_ms, until)) {
+            s->turned_away = true;
             break;
         }
     }
