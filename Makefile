@@ -244,6 +244,14 @@ wheel: venv zstd
 	@$(ENV) $(PY) packaging/make_wheel.py
 	@$(PY) packaging/check_wheel.py
 
+# dist/headrace-*.tar.gz; then builds a wheel and the command from it.
+.PHONY: sdist
+sdist: venv zstd
+	$(call say,source distribution)
+	@$(PY) -m pip install -q --disable-pip-version-check -r requirements/wheel.txt
+	@$(ENV) $(PY) packaging/make_sdist.py
+	@$(ENV) $(PY) packaging/check_sdist.py
+
 # The peers live in a venv of their own: what they bring along must not help or hinder ours.
 .PHONY: bench
 bench: build $(VENV)-bench/.made

@@ -10,17 +10,16 @@ Prints a line for each Python.
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from common import DIST, interpreters, one
+
 # Of glibc, and what manylinux wheels may take from the system beside it.
 ALLOWED = {"libc.so.6", "libm.so.6", "libpthread.so.0", "librt.so.1", "libdl.so.2", "ld-linux-x86-64.so.2"}
 ALLOWED |= {"ld-linux-aarch64.so.1", "libz.so.1"}
-VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 
 TRY = """
 import base64, os, subprocess, sys, tempfile
@@ -43,13 +42,6 @@ done = subprocess.run([command, "count", f"{folder}/zstd"], capture_output=True,
 assert done.stdout == "1000\\n", done
 print(headrace.__version__, headrace._core.__file__)
 """
-
-
-def interpreters():
-    for version in VERSIONS:
-        found = shutil.which(f"python{version}")
-        if found and subprocess.run([found, "--version"], capture_output=True).returncode == 0:
-            yield found
 
 
 def check(python, wheel, folder):
@@ -86,8 +78,9 @@ def needed(module, place):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", nargs="*", help="interpreters (those of PATH, from 3.11 on)")
+    parser.add_argument("--dist", type=Path, default=DIST, help="the folder of the wheel")
     args = parser.parse_args()
-    (wheel,) = (ROOT / "dist").glob("headrace-*.whl")
+    wheel = one(args.dist, "headrace-*.whl")
     with tempfile.TemporaryDirectory() as folder:
         for python in args.python or interpreters():
             print(check(os.path.abspath(python), wheel, Path(folder)), flush=True)

@@ -14,48 +14,22 @@ packaging/check_wheel.py installs and tries it.
 """
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from common import DIST, ROOT, one, run, shown
+
 COPYRIGHT = Path("/usr/share/doc")  # /PACKAGE/copyright, on Debian
-
-
-def run(*command, **more):
-    """Runs a program of this virtual environment, or of the system; its output appears if it fails."""
-    folder = str(Path(sys.executable).parent)
-    env = os.environ | {"PATH": folder + os.pathsep + os.environ["PATH"]}
-    done = subprocess.run(command, env=env, text=True, capture_output=True, **more)
-    if done.returncode:
-        sys.exit(f"{' '.join(map(str, command))}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
-def one_wheel(folder):
-    (wheel,) = folder.glob("headrace-*.whl")
-    return wheel
 
 
 def build(folder):
     settings = [f"--config-settings={s}" for s in ("install-args=--strip", "setup-args=-Dtiff=disabled")]
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "-q",
-        "--no-deps",
-        "--no-build-isolation",
-        *settings,
-        "-w",
-        folder,
-        ROOT,
-    )
-    return one_wheel(folder)
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    run(*pip, *settings, "-w", folder, ROOT)
+    return one(folder, "headrace-*.whl")
 
 
 def debian_packages(libraries):
@@ -97,18 +71,17 @@ def add_licences(wheel, zstd):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--dist", type=Path, default=ROOT / "dist")
+    parser.add_argument("--dist", type=Path, default=DIST, help="the folder it is written to")
     args = parser.parse_args()
     args.dist.mkdir(exist_ok=True)
     for old in args.dist.glob("headrace-*.whl"):
         old.unlink()
     with tempfile.TemporaryDirectory() as folder:
         run("auditwheel", "repair", "-w", args.dist, build(Path(folder)))
-    packages = add_licences(one_wheel(args.dist), ROOT / "build" / "zstd" / "zstd" / "LICENSE")
-    wheel = one_wheel(args.dist)
+    packages = add_licences(one(args.dist, "headrace-*.whl"), ROOT / "build" / "zstd" / "zstd" / "LICENSE")
+    wheel = one(args.dist, "headrace-*.whl")
     run("abi3audit", "--strict", wheel)
-    print(f"{wheel.relative_to(Path.cwd()) if wheel.is_relative_to(Path.cwd()) else wheel}")
-    print(f"{wheel.stat().st_size / 1e6:.1f} MB, with {', '.join(packages)}")
+    print(f"{shown(wheel)}\n{wheel.stat().st_size / 1e6:.1f} MB, with {', '.join(packages)}")
 
 
 if __name__ == "__main__":
