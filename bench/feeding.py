@@ -181,8 +181,13 @@ def border(folder, args):
         "Parquet, random_shuffle": (ds.random_shuffle(), {}),
     }
     rows = []
-    for name, (plan, more) in plans.items():
-        found = [waits(plan.iter_batches(**arguments, **more)) for _ in range(args.runs)]
+    made = {name: lambda p=p, m=m: p.iter_batches(**arguments, **m) for name, (p, m) in plans.items()}
+    made |= {
+        f"{name}, a share": lambda p=plans[name][0]: p.streaming_split(1)[0].iter_batches(**arguments)
+        for name in ("Parquet", "Parquet, random_shuffle")
+    }
+    for name, batches in made.items():
+        found = [waits(batches()) for _ in range(args.runs)]
         early = statistics.median(first[0] for first, _ in found)
         late = statistics.median(statistics.median(first[1:]) for first, _ in found)
         other = statistics.median(statistics.median(others) for _, others in found)

@@ -37,9 +37,9 @@
  *    taken (hr__split_report_rows).
  * 6. By tables (batch_rows 0, of a plan that makes batches) each table of the feed is a batch. A rest of fewer batches
  *    than ranks is dropped, delivered as it is, or filled up with its first batches, by the tail's rule.
- * 7. If the ranks say that they repeat (hr_split_request.ahead), or have gone through two epochs with one request, the
- *    feed of the next epoch opens when the sources of this one have been read, so that an epoch's first steps do not
- *    wait for it.
+ * 7. If the ranks say that they repeat (hr_split_request.ahead), or another epoch is likely (next_is_likely_locked),
+ *    the feed of the next epoch opens when the sources of this one have been read, so that an epoch's first steps do
+ *    not wait for it.
  * 8. With lanes (hr__split_lanes) the feed has, for the first hr__feed_own_steps steps, only the batches of this host's
  *    ranks, in their order. Later steps are as without lanes: the split drops the batches of ranks elsewhere.
  * 9. The steps that a rank has *taken* may lag behind the steps handed to it (the ring sends ahead). Positions count
@@ -117,7 +117,7 @@ struct hr_split {
     hr_arena *ahead_arena;
     hr_split_request ahead_request;
     bool looked_ahead; /* in this epoch */
-    bool loops;        /* the epoch before this one ended, with an equal request: another one is likely */
+    bool loops;        /* another epoch is likely: next_is_likely_locked() */
     bool any_ended;    /* `ended` has the request of the last epoch that ended */
     hr_split_request ended;
     int64_t epoch;        /* of the feed */
@@ -1297,6 +1297,15 @@ static hr_status number_locked(const hr_split *s, int64_t *out, hr_error *err)
     return HR_OK;
 }
 
+/* Whether another epoch of the same batches is likely after the one of `f`. After one epoch it is; ranks that begin
+ * their first epoch train, so it is, too, but a wrong guess must not call functions for rows that nobody takes. */
+static bool next_is_likely_locked(const hr_split *s, const hr_feed *f)
+{
+    if (s->restored ? hr__feed_epoch(f) > 0 : s->any_ended)
+        return s->restored || batches_equal(&s->ended, &s->agreed);
+    return !hr__plan_calls(s->plan);
+}
+
 /* OPENING: takes or opens the feed of the next epoch. */
 static hr_status open_feed_relocks(hr_split *s, hr_error *err)
 {
@@ -1327,7 +1336,7 @@ static hr_status open_feed_relocks(hr_split *s, hr_error *err)
     s->feed = f;
     s->feed_arena = arena;
     s->looked_ahead = false;
-    s->loops = s->restored ? hr__feed_epoch(f) > 0 : s->any_ended && batches_equal(&s->ended, &s->agreed);
+    s->loops = next_is_likely_locked(s, f);
     s->epoch = hr__feed_epoch(f);
     s->feed_lanes = hr__feed_n_lanes(f);
     s->own_steps = hr__feed_own_steps(f);

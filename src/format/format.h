@@ -233,6 +233,7 @@ hr_scan *hr__scan_ref(hr_scan *s);
 void hr__scan_unref(hr_scan *s);
 
 int hr__scan_n_files(const hr_scan *s);
+bool hr__scan_calls(const hr_scan *s);                      /* reading calls functions of the user */
 const char *hr__scan_file_name(const hr_scan *s, int file); /* borrowed; "memory", "range" for those */
 /* Schema of all columns (also partition columns and the path): the caller's, the first file's, which is opened for it
  * once, or the schema of all files (options.unify). *out is new (a reference). */

@@ -219,6 +219,7 @@ struct hr_op {
     bool one_to_one; /* init copies the class's; a map may promise it */
     bool idle;       /* MAP: the reader does its work: in a run it only has a number */
     bool in_order;   /* MAP: it remembers earlier rows: no rule changes the number or order of its input rows */
+    bool calls;      /* it calls functions of the user */
     bool instances;  /* MAP: each run makes instances of its function, which may be large */
     bool saves;      /* MAP: it adds its state to markers (hr__task_save) */
     bool closes;     /* MAP: its stage has one more ticket, without rows, after all others (hr__task_closes) */

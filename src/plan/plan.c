@@ -66,6 +66,16 @@ bool hr__plan_has_instances(const hr_plan *p)
     return false;
 }
 
+bool hr__plan_calls(const hr_plan *p)
+{
+    if ((p->op && p->op->calls) || (p->scan && hr__scan_calls(p->scan)))
+        return true;
+    for (int i = 0; i < p->n_inputs; i++)
+        if (hr__plan_calls(p->inputs[i]))
+            return true;
+    return false;
+}
+
 /* A node like `p` over other inputs (the caller frees its references on failure). Shares scan, operator and schema. */
 hr_status hr__plan_like(hr_plan *p, hr_plan *const *inputs, hr_plan **out, hr_error *err)
 {

@@ -91,6 +91,7 @@ void hr__plan_learn_schema(hr_plan *p, hr_schema *s); /* a run saw the first tab
 hr_status hr__image_rule(const hr_plan *p, const char *const *columns, int n, hr_expr **images, hr_op **op,
                          hr_error *err) HR_MUST_USE;
 bool hr__plan_has_instances(const hr_plan *p); /* a function of it makes instances for each run */
+bool hr__plan_calls(const hr_plan *p);         /* a run calls functions of the user */
 /* rules.c: whether `name` is one of n names. */
 bool hr__has_name(const char *const *names, int n, const char *name);
 /* rules.c: applies all rules. *out is new. */

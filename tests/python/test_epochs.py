@@ -5,7 +5,11 @@ import json
 import os
 import pickle
 import time
+from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from test_shares import on_all
 
@@ -150,6 +154,28 @@ def test_shares_open_the_third_epoch_in_the_second(tmp_path):
 
     assert calls_after(shares, log, 1, consume) == 10
     assert calls_after(shares, log, 1, consume) > 20
+
+
+def bytes_read():
+    text = Path("/proc/self/io").read_text()
+    return int(text.split()[1])
+
+
+def test_shares_open_the_second_epoch_in_the_first(tmp_path):
+    """A plan without functions: a wrong guess reads, and nobody notices."""
+    values = np.random.default_rng(1).normal(size=500_000)
+    pq.write_table(pa.table({"id": values}), tmp_path / "a.parquet")
+    size = os.path.getsize(tmp_path / "a.parquet")
+    shares = hd.read_parquet(tmp_path / "a.parquet").random_shuffle().streaming_split(2)
+    before = bytes_read()
+    first = on_all(shares, lambda r, s: [b["id"].sum() for b in s.iter_batches(batch_size=10_000)])
+    until = time.monotonic() + 30
+    while bytes_read() - before < 1.9 * size:
+        assert time.monotonic() < until
+        time.sleep(0.005)
+    assert sum(map(sum, first)) == pytest.approx(values.sum())
+    again = on_all(shares, lambda r, s: [b["id"].sum() for b in s.iter_batches(batch_size=10_000)])
+    assert again != first and sum(map(sum, again)) == pytest.approx(values.sum())
 
 
 # ------------------------------------------------------------------------------------------------- set_epoch

@@ -371,6 +371,7 @@ hr_status hr__scan_new_source(const hr_source_functions *functions, hr_scan **ou
     s->base.cls = &custom_scan_class;
     atomic_init(&s->base.refs, 1);
     s->base.n_files = 1;
+    s->base.calls = true;
     s->functions = *functions;
     s->functions.version = NULL;
     s->name = hr__strdup(NULL, functions->name ? functions->name : "source");

@@ -59,6 +59,8 @@ void hr__scan_unref(hr_scan *s)
         s->cls->free(s);
 }
 
+bool hr__scan_calls(const hr_scan *s) { return s->calls; }
+
 int hr__scan_n_files(const hr_scan *s) { return s->n_files; }
 const char *hr__scan_file_name(const hr_scan *s, int file) { return s->cls->file_name(s, file); }
 hr_status hr__scan_schema(hr_scan *s, hr_schema **out, hr_error *err)

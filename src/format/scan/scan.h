@@ -28,6 +28,7 @@ struct hr_scan {
     const hr_scan_class *cls;
     atomic_int refs;
     int n_files;
+    bool calls;                   /* it calls functions of the user */
     _Atomic(int64_t *) file_rows; /* of each file; NULL: not counted yet, or a file does not know its rows */
 };
 

@@ -892,6 +892,7 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
         goto done;
     }
     hr__op_init(&a->base, &apply_class);
+    a->base.calls = true;
     a->calls = hr__calls_ref(calls);
     if (!(a->name = hr__strdup(NULL, name)) || (o->qualified && !(a->qualified = hr__strdup(NULL, o->qualified)))) {
         st = hr__error_memory(err, name, sizeof *a);

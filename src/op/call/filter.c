@@ -80,6 +80,7 @@ hr_status hr__op_filter(const hr_filter_function *fn, hr_op **out, hr_error *err
         goto done;
     }
     hr__op_init(&f->base, &filter_class);
+    f->base.calls = true;
     f->fn = *fn;
     f->fn.name = f->name;
     *out = &f->base;

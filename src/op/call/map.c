@@ -250,6 +250,7 @@ static hr_status map_new(const hr_map_function *fn, const hr_map_options *o, map
         return hr__error_memory(err, "map", sizeof *m);
     }
     hr__op_init(&m->base, &map_class);
+    m->base.calls = true;
     m->base.one_to_one = o->one_to_one;
     m->as_is = o->batch_rows > 0;
     m->base.block_rows = m->as_is ? 0 : BLOCK_ROWS;

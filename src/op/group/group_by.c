@@ -666,8 +666,10 @@ hr_status hr__op_group(const hr_schema *schema, const char *const *keys, int n_k
     for (; o->n_keys < n_keys; o->n_keys++)
         if (!(o->keys[o->n_keys] = hr__strdup(NULL, keys[o->n_keys])))
             HR_GO(hr__error_memory(err, "group", 64));
-    for (; o->n_aggs < n_aggs; o->n_aggs++)
+    for (; o->n_aggs < n_aggs; o->n_aggs++) {
         HR_GO(hr__agg_init(&o->aggs[o->n_aggs], &aggs[o->n_aggs], err));
+        o->base.calls = o->base.calls || aggs[o->n_aggs].own;
+    }
     o->schema = schema ? hr__schema_ref((hr_schema *)schema) : NULL;
     *out = &o->base;
     o = NULL;
