@@ -8,6 +8,7 @@ fault, where Python has one.
         DataError           (ValueError)           the input's bytes are wrong; names file and place
         StorageError        (OSError)              the system failed to read or write
         UnsupportedError    (NotImplementedError)  well-formed input that this version does not support
+            MissingPackageError (ModuleNotFoundError)  a package is not installed; says what to install
         MemoryLimitError    (MemoryError)          the work needs more than the memory limit; names the number
         OutOfMemoryError    (MemoryError)          the system refused an allocation
         DiskFullError       (OSError)              the disk has no space, or the quota is used up
@@ -40,6 +41,16 @@ from headrace._core import (
     UnsupportedError,
 )
 
+
+class MissingPackageError(UnsupportedError, ModuleNotFoundError):
+    """A function needs a package that is not installed; the message says what to install. `name`: the module
+    that Python did not find.
+    """
+
+    def __init__(self, text, *, name=None):
+        ModuleNotFoundError.__init__(self, text, name=name)
+
+
 __all__ = [
     "CallbackError",
     "CancelledError",
@@ -50,6 +61,7 @@ __all__ = [
     "InvalidArgument",
     "MemoryLimitError",
     "MismatchError",
+    "MissingPackageError",
     "NotFoundError",
     "OutOfMemoryError",
     "PeerError",

@@ -146,5 +146,7 @@ def test_a_length_that_is_a_lie(tmp_path):
 
 def test_without_the_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "soundfile", None)  # an import of it fails now
-    with pytest.raises(NotImplementedError, match="read_audio: needs the package soundfile: pip install"):
+    with pytest.raises(
+        NotImplementedError, match=r"read_audio: needs the package soundfile: pip install 'headrace\[audio\]'"
+    ):
         hd.read_audio("nowhere")

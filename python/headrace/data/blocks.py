@@ -18,6 +18,7 @@ import numpy as np
 
 from headrace._core import InvalidArgument, Table, TypeMismatchError, from_arrow, row_dicts
 from headrace.data import categories
+from headrace.optional import package
 
 # ---------------------------------------------------------------------------------------------------- numpy
 
@@ -129,8 +130,7 @@ def table_to_pandas(table, arrow=False):
 
     arrow: columns of pandas.ArrowDtype (needs pyarrow), except for tensors and pickled objects.
     """
-    import pandas
-
+    pandas = package("pandas", "DataFrames")
     whole = table_to_arrow(table) if arrow else None
     texts = table.schema.metadata(categories.KEY)
     data = {}
@@ -190,8 +190,7 @@ def _zone(type_text):
 
 def table_to_arrow(table):
     """A pyarrow.Table that shares the table's memory."""
-    import pyarrow
-
+    pyarrow = package("pyarrow", "tables of pyarrow")
     return pyarrow.RecordBatchReader.from_stream(table).read_all()  # table() would import pandas
 
 
@@ -202,8 +201,7 @@ def as_type(column, kind):
 
 
 def arrow_type(kind):
-    import pyarrow
-
+    pyarrow = package("pyarrow", "types of pyarrow")
     return pyarrow.type_for_alias(kind) if isinstance(kind, str) else kind
 
 

@@ -23,6 +23,7 @@ from headrace.data.iterator import DatasetIterator, LocalSource, SplitIterator, 
 from headrace.data.plan import Node, Run
 from headrace.data.progress import run_line
 from headrace.data.schema import Schema
+from headrace.optional import package
 
 blocks = lazy_module("headrace.data.blocks")  # imports numpy
 display = lazy_module("headrace.data.display")
@@ -1036,8 +1037,7 @@ class Dataset:
 
     def to_pandas(self, limit=None):
         """All rows as a DataFrame. InvalidArgument if there are more than `limit`."""
-        import pandas
-
+        pandas = package("pandas", "to_pandas")
         tables = self._limited(limit, "to_pandas")
         if not tables:
             schema = self.schema()

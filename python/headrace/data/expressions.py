@@ -18,6 +18,7 @@ import os
 
 from headrace import _core
 from headrace._core import InvalidArgument, TypeMismatchError
+from headrace.optional import package
 
 _NUMBERS = (int, float)
 
@@ -34,8 +35,7 @@ def _literal(value):
             f"expression: expected a single value, found {type(value).__name__}; is_in() takes lists"
         )
     if hasattr(value, "as_py") and hasattr(value, "type"):  # pyarrow.Scalar; as_py() would lose nanoseconds
-        import pyarrow
-
+        pyarrow = package("pyarrow", "lit")
         return _core.Expr.value(pyarrow.array([value], value.type))
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         return _core.Expr.value(value.reshape(1))

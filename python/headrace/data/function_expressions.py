@@ -12,6 +12,7 @@ import weakref
 
 from headrace._core import HeadraceError, TypeMismatchError, UnsupportedError
 from headrace.data.plan import Node
+from headrace.optional import package
 
 _CALL_ROWS = 4096  # most rows of a call
 _DOWNLOAD_ROWS = 16  # files of a call, few so that little memory holds them
@@ -93,8 +94,7 @@ def _arrow_type(dtype):
             return None
     if dtype is None or hasattr(dtype, "__arrow_c_schema__"):
         return dtype
-    import pyarrow
-
+    pyarrow = package("pyarrow", "udf")
     name = type_name(dtype)
     try:
         return pyarrow.type_for_alias(name)
@@ -107,10 +107,9 @@ def _arrow_type(dtype):
 
 
 def _type_by_text(text):
-    import pyarrow
-
     from headrace.data.expressions import lit
 
+    pyarrow = package("pyarrow", "udf")
     nothing = Node("range", {"n": 0, "name": "id"})
     cast = Node("with_columns", {"names": ["x"], "exprs": [lit(None).cast(text)._core]}, [nothing])
     return pyarrow.schema(cast.plan.schema()).field("x").type
@@ -190,8 +189,7 @@ class _Download:
             return None
 
     def __call__(self, uris):
-        import pyarrow
-
+        pyarrow = package("pyarrow", "download")
         return pyarrow.array([self.one(u) for u in uris.to_pylist()], pyarrow.large_binary())
 
 
@@ -207,6 +205,7 @@ def download(uri_column_name, *, filesystem=None):
         raise UnsupportedError("download: filesystem is not supported; only local files are")
     if not isinstance(uri_column_name, str):
         raise TypeMismatchError(f"download: expected a column's name, found {type(uri_column_name).__name__}")
+    package("pyarrow", "download")
     return _called(_Download, "large_binary", (col(uri_column_name),), {}, rows=_DOWNLOAD_ROWS)
 
 
@@ -238,10 +237,9 @@ def _declared(call):
     """
     if call.dtype is None:
         return None
-    import pyarrow
-
     from headrace.data import blocks
 
+    pyarrow = package("pyarrow", "udf")
     return pyarrow.schema([(call.name, blocks.arrow_type(call.dtype))])
 
 

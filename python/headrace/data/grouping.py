@@ -9,6 +9,7 @@ import pickle
 from headrace.data.aggregate import AggregateFn, BuiltIn, Count, Max, Mean, Min, Std, Sum
 from headrace.data.expressions import Expr
 from headrace.data.plan import Node
+from headrace.optional import package
 
 BLOCK_ROWS = 65536  # rows of a partial result of a user's aggregate
 
@@ -85,8 +86,7 @@ class _OfGroup:
         self.aggs, self.keys = aggs, keys
 
     def __call__(self, group):
-        import pyarrow as pa
-
+        pa = package("pyarrow", "AggregateFn")
         columns = {k: group[k].slice(0, 1) for k in self.keys}
         key = [columns[k][0].as_py() for k in self.keys]
         key = key[0] if len(key) == 1 else tuple(key)

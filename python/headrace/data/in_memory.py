@@ -11,6 +11,7 @@ from headrace.data import categories
 from headrace.data.context import accept_cluster_arguments, is_whole
 from headrace.data.dataset import MaterializedDataset
 from headrace.data.plan import Node
+from headrace.optional import package
 
 
 def _dataset(tables, what, n_blocks=None):
@@ -101,8 +102,6 @@ def _arrow_part(part):
         part = part.to_arrow()
     if not isinstance(part, (bytes, bytearray, memoryview)):
         return categories.decoded(part)
-    from headrace.data.sources import package
-
     pyarrow = package("pyarrow", "from_arrow")
     try:
         return categories.decoded(pyarrow.ipc.open_stream(part).read_all())

@@ -21,6 +21,7 @@ from headrace.data import loader, stalls
 from headrace.data.context import DataContext, check_format, check_seed, is_whole
 from headrace.data.plan import Run, explained
 from headrace.data.schema import Schema
+from headrace.optional import package
 
 json = lazy_module("json")
 np = lazy_module("numpy")
@@ -1374,9 +1375,7 @@ class TorchBatches:
         self._load()
 
     def _load(self):
-        import torch
-
-        self.torch = torch
+        self.torch = torch = package("torch", "iter_torch_batches")
         self.pin = self.wanted_pin and torch.cuda.is_available()
         self.copies = self.pin and self.collate_fn is None and self.padding is None and self.dtypes is None
         self.target = None

@@ -2,6 +2,7 @@
 
 from headrace import lazy_module
 from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
+from headrace.optional import package
 
 np = lazy_module("numpy")
 blocks = lazy_module("headrace.data.blocks")  # imports numpy
@@ -26,9 +27,7 @@ class JaxBatches:
         self._load()
 
     def _load(self):
-        import jax
-
-        self.jax = jax
+        self.jax = jax = package("jax", "iter_jax_batches")
         devices = jax.devices()
         if self.synchronize and jax.process_count() > 1:
             raise UnsupportedError(

@@ -7,6 +7,7 @@ from fnmatch import fnmatch
 from headrace._core import Expr, InvalidArgument, TypeMismatchError, UnsupportedError
 from headrace.data.functions import function_node
 from headrace.data.plan import Node
+from headrace.optional import package
 
 # tensorflow_metadata.proto.v0.schema_pb2.FeatureType
 _METADATA_TYPES = {1: "bytes", 2: "int64", 3: "float"}
@@ -133,9 +134,8 @@ class _Decode:
 
     def _image(self, data):
         import numpy as np
-        from PIL import Image
 
-        image = Image.open(io.BytesIO(data))
+        image = package("PIL.Image", "read_webdataset").open(io.BytesIO(data))
         return np.asarray(image.convert(self.mode) if self.mode else image)
 
 

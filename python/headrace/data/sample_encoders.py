@@ -6,7 +6,7 @@ import io
 import json
 
 from headrace._core import InvalidArgument, TypeMismatchError
-from headrace.data.sources import package
+from headrace.optional import package
 
 _IMAGES = {e: e for e in ("jpeg", "png", "webp", "bmp", "gif", "tiff")}
 _IMAGES |= {"jpg": "jpeg", "tif": "tiff"} | dict.fromkeys(("ppm", "pgm", "pbm", "pnm"), "ppm")
@@ -85,9 +85,7 @@ def encode(name, value):
 
         np.save(stream, np.asarray(value), allow_pickle=False)
     elif suffix in ("pt", "pth"):
-        import torch
-
-        torch.save(value, stream)
+        package("torch", "write_webdataset").save(value, stream)
     elif suffix in ("pkl", "pickle"):
         import pickle
 
@@ -100,7 +98,7 @@ def encode(name, value):
 
 
 def _image(name, value):
-    image = package("PIL.Image", "write_webdataset", "pillow")
+    image = package("PIL.Image", "write_webdataset")
     if hasattr(value, "save"):
         return value
     try:

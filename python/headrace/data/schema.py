@@ -1,5 +1,7 @@
 """Schema: names and types of columns."""
 
+from headrace.optional import package
+
 
 class Schema:
     """Column names and types of a dataset.
@@ -21,9 +23,7 @@ class Schema:
 
     @property
     def base_schema(self):
-        import pyarrow
-
-        return pyarrow.schema(self)
+        return package("pyarrow", "Schema.base_schema").schema(self)
 
     def __arrow_c_schema__(self):
         return self._core.__arrow_c_schema__()

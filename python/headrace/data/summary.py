@@ -17,6 +17,7 @@ from headrace.data.aggregate import (
     Std,
     ZeroPercentage,
 )
+from headrace.optional import package
 
 NUMBERS = ("int", "uint", "halffloat", "float", "double")
 TIMES = ("date", "time", "timestamp", "duration")
@@ -145,8 +146,7 @@ class DatasetSummary:
         """A DataFrame with one row per statistic and one column per column of the dataset; None or NaN where
         a column does not have the statistic.
         """
-        import pandas
-
+        pandas = package("pandas", "DatasetSummary.to_pandas")
         data = {STATISTIC: list(self.statistics)}
         for column in self.columns:
             data[column] = [of.get(column) for of in self.statistics.values()]
@@ -156,8 +156,7 @@ class DatasetSummary:
         """A DataFrame with the columns "statistic" and "value" for one column; one row per statistic that any
         column has.
         """
-        import pandas
-
+        pandas = package("pandas", "get_column_stats")
         if column not in self.columns:
             raise InvalidArgument(f"summary: no column '{column}'; the columns are {', '.join(self.columns)}")
         values = [of.get(column) for of in self.statistics.values()]

@@ -2,6 +2,7 @@
 
 from headrace import lazy_module
 from headrace._core import InvalidArgument, TypeMismatchError
+from headrace.optional import package
 
 np = lazy_module("numpy")
 blocks = lazy_module("headrace.data.blocks")  # imports numpy
@@ -13,9 +14,7 @@ class TfBatches:
     """
 
     def __init__(self, dtypes):
-        import tensorflow
-
-        self.tf = tensorflow
+        self.tf = package("tensorflow", "iter_tf_batches")
         self.dtypes = dtypes
 
     def __reduce__(self):
@@ -39,9 +38,7 @@ class TfExamples:
     """
 
     def __init__(self, parts):
-        import tensorflow
-
-        self.tf = tensorflow
+        self.tf = package("tensorflow", "to_tf")
         self.parts = parts
 
     def __reduce__(self):
@@ -66,8 +63,7 @@ def dataset(iterator, request, parts, iterable):
     """A tf.data.Dataset over new passes of `iterator`. parts: (columns, spec or None) of features, labels and
     perhaps additional columns. iterable: makes an Iterable of the iterator, a request and a converter.
     """
-    import tensorflow as tf
-
+    tf = package("tensorflow", "to_tf")
     for columns, _ in parts:
         if not isinstance(columns, str) and not (
             isinstance(columns, (list, tuple)) and all(isinstance(c, str) for c in columns)
@@ -113,8 +109,7 @@ def _specs(tf, schema, columns):
 
 def _spec(tf, field):
     """The tf.TypeSpec of a column's batches."""
-    import pyarrow as pa
-
+    pa = package("pyarrow", "to_tf")
     kind, shape, is_ragged = field.type, (None,), False
     while True:
         if isinstance(kind, pa.FixedShapeTensorType):
@@ -139,9 +134,7 @@ def _spec(tf, field):
 
 
 def _dtype(tf, kind):
-    import pyarrow as pa
-
-    types = pa.types
+    types = package("pyarrow", "to_tf").types
     if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
         return tf.as_dtype(kind.to_pandas_dtype())
     texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)

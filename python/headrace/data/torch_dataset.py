@@ -1,8 +1,12 @@
 """DataIterator.to_torch(): passes over a dataset as a torch IterableDataset of (features, label)."""
 
-import torch
-
 from headrace._core import InvalidArgument, TypeMismatchError
+from headrace.optional import missing
+
+try:
+    import torch
+except ImportError as e:
+    raise missing(e, "to_torch") from None
 
 
 def _tensor(batch, columns, dtype, unsqueeze):

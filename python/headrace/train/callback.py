@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headrace.optional import package
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.files import write_whole
 from headrace.train.metrics import plain, plain_number
@@ -109,12 +110,11 @@ class TensorBoardWriter(UserCallback):
         self._writer: Any = None
 
     def before_start(self, run_context: TrainRunContext) -> None:
-        from torch.utils.tensorboard import SummaryWriter
-
+        board = package("torch.utils.tensorboard", "TensorBoardWriter")
         if self._writer is not None:
             self._writer.close()
         path = os.path.join(run_context.run_dir, self.folder)
-        self._writer = SummaryWriter(path, purge_step=len(run_context.history))
+        self._writer = board.SummaryWriter(path, purge_step=len(run_context.history))
 
     def after_report(self, run_context, metrics, checkpoint) -> None:
         step = len(run_context.history) - 1

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace import _core
+from headrace.optional import package
 from headrace.train.control import Control, WorkerFailure
 from headrace.train.owner import Lock, has_ended
 from headrace.train.result import WorkerGroupError
@@ -66,9 +67,8 @@ class _Signals:
 
 
 def _launch_config(n_workers: int, log_dir: str):
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, Std
-    from torch.distributed.launcher.api import LaunchConfig
-
+    logs = package("torch.distributed.elastic.multiprocessing", "a trainer")
+    config = package("torch.distributed.launcher.api", "a trainer").LaunchConfig
     wanted = {
         "min_nodes": 1,
         "max_nodes": 1,
@@ -81,11 +81,11 @@ def _launch_config(n_workers: int, log_dir: str):
         "monitor_interval": 0.05,
         "local_addr": "localhost",
         "log_line_prefix_template": "(rank ${rank}) ",
-        "logs_specs": DefaultLogsSpecs(log_dir=log_dir, tee=Std.ALL),
+        "logs_specs": logs.DefaultLogsSpecs(log_dir=log_dir, tee=logs.Std.ALL),
         "shutdown_timeout": SHUTDOWN_S,
     }
-    known = {f.name for f in dataclasses.fields(LaunchConfig)}
-    return LaunchConfig(**{k: v for k, v in wanted.items() if k in known})
+    known = {f.name for f in dataclasses.fields(config)}
+    return config(**{k: v for k, v in wanted.items() if k in known})
 
 
 def _how_it_ended(exitcode: int) -> str:
@@ -176,10 +176,8 @@ def run_workers(payload: dict[str, Any], control: Control, n_workers: int) -> No
     """Runs one worker per rank to its end. Raises WorkerGroupError if one fails. All workers have ended
     when it returns or raises.
     """
-    from torch.distributed.elastic.multiprocessing.api import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import elastic_launch
-
+    elastic = package("torch.distributed.elastic.multiprocessing", "a trainer")
+    launcher = package("torch.distributed.launcher.api", "a trainer")
     _remove_leftovers()
     folder, lock = _new_folder()
     path = os.path.join(folder, "payload")
@@ -199,17 +197,17 @@ def run_workers(payload: dict[str, Any], control: Control, n_workers: int) -> No
         config = _launch_config(n_workers, os.path.join(folder, "logs"))
         command = ["-m", "headrace.train._worker", path, str(os.getpid())]
         with _Quiet(), _Signals():
-            elastic_launch(config, sys.executable)(*command)
+            launcher.elastic_launch(config, sys.executable)(*command)
         silent = {
             r: _ended_in_silence(control, r) for r in range(n_workers) if not control.heard_of(r, CAUSE_S)
         }
         if control.failures or silent:  # a worker reported a failure, or nothing, and exited with code 0
             error = _failed(control, {}, silent)
             raise error from error.__cause__
-    except ChildFailedError as e:
+    except elastic.errors.ChildFailedError as e:
         error = _failed(control, e.failures, watch.ended)
         raise error from error.__cause__
-    except SignalException as e:
+    except elastic.api.SignalException as e:
         if e.sigval == signal.SIGINT:
             raise KeyboardInterrupt from None
         raise SystemExit(128 + e.sigval) from None

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headrace.optional import missing, package
 from headrace.settings import OnlyKnown
 from headrace.train import context
 from headrace.train.backend import BackendConfig
@@ -25,12 +26,8 @@ from headrace.train.validation_config import ValidationConfig
 
 try:
     import lightgbm
-except ModuleNotFoundError as e:
-    if e.name != "lightgbm":
-        raise
-    raise ModuleNotFoundError(
-        "headrace.train.lightgbm needs LightGBM: pip install lightgbm", name="lightgbm"
-    ) from None
+except ImportError as e:
+    raise missing(e, "headrace.train.lightgbm") from None
 
 _network: dict[str, Any] = {}  # of this worker
 
@@ -147,8 +144,7 @@ def normalize_pandas_for_lightgbm(df: Any) -> Any:
     """A DataFrame whose columns of Arrow's numbers and bools have pandas' nullable types, which LightGBM
     takes. Other columns are those of `df`.
     """
-    import pandas
-
+    pandas = package("pandas", "normalize_pandas_for_lightgbm")
     types = {}
     for name, dtype in df.dtypes.items():
         if isinstance(dtype, pandas.ArrowDtype) and dtype.kind in "iufb":

@@ -9,28 +9,25 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from headrace.optional import missing
 from headrace.train import context
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.reported_checkpoint import CheckpointUploadMode
 from headrace.train.torch import get_device
 
 try:
-    import lightning.pytorch as pl
-    from lightning.pytorch.plugins.environments import LightningEnvironment
-except ModuleNotFoundError as e:
-    if (e.name or "").partition(".")[0] != "lightning":
-        raise
+    import torch
+
     try:
+        import lightning.pytorch as pl
+        from lightning.pytorch.plugins.environments import LightningEnvironment
+    except ModuleNotFoundError as e:
+        if (e.name or "").partition(".")[0] != "lightning":
+            raise
         import pytorch_lightning as pl
         from pytorch_lightning.plugins.environments import LightningEnvironment
-    except ModuleNotFoundError as e:
-        if e.name != "pytorch_lightning":
-            raise
-        raise ModuleNotFoundError(
-            "headrace.train.lightning needs PyTorch Lightning 2: pip install lightning", name="lightning"
-        ) from None
+except ImportError as e:
+    raise missing(e, "headrace.train.lightning") from None
 
 
 class _OnThisWorker:

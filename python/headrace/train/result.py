@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headrace.optional import package
 from headrace.train.checkpoint import Checkpoint
 
 PROGRESS_FILE = "progress.json"
@@ -75,9 +76,7 @@ class Result:
         """Rank 0's reports, one row each; None if there are none. Needs pandas."""
         if not self.history:
             return None
-        import pandas
-
-        return pandas.DataFrame(self.history)
+        return package("pandas", "Result.metrics_dataframe").DataFrame(self.history)
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
         """The kept checkpoint whose metrics have the largest (mode "max") or smallest ("min") `metric`."""

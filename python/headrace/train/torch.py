@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
-import torch
-import torch.distributed as dist
-
+from headrace.optional import missing
 from headrace.settings import OnlyKnown
 from headrace.train import context
 from headrace.train.backend import BackendConfig
@@ -22,6 +20,12 @@ from headrace.train.checkpoint import Checkpoint
 from headrace.train.config import DataConfig, RunConfig, ScalingConfig
 from headrace.train.trainer import DataParallelTrainer
 from headrace.train.validation_config import ValidationConfig
+
+try:
+    import torch
+    import torch.distributed as dist
+except ImportError as e:
+    raise missing(e, "headrace.train.torch") from None
 
 
 @dataclass

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headrace.optional import missing
 from headrace.settings import OnlyKnown
 from headrace.train import context
 from headrace.train.backend import BackendConfig
@@ -23,12 +24,8 @@ from headrace.train.validation_config import ValidationConfig
 try:
     import xgboost
     from xgboost.collective import CommunicatorContext
-except ModuleNotFoundError as e:
-    if e.name != "xgboost":
-        raise
-    raise ModuleNotFoundError(
-        "headrace.train.xgboost needs XGBoost 2.1 or newer: pip install xgboost", name="xgboost"
-    ) from None
+except ImportError as e:
+    raise missing(e, "headrace.train.xgboost") from None
 
 
 @dataclass

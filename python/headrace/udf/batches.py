@@ -11,6 +11,7 @@ import numpy as np
 
 from headrace._core import MemoryLimitError
 from headrace.data import blocks
+from headrace.optional import package
 
 BATCH_PLACE = np.dtype([("rows", "i8"), ("ordinal", "i8"), ("random", "u8")])
 MERGED_BYTES = 4 << 20
@@ -41,8 +42,7 @@ def batches_of(table, rows, batch_format, writable):
         for begin, end in zip(begins, ends, strict=True):
             yield {name: values[begin:end] for name, values in whole}
     else:
-        import pandas
-
+        pandas = package("pandas", "DataFrames")
         whole = blocks.to_format(table, batch_format)
         for begin, end in zip(begins, ends, strict=True):
             batch = whole.iloc[begin:end].copy()

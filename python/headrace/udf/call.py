@@ -18,6 +18,7 @@ import numpy as np
 
 from headrace._core import TypeMismatchError, take_rows
 from headrace.data import blocks
+from headrace.optional import package
 from headrace.udf import instances
 from headrace.udf.batches import BATCH_PLACE, LARGE_BYTES, Merged, batches_of, bytes_of, cut
 
@@ -249,8 +250,7 @@ def arrow_arguments(table, column):
 
 def with_arrow_result(call, result, spec):
     """The result of an expression's function as a table of one column."""
-    import pyarrow
-
+    pyarrow = package("pyarrow", "udf")
     table, what = call.table, spec["name"]
     name, _, _, dtype = spec["column"]
     if not isinstance(result, (pyarrow.Array, pyarrow.ChunkedArray)):

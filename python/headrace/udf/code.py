@@ -184,8 +184,7 @@ class _Walk:
         return _hash(_type_name(cls), str(value.dtype), repr(value.shape), _bytes(flat))
 
     def _tensor(self, value):
-        import torch
-
+        torch = sys.modules["torch"]  # who made the tensor has imported it
         flat = value.detach().cpu().contiguous().reshape(-1)
         bits = flat.view(torch.uint8).numpy() if flat.numel() else b""
         return _hash("tensor", str(value.dtype), repr(tuple(value.shape)), _bytes(bits))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from headrace.optional import package
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -35,8 +37,7 @@ def check(data: Any) -> None:
 
 def to_pandas(data: Any) -> "pd.DataFrame":
     """A DataFrame that the caller may change."""
-    import pandas as pd
-
+    pd = package("pandas", "preprocessors")
     if is_frame(data):
         return data.copy(deep=False)
     if is_table(data):
@@ -85,8 +86,7 @@ def stacked(values: np.ndarray) -> np.ndarray:
 
 
 def to_arrow(data: Any) -> Any:
-    import pyarrow as pa
-
+    pa = package("pyarrow", "preprocessors")
     if is_table(data):
         return data
     return pa.Table.from_pandas(to_pandas(data), preserve_index=False).replace_schema_metadata(None)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.data.aggregate import Max, Min
 from headrace.data.preprocessors.utils import BuiltInPreprocessor, check_numbers, read_only
 from headrace.data.preprocessors.version_support import SerializablePreprocessor
+from headrace.optional import package
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,8 +65,7 @@ class _Discretizer(BuiltInPreprocessor):
 
     def _labels(self, column: str) -> "pd.CategoricalDtype | None":
         """The categories that stand for the bins; None: numbers stand for them."""
-        import pandas as pd
-
+        pd = package("pandas", "preprocessors")
         given = (self._dtypes or {}).get(column)
         return given if isinstance(given, pd.CategoricalDtype) else None
 
@@ -111,8 +111,8 @@ class _Discretizer(BuiltInPreprocessor):
 
     def _binned(self, values: "pd.Series") -> "pd.Series":
         import numpy as np
-        import pandas as pd
 
+        pd = package("pandas", "preprocessors")
         labels = self._labels(str(values.name))
         numbers = pd.Series(values.to_numpy(np.float64, na_value=np.nan), index=values.index)
         return pd.cut(

@@ -21,6 +21,7 @@ from headrace.data.preprocessors.utils import (
     read_only,
 )
 from headrace.data.preprocessors.version_support import SerializablePreprocessor
+from headrace.optional import package
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,8 +132,7 @@ def _numbered(found: Any, limit: int | None, column: str, drop_missing: bool) ->
 def _plain(value: Any) -> Any:
     """The form that a value has in a Series, for look-ups: nanoseconds are Timestamps."""
     if type(value).__module__ == "numpy" and value.dtype.kind in "mM":
-        import pandas as pd
-
+        pd = package("pandas", "preprocessors")
         return pd.Timestamp(value) if value.dtype.kind == "M" else pd.Timedelta(value)
     return value
 
@@ -144,8 +144,7 @@ class _CountLists:
         self.column, self.items = column, items
 
     def __call__(self, table):
-        import pyarrow as pa
-
+        pa = package("pyarrow", "preprocessors")
         lists = table[self.column].combine_chunks()
         lists = getattr(lists, "storage", lists)
         if self.items:
@@ -177,8 +176,8 @@ def refuse_missing(df: "pd.DataFrame", columns: list[str]) -> None:
 
 def has_lists(values: "pd.Series") -> bool:
     import numpy as np
-    import pandas as pd
 
+    pd = package("pandas", "preprocessors")
     if isinstance(values.dtype, pd.ArrowDtype):
         return is_list(str(values.dtype.pyarrow_dtype))
     if values.dtype != object:
@@ -397,8 +396,8 @@ class MultiHotEncoder(_Encoder):
 def _counted(values: "pd.Series", numbers: dict[Any, int]) -> "np.ndarray":
     """How often each list has each category: (rows, categories), int64."""
     import numpy as np
-    import pandas as pd
 
+    pd = package("pandas", "preprocessors")
     counts = np.zeros((len(values), len(numbers)), np.int64)
     if not has_lists(values):
         codes = codes_of(values, numbers)
@@ -515,8 +514,7 @@ class Categorizer(_Encoder):
         self._output_columns = self._derive_and_validate_output_columns(columns, output_columns)
 
     def _fit(self, ds: "Dataset") -> "Categorizer":
-        import pandas as pd
-
+        pd = package("pandas", "preprocessors")
         self.stats_ |= self._dtypes
         for c, (categories, ordered) in categories_of(ds).items():
             if c in self._columns and c not in self._dtypes:

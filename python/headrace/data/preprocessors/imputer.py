@@ -15,6 +15,7 @@ from headrace.data.preprocessors.utils import (
     types_of,
 )
 from headrace.data.preprocessors.version_support import SerializablePreprocessor
+from headrace.optional import package
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,8 +137,7 @@ class SimpleImputer(BuiltInPreprocessor):
 
 
 def _filled(values: "pd.Series", value: Any) -> "pd.Series":
-    import pandas as pd
-
+    pd = package("pandas", "preprocessors")
     if isinstance(values.dtype, pd.CategoricalDtype) and value not in values.cat.categories:
         values = values.cat.add_categories([value])
     elif isinstance(value, float) and pd.api.types.is_integer_dtype(values.dtype):

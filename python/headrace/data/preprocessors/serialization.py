@@ -21,6 +21,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from headrace.data.preprocessors.version_support import UnknownPreprocessorError, _lookup_class, is_registered
+from headrace.optional import package
 
 if TYPE_CHECKING:
     from headrace.data.preprocessor import Preprocessor
@@ -264,8 +265,7 @@ class _Reader:
         return made if zone is None else made.astimezone(_zone(zone))
 
     def timestamp(self, found: Any) -> Any:
-        import pandas as pd
-
+        pd = package("pandas", "preprocessors")
         text, zone = found
         made = pd.Timestamp(text)
         return made if zone is None else made.tz_convert(zone)
@@ -291,14 +291,12 @@ class _Reader:
         return np.array(values, dtype).reshape(shape)
 
     def categorical(self, found: Any) -> Any:
-        import pandas as pd
-
+        pd = package("pandas", "preprocessors")
         categories = found["categories"]
         return pd.CategoricalDtype(None if categories is None else self.list(categories), found["ordered"])
 
     def intervals(self, found: Any) -> Any:
-        import pandas as pd
-
+        pd = package("pandas", "preprocessors")
         edges = [(self.value(left), self.value(right)) for left, right in found["edges"]]
         return pd.IntervalIndex.from_tuples(edges, closed=found["closed"])
 

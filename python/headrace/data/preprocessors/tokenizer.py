@@ -10,6 +10,7 @@ from headrace.data.preprocessors.utils import (
     simple_split_tokenizer,
 )
 from headrace.data.preprocessors.version_support import SerializablePreprocessor
+from headrace.optional import package
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,8 +106,7 @@ class Tokenizer(TokenizingPreprocessor):
 
 def tokens_of(values: "pd.Series", fn: Callable[[str], list[str]]) -> "pd.Series":
     """The tokens of each text, None for a missing one."""
-    import pandas as pd
-
+    pd = package("pandas", "preprocessors")
     missing = values.isna().to_numpy()
     tokens = [None if no else list(fn(v)) for v, no in zip(values, missing, strict=True)]
     return pd.Series(tokens, index=values.index, dtype=object)

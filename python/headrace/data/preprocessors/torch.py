@@ -8,6 +8,7 @@ import numpy as np
 from headrace.data.preprocessor import BatchFormat
 from headrace.data.preprocessors.utils import BuiltInPreprocessor, read_only
 from headrace.data.preprocessors.version_support import SerializablePreprocessor
+from headrace.optional import package
 
 if TYPE_CHECKING:
     import torch
@@ -55,8 +56,7 @@ class TorchVisionPreprocessor(BuiltInPreprocessor):
         return BatchFormat.NUMPY
 
     def _apply(self, image: np.ndarray) -> np.ndarray:
-        import torch
-
+        torch = package("torch", "TorchVisionPreprocessor")
         try:
             made = self._torchvision_transform(
                 torch.as_tensor(image if image.flags.writeable else image.copy())

@@ -9,8 +9,8 @@ from typing import Unpack
 
 from headrace._core import DataError, Table
 from headrace.data.files import FileArguments
-from headrace.data.sources import package
 from headrace.data.sources.each_file import damaged, read_each_file
+from headrace.optional import package
 
 EXTENSIONS = ["wav", "flac", "ogg", "oga", "opus", "mp3", "aiff", "aif", "au", "caf", "w64", "rf64", "snd"]
 CHUNK_VALUES = 1 << 20

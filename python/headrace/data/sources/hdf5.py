@@ -8,9 +8,9 @@ from typing import Unpack
 from headrace._core import InvalidArgument, NotFoundError
 from headrace.data.datasource.datasource import ranges
 from headrace.data.files import FileArguments
-from headrace.data.sources import package
 from headrace.data.sources.each_file import damaged, read_each_file
 from headrace.data.sources.slabs import slab_rows
+from headrace.optional import package
 
 
 def _arrays(h5py, file, names, where):

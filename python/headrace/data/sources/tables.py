@@ -6,8 +6,8 @@ from typing import Unpack
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.datasource.datasource import read_tasks, task
 from headrace.data.files import FileArguments
-from headrace.data.sources import package
 from headrace.data.sources.each_file import damaged, read_each_file
+from headrace.optional import package
 
 AVRO_ROWS = 5_000
 
@@ -17,7 +17,7 @@ def _names(columns):
 
 
 def _stripes(path):
-    orc = package("pyarrow.orc", "read_orc", "pyarrow")
+    orc = package("pyarrow.orc", "read_orc")
     try:
         n = orc.ORCFile(path).nstripes
     except Exception as e:
@@ -32,7 +32,7 @@ class _Stripes:
         self.columns = columns
 
     def __call__(self, path, begin, end):
-        orc = package("pyarrow.orc", "read_orc", "pyarrow")
+        orc = package("pyarrow.orc", "read_orc")
         for stripe in range(begin, end):
             try:
                 made = orc.ORCFile(path).read_stripe(stripe, self.columns)
@@ -47,7 +47,7 @@ def read_orc(paths, *, columns=None, **common: Unpack[FileArguments]):
 
     Other arguments: see docs/reading.md.
     """
-    package("pyarrow.orc", "read_orc", "pyarrow")
+    package("pyarrow.orc", "read_orc")
     read = _Stripes(_names(columns))
     return read_each_file(
         "read_orc", "orc", paths, read, parts=_stripes, extensions=["orc"], compute="threads", **common
@@ -111,7 +111,7 @@ def read_iceberg(
 ):
     """Rows of an Iceberg table; needs the package pyiceberg. catalog_kwargs: those of load_catalog()."""
     accept_cluster_arguments("read_iceberg", other)
-    catalog = package("pyiceberg.catalog", "read_iceberg", "pyiceberg").load_catalog(**(catalog_kwargs or {}))
+    catalog = package("pyiceberg.catalog", "read_iceberg").load_catalog(**(catalog_kwargs or {}))
     arguments = {"selected_fields": tuple(selected_fields), "snapshot_id": snapshot_id, **(scan_kwargs or {})}
     if row_filter is not None:
         arguments["row_filter"] = row_filter
@@ -120,14 +120,14 @@ def read_iceberg(
 
 
 def _lance_fragment(uri, version, number, columns, filter_text):
-    dataset = package("lance", "read_lance", "pylance").dataset(uri, version=version)
+    dataset = package("lance", "read_lance").dataset(uri, version=version)
     yield from dataset.get_fragment(number).to_batches(columns=columns, filter=filter_text)
 
 
 def read_lance(uri, *, version=None, columns=None, filter=None, concurrency=None, **other):
     """Rows of a Lance dataset, fragment by fragment; needs the package pylance. filter: SQL text."""
     accept_cluster_arguments("read_lance", other)
-    dataset = package("lance", "read_lance", "pylance").dataset(os.fspath(uri), version=version)
+    dataset = package("lance", "read_lance").dataset(os.fspath(uri), version=version)
     numbers = [f.fragment_id for f in dataset.get_fragments()]
     tasks = [
         task(_lance_fragment, os.fspath(uri), dataset.version, n, _names(columns), filter) for n in numbers

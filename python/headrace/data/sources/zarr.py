@@ -12,8 +12,8 @@ from headrace._core import DataError, InvalidArgument, NotFoundError, Unsupporte
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.datasource.datasource import read_tasks
 from headrace.data.paths import path_list
-from headrace.data.sources import package
 from headrace.data.sources.slabs import SlabTasks, slab_rows
+from headrace.optional import package
 
 
 def _open(where, path):

@@ -11,25 +11,19 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch.utils.data import DataLoader, IterableDataset
-
 from headrace.data.dataset import Dataset
 from headrace.data.iterator import DataIterator, Iterable, Repeated
+from headrace.optional import missing
 from headrace.train import collective, context
 from headrace.train.checkpoint import Checkpoint
 
 try:
+    import torch
     import transformers
+    from torch.utils.data import DataLoader, IterableDataset
     from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR, get_last_checkpoint
-except ModuleNotFoundError as e:
-    if e.name != "transformers":
-        raise
-    raise ModuleNotFoundError(
-        "headrace.train.huggingface.transformers needs Transformers: "
-        "pip install 'transformers[torch]' accelerate",
-        name="transformers",
-    ) from None
+except ImportError as e:
+    raise missing(e, "headrace.train.huggingface.transformers") from None
 
 
 class RayTrainReportCallback(transformers.TrainerCallback):
