@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import headrace.data as hd
-from headrace.data import iterator
+from headrace.data import consumers, torch_batches
 
 N = 4096
 
@@ -49,9 +49,11 @@ def converted(monkeypatch):
         columns = {name: table.column(name) for name in table.names}
         seen.append({name: np.asarray(column) for name, column in columns.items() if column.dense})
 
-    numpy, call = iterator._numpy, iterator.TorchBatches.__call__
-    monkeypatch.setattr(iterator, "_numpy", lambda table: (watched(table), numpy(table))[1])
-    monkeypatch.setattr(iterator.TorchBatches, "__call__", lambda self, t: (watched(t), call(self, t))[1])
+    numpy, call = consumers._numpy, torch_batches.TorchBatches.__call__
+    monkeypatch.setattr(consumers, "_numpy", lambda table: (watched(table), numpy(table))[1])
+    monkeypatch.setattr(
+        torch_batches.TorchBatches, "__call__", lambda self, t: (watched(t), call(self, t))[1]
+    )
     return seen
 
 
@@ -119,7 +121,7 @@ class Pinned:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         self.torch = torch
         buffer = self.buffer
-        monkeypatch.setattr(iterator.TorchBatches, "_buffer", lambda batches, *like: buffer(*like))
+        monkeypatch.setattr(torch_batches.TorchBatches, "_buffer", lambda batches, *like: buffer(*like))
 
     def buffer(self, shape, dtype):
         self.made.append(self.torch.empty(shape, dtype=dtype))

@@ -54,7 +54,7 @@ class DefaultCollateFn(ArrowBatchCollateFn):
         """The tensors of a pyarrow.Table, in the CPU's memory; they own it, and the caller may write to
         them.
         """
-        from headrace.data.iterator import TorchBatches
+        from headrace.data.torch_batches import TorchBatches
 
         if not hasattr(batch, "__arrow_c_stream__"):
             raise TypeMismatchError(

@@ -4,11 +4,15 @@ A method checks its arguments and returns a Dataset around a new Node (plan.py).
 their own (ordering, grouping, joining, shuffling, splitting, write ...), which is imported on first use.
 """
 
-import functools
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from headrace import lazy_module
 from headrace._core import InvalidArgument, Table, TypeMismatchError, UnsupportedError
-from headrace.data import ordering, packing, write
+from headrace.data import ordering, packing
+from headrace.data.consumers import Consumers
 from headrace.data.context import DataContext, accept_cluster_arguments, check_format, is_whole
 from headrace.data.functions import (
     BATCH_BLOCK_ROWS,
@@ -23,7 +27,44 @@ from headrace.data.iterator import DatasetIterator, LocalSource, SplitIterator, 
 from headrace.data.plan import Node, Run
 from headrace.data.progress import run_line
 from headrace.data.schema import Schema
+from headrace.data.write import Writing
 from headrace.optional import package
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from headrace.data.aggregate import AggregateFn
+    from headrace.data.annotations import (
+        AnyBatchFunction,
+        ArrowFormat,
+        ArrowFunction,
+        Batch,
+        BatchFormat,
+        CallArguments,
+        ClusterArguments,
+        ColumnFunction,
+        Columns,
+        Compute,
+        Concurrency,
+        FunctionArguments,
+        Key,
+        NumpyBatch,
+        NumpyFormat,
+        NumpyFunction,
+        PandasFunction,
+        Predicate,
+        Row,
+        RowFunction,
+        RowPredicate,
+        RowsFunction,
+        Tail,
+    )
+    from headrace.data.combining import MixStoppingCondition
+    from headrace.data.grouping import GroupedData
+    from headrace.data.iterator import DataIterator
+    from headrace.data.ordering import RandomSeedConfig
+    from headrace.data.summary import DatasetSummary
 
 blocks = lazy_module("headrace.data.blocks")  # imports numpy
 display = lazy_module("headrace.data.display")
@@ -47,7 +88,7 @@ def _expr_name(expr):
     return name
 
 
-class Dataset:
+class Dataset(Consumers, Writing):
     """Rows of named columns, described by a plan. Methods return new datasets; to check column names they
     read at most the first file's schema. Rows flow when a consumer runs the plan.
 
@@ -67,7 +108,7 @@ class Dataset:
     that may fail; the run leaves them out. See docs/functions.md.
     """
 
-    def __init__(self, node):
+    def __init__(self, node: Node) -> None:
         self._plan_node = node
         self._iterator = None
         self._schema = None
@@ -91,22 +132,55 @@ class Dataset:
     def _with_function(self, method, kind, fn, **arguments):
         return Dataset(function_node(self._node, method, kind, fn, **arguments))
 
+    @overload
     def map_batches(
         self,
-        fn,
+        fn: NumpyFunction,
         *,
-        batch_size=None,
-        compute=None,
-        batch_format="default",
-        zero_copy_batch=True,
-        fn_args=None,
-        fn_kwargs=None,
-        fn_constructor_args=None,
-        fn_constructor_kwargs=None,
-        concurrency=None,
-        udf_modifying_row_count=True,
-        **other,
-    ):
+        batch_size: int | Literal["default", "auto"] | None = ...,
+        batch_format: NumpyFormat = ...,
+        zero_copy_batch: bool = ...,
+        udf_modifying_row_count: bool = ...,
+        **other: Unpack[CallArguments],
+    ) -> Dataset: ...
+    @overload
+    def map_batches(
+        self,
+        fn: PandasFunction,
+        *,
+        batch_size: int | Literal["default", "auto"] | None = ...,
+        batch_format: Literal["pandas"],
+        zero_copy_batch: bool = ...,
+        udf_modifying_row_count: bool = ...,
+        **other: Unpack[CallArguments],
+    ) -> Dataset: ...
+    @overload
+    def map_batches(
+        self,
+        fn: ArrowFunction,
+        *,
+        batch_size: int | Literal["default", "auto"] | None = ...,
+        batch_format: ArrowFormat,
+        zero_copy_batch: bool = ...,
+        udf_modifying_row_count: bool = ...,
+        **other: Unpack[CallArguments],
+    ) -> Dataset: ...
+    def map_batches(
+        self,
+        fn: AnyBatchFunction,
+        *,
+        batch_size: int | Literal["default", "auto"] | None = None,
+        compute: Compute = None,
+        batch_format: BatchFormat = "default",
+        zero_copy_batch: bool = True,
+        fn_args: Iterable[Any] | None = None,
+        fn_kwargs: Mapping[str, Any] | None = None,
+        fn_constructor_args: Iterable[Any] | None = None,
+        fn_constructor_kwargs: Mapping[str, Any] | None = None,
+        concurrency: Concurrency = None,
+        udf_modifying_row_count: bool = True,
+        **other: Unpack[FunctionArguments],
+    ) -> Dataset:
         """Calls fn(batch) -> batch.
 
         batch: with batch_format "default" or "numpy" a dict of column -> array (rows, *shape), read-only
@@ -142,16 +216,16 @@ class Dataset:
 
     def map(
         self,
-        fn,
+        fn: RowFunction,
         *,
-        compute=None,
-        fn_args=None,
-        fn_kwargs=None,
-        fn_constructor_args=None,
-        fn_constructor_kwargs=None,
-        concurrency=None,
-        **other,
-    ):
+        compute: Compute = None,
+        fn_args: Iterable[Any] | None = None,
+        fn_kwargs: Mapping[str, Any] | None = None,
+        fn_constructor_args: Iterable[Any] | None = None,
+        fn_constructor_kwargs: Mapping[str, Any] | None = None,
+        concurrency: Concurrency = None,
+        **other: Unpack[FunctionArguments],
+    ) -> Dataset:
         """Calls fn(row) -> row for each row; rows are dicts of column -> value.
 
         fn gets Python scalars, str, bytes, None; for tensors and lists of numbers arrays of its own, which it
@@ -175,16 +249,16 @@ class Dataset:
 
     def flat_map(
         self,
-        fn,
+        fn: RowsFunction,
         *,
-        compute=None,
-        fn_args=None,
-        fn_kwargs=None,
-        fn_constructor_args=None,
-        fn_constructor_kwargs=None,
-        concurrency=None,
-        **other,
-    ):
+        compute: Compute = None,
+        fn_args: Iterable[Any] | None = None,
+        fn_kwargs: Mapping[str, Any] | None = None,
+        fn_constructor_args: Iterable[Any] | None = None,
+        fn_constructor_kwargs: Mapping[str, Any] | None = None,
+        concurrency: Concurrency = None,
+        **other: Unpack[FunctionArguments],
+    ) -> Dataset:
         """Calls fn(row) -> list or generator of rows, for each row; see map()."""
         return self._with_function(
             "flat_map",
@@ -202,17 +276,17 @@ class Dataset:
 
     def filter(
         self,
-        fn=None,
-        expr=None,
+        fn: RowPredicate | Predicate | None = None,
+        expr: Predicate | None = None,
         *,
-        compute=None,
-        fn_args=None,
-        fn_kwargs=None,
-        fn_constructor_args=None,
-        fn_constructor_kwargs=None,
-        concurrency=None,
-        **other,
-    ):
+        compute: Compute = None,
+        fn_args: Iterable[Any] | None = None,
+        fn_kwargs: Mapping[str, Any] | None = None,
+        fn_constructor_args: Iterable[Any] | None = None,
+        fn_constructor_kwargs: Mapping[str, Any] | None = None,
+        concurrency: Concurrency = None,
+        **other: Unpack[FunctionArguments],
+    ) -> Dataset:
         """The rows for which fn(row), or `expr`, is true, unchanged.
 
         expr: an expression of headrace.data.expressions, such as col("x") > 3, or its text: "x > 3". A row
@@ -249,7 +323,16 @@ class Dataset:
             **other,
         )
 
-    def add_column(self, col, fn, *, batch_format="pandas", compute=None, concurrency=None, **other):
+    def add_column(
+        self,
+        col: str,
+        fn: ColumnFunction,
+        *,
+        batch_format: BatchFormat = "pandas",
+        compute: Compute = None,
+        concurrency: Concurrency = None,
+        **other: Unpack[FunctionArguments],
+    ) -> Dataset:
         """Adds the column `col`, or replaces it: fn(batch) -> a Series, array or list with one value per
         row.
         """
@@ -269,7 +352,9 @@ class Dataset:
 
     # ---------------------------------------------------------------------------------------------- columns
 
-    def with_column(self, column_name, expr, *, compute=None, **other):
+    def with_column(
+        self, column_name: str, expr: Any, *, compute: Compute = None, **other: Unpack[ClusterArguments]
+    ) -> Dataset:
         """All columns and `column_name`, an expression of headrace.data.expressions, which the engine
         computes. It replaces a column of that name. compute: where functions in the expression run, as for
         map_batches.
@@ -277,7 +362,9 @@ class Dataset:
         accept_cluster_arguments("with_column", other)
         return self.with_columns({column_name: expr}, compute=compute)
 
-    def with_columns(self, exprs=None, *more_exprs, compute=None, **other):
+    def with_columns(
+        self, exprs: Any = None, *more_exprs: Any, compute: Compute = None, **other: Unpack[ClusterArguments]
+    ) -> Dataset:
         """All columns and these: {name: expression}, a list of expressions with names, unnest(struct), or
         several of them. All expressions see the old columns.
         """
@@ -331,7 +418,14 @@ class Dataset:
     def _project(self, names, new_names=None):
         return Dataset(Node("project", {"names": list(names), "new_names": new_names}, [self._node]))
 
-    def select_columns(self, cols, *, compute=None, concurrency=None, **other):
+    def select_columns(
+        self,
+        cols: Columns,
+        *,
+        compute: Compute = None,
+        concurrency: Concurrency = None,
+        **other: Unpack[ClusterArguments],
+    ) -> Dataset:
         """These columns, in this order. InvalidArgument names a column that does not exist."""
         accept_cluster_arguments("select_columns", other)
         cols = [cols] if isinstance(cols, str) else list(cols)
@@ -339,7 +433,14 @@ class Dataset:
             raise InvalidArgument(f"select_columns: expected each name once, found {cols}")
         return self._project(cols)
 
-    def drop_columns(self, cols, *, compute=None, concurrency=None, **other):
+    def drop_columns(
+        self,
+        cols: Columns,
+        *,
+        compute: Compute = None,
+        concurrency: Concurrency = None,
+        **other: Unpack[ClusterArguments],
+    ) -> Dataset:
         """All columns except these. After a function it runs the plan up to the first rows to know the
         names.
         """
@@ -353,7 +454,13 @@ class Dataset:
                 raise InvalidArgument(f"drop_columns: no column '{name}'; the columns are {', '.join(names)}")
         return self._project([n for n in names if n not in cols])
 
-    def rename_columns(self, names, *, concurrency=None, **other):
+    def rename_columns(
+        self,
+        names: Mapping[str, str] | Sequence[str],
+        *,
+        concurrency: Concurrency = None,
+        **other: Unpack[ClusterArguments],
+    ) -> Dataset:
         """names: {old: new}, or a list with one name per column."""
         accept_cluster_arguments("rename_columns", other)
         old = self._known_names()
@@ -389,18 +496,18 @@ class Dataset:
 
     def join(
         self,
-        ds,
-        join_type,
-        num_partitions=None,
-        on=("id",),
-        right_on=None,
-        left_suffix=None,
-        right_suffix=None,
+        ds: Dataset,
+        join_type: str,
+        num_partitions: int | None = None,
+        on: Columns = ("id",),
+        right_on: Columns | None = None,
+        left_suffix: str | None = None,
+        right_suffix: str | None = None,
         *,
-        partition_size_hint=None,
-        aggregator_ray_remote_args=None,
-        validate_schemas=False,
-    ):
+        partition_size_hint: int | None = None,
+        aggregator_ray_remote_args: dict[str, Any] | None = None,
+        validate_schemas: bool = False,
+    ) -> Dataset:
         """Pairs of rows of both datasets with equal keys: the columns of this dataset, then those of `ds`
         without its keys; columns that both have get the suffixes.
 
@@ -417,41 +524,45 @@ class Dataset:
             raise TypeError(f"join: expected a Dataset, found {ds!r}")
         return joining.join(self, ds, join_type, on, right_on, left_suffix, right_suffix)
 
-    def groupby(self, key, num_partitions=None):
+    def groupby(self, key: Key | None, num_partitions: int | None = None) -> GroupedData:
         """Groups of rows by one or more columns, for `aggregate`, `count`, `sum` and so on; None: one group
         of all rows. A key may be an expression with a name: `(col("x") % 10).alias("bucket")`. num_partitions
         has no effect."""
         return grouping.GroupedData(self, key)
 
-    def aggregate(self, *aggs):
+    def aggregate(self, *aggs: AggregateFn) -> dict[str, Any]:
         """Aggregates (`headrace.data.aggregate`) of all rows, as a dict by name."""
         return grouping.aggregate(self, aggs)
 
-    def sum(self, on=None, ignore_nulls=True):
+    def sum(self, on: Columns | None = None, ignore_nulls: bool = True) -> Any:
         """The sum of a column; for several columns (None: all) a dict."""
         return grouping.of_columns(self, aggregates.Sum, on, "sum", ignore_nulls=ignore_nulls)
 
-    def min(self, on=None, ignore_nulls=True):
+    def min(self, on: Columns | None = None, ignore_nulls: bool = True) -> Any:
         """The least value of a column; for several columns a dict."""
         return grouping.of_columns(self, aggregates.Min, on, "min", ignore_nulls=ignore_nulls)
 
-    def max(self, on=None, ignore_nulls=True):
+    def max(self, on: Columns | None = None, ignore_nulls: bool = True) -> Any:
         """The greatest value of a column; for several columns a dict."""
         return grouping.of_columns(self, aggregates.Max, on, "max", ignore_nulls=ignore_nulls)
 
-    def mean(self, on=None, ignore_nulls=True):
+    def mean(self, on: Columns | None = None, ignore_nulls: bool = True) -> Any:
         """The mean of a column; for several columns a dict."""
         return grouping.of_columns(self, aggregates.Mean, on, "mean", ignore_nulls=ignore_nulls)
 
-    def std(self, on=None, ddof=1, ignore_nulls=True):
+    def std(self, on: Columns | None = None, ddof: int = 1, ignore_nulls: bool = True) -> Any:
         """The standard deviation of a column; for several columns a dict."""
         return grouping.of_columns(self, aggregates.Std, on, "std", ddof=ddof, ignore_nulls=ignore_nulls)
 
-    def unique(self, column, ignore_nulls=False):
+    def unique(self, column: str, ignore_nulls: bool = False) -> list[Any]:
         """The distinct values of a column, as a list, in the order of their first rows."""
         return grouping.of_columns(self, aggregates.Unique, column, "unique", ignore_nulls=ignore_nulls)
 
-    def summary(self, columns=None, override_dtype_agg_mapping=None):
+    def summary(
+        self,
+        columns: Sequence[str] | None = None,
+        override_dtype_agg_mapping: Mapping[Any, Callable[[str], Any]] | None = None,
+    ) -> DatasetSummary:
         """Statistics of columns by their types: a DatasetSummary with to_pandas(), get_column_stats(name).
 
         Numbers: count, mean, min, max, std, median, and the percentages of missing and zero values. Booleans:
@@ -465,7 +576,7 @@ class Dataset:
         """
         return summaries.summarize(self, columns, override_dtype_agg_mapping)
 
-    def limit(self, limit):
+    def limit(self, limit: int) -> Dataset:
         """The first `limit` rows. The engine reads no more than they need."""
         if not is_whole(limit, 0):
             raise InvalidArgument(f"limit: expected a number of at least 0, found {limit!r}")
@@ -473,7 +584,14 @@ class Dataset:
 
     # ------------------------------------------------------------------------------------------------- order
 
-    def sort(self, key, descending=False, boundaries=None, *, null_placement="at_end"):
+    def sort(
+        self,
+        key: Key,
+        descending: bool | Sequence[bool] = False,
+        boundaries: Sequence[Any] | None = None,
+        *,
+        null_placement: str | Sequence[str] = "at_end",
+    ) -> Dataset:
         """All rows, ordered by `key`: a column's name, an expression, or a list of them (the first key
         first).
 
@@ -487,7 +605,13 @@ class Dataset:
         """
         return Dataset(ordering.sort(self, key, descending, boundaries, null_placement=null_placement))
 
-    def random_shuffle(self, *, seed=None, num_blocks=None, **ray_remote_args):
+    def random_shuffle(
+        self,
+        *,
+        seed: int | RandomSeedConfig | None = None,
+        num_blocks: int | None = None,
+        **ray_remote_args: Any,
+    ) -> Dataset:
         """All rows in a random order, which depends on the seed, the epoch and each row's coordinate, not on
         threads, memory or the cut of tables.
 
@@ -498,14 +622,14 @@ class Dataset:
 
     def repartition(
         self,
-        num_blocks=None,
-        target_num_rows_per_block=None,
+        num_blocks: int | None = None,
+        target_num_rows_per_block: int | None = None,
         *,
-        strict=False,
-        shuffle=False,
-        keys=None,
-        sort=False,
-    ):
+        strict: bool = False,
+        shuffle: bool = False,
+        keys: Sequence[str] | None = None,
+        sort: bool = False,
+    ) -> Dataset:
         """The same rows in other blocks, the tables that iter_batches(batch_size=None) gives and
         materialize() keeps.
 
@@ -530,20 +654,20 @@ class Dataset:
 
     def pack(
         self,
-        seq_len,
-        strategy="concat",
+        seq_len: int,
+        strategy: Literal["concat", "first_fit", "best_fit"] = "concat",
         *,
-        columns=None,
-        long_documents="split",
-        open_bins=64,
-        drop_last=False,
-        pad_token_id=None,
-        bos_token_id=None,
-        eos_token_id=None,
-        segment_ids="segment_ids",
-        position_ids="position_ids",
-        loss_mask=None,
-    ):
+        columns: Columns | None = None,
+        long_documents: Literal["split", "truncate", "drop"] = "split",
+        open_bins: int = 64,
+        drop_last: bool = False,
+        pad_token_id: float | Mapping[str, float] | None = None,
+        bos_token_id: float | Mapping[str, float] | None = None,
+        eos_token_id: float | Mapping[str, float] | None = None,
+        segment_ids: str | None = "segment_ids",
+        position_ids: str | None = "position_ids",
+        loss_mask: str | None = None,
+    ) -> Dataset:
         """Documents of tokens, one a row, as rows of exactly seq_len tokens.
 
         columns: columns whose values are lists of numbers (integers or floats), equally long in each row;
@@ -592,16 +716,16 @@ class Dataset:
 
     def batch_by_length(
         self,
-        column,
+        column: str,
         *,
-        max_tokens,
-        buckets=None,
-        n_buckets=None,
-        max_rows=None,
-        max_wait=None,
-        long_rows="error",
-        drop_last=False,
-    ):
+        max_tokens: int,
+        buckets: Sequence[int] | None = None,
+        n_buckets: int | None = None,
+        max_rows: int | None = None,
+        max_wait: int | None = None,
+        long_rows: Literal["error", "drop", "alone"] = "error",
+        drop_last: bool = False,
+    ) -> Dataset:
         """The same rows in batches of rows of about one length, each of up to max_tokens tokens when its rows
         are padded to its longest.
 
@@ -643,7 +767,7 @@ class Dataset:
         )
         return Dataset(node)
 
-    def union(self, *other):
+    def union(self, *other: Dataset) -> Dataset:
         """All rows of this dataset, then those of the others in turn.
 
         The columns are those of this dataset, then the new ones of each other dataset, with types that hold
@@ -657,7 +781,7 @@ class Dataset:
             return self
         return Dataset(Node("union", {}, [self._node, *(o._node for o in other)]))
 
-    def zip(self, *other):
+    def zip(self, *other: Dataset) -> Dataset:
         """The columns of all datasets side by side, row by row. A repeated name gets "_1", then "_2" and so
         on.
 
@@ -667,7 +791,12 @@ class Dataset:
         """
         return combining.zip(self, *other)
 
-    def mix(self, *other, weights=None, stopping_condition="stop_on_longest_drop"):
+    def mix(
+        self,
+        *other: Dataset,
+        weights: Sequence[float] | None = None,
+        stopping_condition: str | MixStoppingCondition = "stop_on_longest_drop",
+    ) -> Dataset:
         """Rows of all datasets in proportion to the weights (default: equal), exact by row: the next row
         comes from the dataset that is furthest behind its share. TypeMismatchError if the schemas differ.
 
@@ -679,7 +808,7 @@ class Dataset:
         """
         return combining.mix(self, *other, weights=weights, stopping_condition=stopping_condition)
 
-    def randomize_block_order(self, *, seed=None):
+    def randomize_block_order(self, *, seed: int | RandomSeedConfig | None = None) -> Dataset:
         """The same rows with their blocks (row groups, parts of files, tables in memory) in a random order:
         files in a random order, and the blocks of each. The engine reads them in that order and keeps
         nothing.
@@ -692,7 +821,7 @@ class Dataset:
         """
         return shuffling.randomize_block_order(self, seed=seed)
 
-    def random_sample(self, fraction, *, seed=None):
+    def random_sample(self, fraction: float, *, seed: int | RandomSeedConfig | None = None) -> Dataset:
         """About `fraction` of the rows, in their order. A random number decides for each row; it depends on
         the row's coordinate, not on how the engine reads it.
 
@@ -702,8 +831,14 @@ class Dataset:
         return shuffling.random_sample(self, fraction, seed=seed)
 
     def streaming_train_test_split(
-        self, test_size, *, split_type="random", hash_column=None, seed=None, **other
-    ):
+        self,
+        test_size: float,
+        *,
+        split_type: Literal["random", "hash"] = "random",
+        hash_column: str | None = None,
+        seed: int | RandomSeedConfig | None = None,
+        **other: Unpack[ClusterArguments],
+    ) -> tuple[Dataset, Dataset]:
         """(train, test): each row belongs to the test with probability test_size, the same rows in every
         pass. It reads nothing and keeps nothing.
 
@@ -715,7 +850,14 @@ class Dataset:
             self, test_size, split_type=split_type, hash_column=hash_column, seed=seed
         )
 
-    def train_test_split(self, test_size, *, shuffle=False, seed=None, stratify=None):
+    def train_test_split(
+        self,
+        test_size: int | float,
+        *,
+        shuffle: bool = False,
+        seed: int | None = None,
+        stratify: str | None = None,
+    ) -> tuple[Dataset, Dataset]:
         """(train, test): the last rows are the test, test_size of them if it is an integer, otherwise this
         fraction.
 
@@ -726,19 +868,21 @@ class Dataset:
         """
         return splitting.train_test_split(self, test_size, shuffle=shuffle, seed=seed, stratify=stratify)
 
-    def split(self, n, *, equal=False, locality_hints=None):
+    def split(
+        self, n: int, *, equal: bool = False, locality_hints: Sequence[Any] | None = None
+    ) -> list[Dataset]:
         """n datasets of consecutive rows, whose sizes differ by at most one row; equal=True: equal sizes; up
         to n - 1 rows at the end are in none of them. train_test_split says what that costs.
         """
         return splitting.split(self, n, equal=equal, locality_hints=locality_hints)
 
-    def split_at_indices(self, indices):
+    def split_at_indices(self, indices: Sequence[int]) -> list[Dataset]:
         """The rows before the first index, those from there to the second, ..., and the rest: one dataset
         more than indices. train_test_split says what that costs.
         """
         return splitting.split_at_indices(self, indices)
 
-    def split_proportionately(self, proportions):
+    def split_proportionately(self, proportions: Sequence[float]) -> list[Dataset]:
         """Datasets with these fractions of the rows, and one with the rest. train_test_split says what that
         costs.
         """
@@ -746,7 +890,7 @@ class Dataset:
 
     # ---------------------------------------------------------------------------------------------- looking
 
-    def schema(self, fetch_if_missing=True):
+    def schema(self, fetch_if_missing: bool = True) -> Schema | None:
         """The Schema; None if it cannot be known (a function gives no rows).
 
         Without functions it is the schema of the first file. With a function it is that of the first rows,
@@ -761,12 +905,12 @@ class Dataset:
             self._schema = Schema(found) if found is not None else None
         return self._schema
 
-    def columns(self, fetch_if_missing=True):
+    def columns(self, fetch_if_missing: bool = True) -> list[str] | None:
         """Column names."""
         schema = self.schema(fetch_if_missing)
         return schema.names if schema is not None else None
 
-    def count(self):
+    def count(self) -> int:
         """The number of rows: from metadata if they have it, otherwise by running the plan."""
         known = self._node.plan.count()
         if known is not None:
@@ -777,11 +921,11 @@ class Dataset:
         ):  # reads no columns that it does not need
             return sum(t.num_rows for t in run)
 
-    def input_files(self):
+    def input_files(self) -> list[str]:
         """Paths of the files that the plan reads, each once, in the order of the plan. Opens none."""
         return list(dict.fromkeys(self._node.files()))
 
-    def size_bytes(self):
+    def size_bytes(self) -> int:
         """Bytes of all rows in memory. Runs the plan if it must, and keeps no rows."""
         node = self._node
         if node.op == "range":
@@ -789,22 +933,22 @@ class Dataset:
         with self._run(node) as run, run_line(run):
             return sum(t.nbytes for t in run)
 
-    def num_blocks(self):
+    def num_blocks(self) -> int:
         """Raises UnsupportedError (a NotImplementedError): only a MaterializedDataset has blocks."""
         raise UnsupportedError("num_blocks: only a materialized dataset has blocks: call materialize() first")
 
-    def set_name(self, name):
+    def set_name(self, name: str | None) -> None:
         """Sets a name for this object, which repr() shows."""
         if name is not None and not isinstance(name, str):
             raise TypeMismatchError(f"set_name: expected a str, found {type(name).__name__}")
         self._name = name
 
     @property
-    def name(self):
+    def name(self) -> str | None:
         """The name from set_name(), or None."""
         return self._name
 
-    def explain(self):
+    def explain(self) -> None:
         """Prints the plan as written and as it runs, what a resume does again, and whether each of several
         hosts reads its own rows or all. Reads nothing.
         """
@@ -829,19 +973,19 @@ class Dataset:
     def _rows_there(self):
         return []
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         title, schema, rows = self._looked_at()
         return f"{title}\n{display.table(schema, rows)}" if schema is not None and len(schema) else title
 
     def _repr_html_(self):
         return display.as_html(*self._looked_at())
 
-    def stats(self):
+    def stats(self) -> str:
         """Statistics of the last run that this object began, as JSON text; '{}' before the first."""
         return self._last_stats or (self._iterator.stats() if self._iterator else "{}")
 
     @property
-    def context(self):
+    def context(self) -> DataContext:
         """The DataContext of this process."""
         return DataContext.get_current()
 
@@ -854,13 +998,13 @@ class Dataset:
         with self._run(node or self._node) as run, run_line(run):
             return Table.conformed([t for t in run if t.num_rows])
 
-    def take(self, limit=20):
+    def take(self, limit: int = 20) -> list[Row]:
         """The first rows, as a list of dicts; see iter_rows()."""
         return [
             row for t in self._tables(self.limit(limit)._node) for row in blocks.rows_of(t, writable=True)
         ]
 
-    def take_all(self, limit=None):
+    def take_all(self, limit: int | None = None) -> list[Row]:
         """All rows. InvalidArgument if there are more than `limit`."""
         if limit is None:
             return [row for t in self._tables() for row in blocks.rows_of(t, writable=True)]
@@ -869,7 +1013,13 @@ class Dataset:
             raise InvalidArgument(f"take_all: the dataset has more than {limit} rows")
         return rows
 
-    def take_batch(self, batch_size=20, *, batch_format="default"):
+    @overload
+    def take_batch(self, batch_size: int = ..., *, batch_format: NumpyFormat = ...) -> NumpyBatch: ...
+    @overload
+    def take_batch(self, batch_size: int = ..., *, batch_format: Literal["pandas"]) -> pd.DataFrame: ...
+    @overload
+    def take_batch(self, batch_size: int = ..., *, batch_format: ArrowFormat) -> pa.Table: ...
+    def take_batch(self, batch_size: int = 20, *, batch_format: BatchFormat = "default") -> Batch:
         """The first rows as one batch (see iter_batches), with fewer rows if the dataset has fewer."""
         batch_format = check_format(batch_format)
         if not is_whole(batch_size, 1):
@@ -883,18 +1033,18 @@ class Dataset:
             tables[0] if len(tables) == 1 else Table.concat(tables), batch_format, writable=True
         )
 
-    def show(self, limit=20):
+    def show(self, limit: int = 20) -> None:
         """Prints the first rows as a table, cut to the terminal's width. take() has the values."""
         found = list(self._tables(self.limit(limit)._node))
         schema = Schema(found[0].schema) if found else self.schema(fetch_if_missing=False)
         rows = [row for t in found for row in blocks.rows_of(t)]
         print(display.printed(schema, rows) or "no rows")
 
-    def head(self, limit=5):
+    def head(self, limit: int = 5) -> None:
         """show() of fewer rows."""
         self.show(limit)
 
-    def materialize(self):
+    def materialize(self) -> MaterializedDataset:
         """Runs the plan and keeps all rows: a MaterializedDataset, whose passes read these rows.
 
         Rows stay in memory up to half of the memory limit. Later rows are in the spill folder
@@ -911,68 +1061,50 @@ class Dataset:
             )
         return MaterializedDataset(node)
 
-    def iterator(self):
+    def iterator(self) -> DataIterator:
         """A DataIterator over all rows."""
         return DatasetIterator(self)
 
-    def _own_iterator(self):
+    def _consumed(self):
         if self._iterator is None:
             self._iterator = DatasetIterator(self)
         return self._iterator
 
-    @functools.wraps(DatasetIterator.iter_batches)
-    def iter_batches(self, **arguments):
-        return self._own_iterator().iter_batches(**arguments)
-
-    @functools.wraps(DatasetIterator.iter_torch_batches)
-    def iter_torch_batches(self, **arguments):
-        return self._own_iterator().iter_torch_batches(**arguments)
-
-    @functools.wraps(DatasetIterator.iter_jax_batches)
-    def iter_jax_batches(self, **arguments):
-        return self._own_iterator().iter_jax_batches(**arguments)
-
-    @functools.wraps(DatasetIterator.iter_tf_batches)
-    def iter_tf_batches(self, **arguments):
-        return self._own_iterator().iter_tf_batches(**arguments)
-
-    @functools.wraps(DatasetIterator.to_tf)
-    def to_tf(self, feature_columns, label_columns, **arguments):
-        return self._own_iterator().to_tf(feature_columns, label_columns, **arguments)
-
-    @functools.wraps(DatasetIterator.iter_rows)
-    def iter_rows(self, **arguments):
-        return self._own_iterator().iter_rows(**arguments)
-
-    @functools.wraps(DatasetIterator.to_torch)
-    def to_torch(self, **arguments):
-        return self._own_iterator().to_torch(**arguments)
-
-    def __getattr__(self, name):
-        raise hints.no_attribute(self, name)
-
-    def __iter__(self):
-        raise TypeMismatchError(
-            "a Dataset is not iterable: use iter_rows(), iter_batches() or iter_torch_batches(); "
-            "for torch's DataLoader use to_torch()"
-        )
-
-    def __len__(self):
-        raise TypeMismatchError(
-            "a Dataset has no len(): count() counts the rows, and may run the plan; "
-            "for torch's DataLoader use to_torch()"
-        )
-
-    def __bool__(self):
+    def __bool__(self) -> bool:
         return True
 
-    def __getitem__(self, row):
-        raise TypeMismatchError(
-            "a Dataset has no rows by number: use limit(), take() or split_at_indices(); "
-            "for torch's DataLoader use to_torch()"
-        )
+    if not TYPE_CHECKING:  # checkers mark these uses as errors
 
-    def shard(self, rank=None, world_size=None, *, equal=True, tail=None, lanes=None):
+        def __getattr__(self, name):
+            raise hints.no_attribute(self, name)
+
+        def __iter__(self):
+            raise TypeMismatchError(
+                "a Dataset is not iterable: use iter_rows(), iter_batches() or iter_torch_batches(); "
+                "for torch's DataLoader use to_torch()"
+            )
+
+        def __len__(self):
+            raise TypeMismatchError(
+                "a Dataset has no len(): count() counts the rows, and may run the plan; "
+                "for torch's DataLoader use to_torch()"
+            )
+
+        def __getitem__(self, row):
+            raise TypeMismatchError(
+                "a Dataset has no rows by number: use limit(), take() or split_at_indices(); "
+                "for torch's DataLoader use to_torch()"
+            )
+
+    def shard(
+        self,
+        rank: int | None = None,
+        world_size: int | None = None,
+        *,
+        equal: bool = True,
+        tail: Tail = None,
+        lanes: int | None = None,
+    ) -> DataIterator:
         """This process's share of one pass that all ranks of a launcher read together: a DataIterator.
 
         Each rank calls it; rank and world_size come from the launcher's environment (torchrun, accelerate,
@@ -993,7 +1125,15 @@ class Dataset:
         tail = splitting.tail("shard", equal and tail is None, tail)
         return shares.share(self, rank, world_size, tail, lanes)
 
-    def streaming_split(self, n, *, equal=False, locality_hints=None, tail=None, replicas=1):
+    def streaming_split(
+        self,
+        n: int,
+        *,
+        equal: bool = False,
+        locality_hints: Sequence[Any] | None = None,
+        tail: Tail = None,
+        replicas: int = 1,
+    ) -> list[DataIterator]:
         """n DataIterators that share one pass: step s of rank r holds the rows [(s*n + r) * B, +B) of the
         epoch, where B is the batch size.
 
@@ -1035,7 +1175,7 @@ class Dataset:
         owner = SplitOwner(self, n, tail, int(replicas))
         return [SplitIterator(LocalSource(owner, rank), n, rank) for rank in range(n)]
 
-    def to_pandas(self, limit=None):
+    def to_pandas(self, limit: int | None = None) -> pd.DataFrame:
         """All rows as a DataFrame. InvalidArgument if there are more than `limit`."""
         pandas = package("pandas", "to_pandas")
         tables = self._limited(limit, "to_pandas")
@@ -1058,7 +1198,7 @@ class Dataset:
             raise InvalidArgument(f"{where}: the dataset has more than {limit} rows")
         return tables
 
-    def to_arrow(self):
+    def to_arrow(self) -> pa.Table:
         """All rows as a pyarrow.Table; without pyarrow as an object with __arrow_c_stream__. Shares the
         memory.
         """
@@ -1085,17 +1225,17 @@ class Dataset:
         schema = None if tables else self.schema()
         return [Table.empty(schema._core)] if schema is not None else tables
 
-    def to_arrow_refs(self):
+    def to_arrow_refs(self) -> list[pa.Table]:
         """All rows as a list of pyarrow.Tables, one per block, in place of Ray's references. Shares the
         engine's memory.
         """
         return [blocks.table_to_arrow(t) for t in self._blocks()]
 
-    def to_pandas_refs(self):
+    def to_pandas_refs(self) -> list[pd.DataFrame]:
         """All rows as a list of DataFrames, one per block, in place of Ray's references."""
         return [blocks.to_format(t, check_format("pandas")) for t in self._blocks()]
 
-    def to_numpy_refs(self, *, column=None):
+    def to_numpy_refs(self, *, column: str | None = None) -> list[Any]:
         """All rows as a list of dicts of column -> array, one per block, or of arrays of `column`, in place
         of Ray's references.
         """
@@ -1104,56 +1244,14 @@ class Dataset:
         made = self.select_columns([column])._blocks()
         return [blocks.table_to_numpy(t, writable=True)[column] for t in made]
 
-    def __arrow_c_stream__(self, requested_schema=None):
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """The rows as an Arrow stream, in tables as the run computes them; releasing it ends the run."""
         run = self._run(self._node)
         return run.feed.stream(self._node.plan.schema(), run)
 
-    # -------------------------------------------------------------------------------------------- writing
-
-    @functools.wraps(write.write_parquet)
-    def write_parquet(self, path, **arguments):
-        return write.write_parquet(self, path, **arguments)
-
-    @functools.wraps(write.write_csv)
-    def write_csv(self, path, **arguments):
-        return write.write_csv(self, path, **arguments)
-
-    @functools.wraps(write.write_json)
-    def write_json(self, path, **arguments):
-        return write.write_json(self, path, **arguments)
-
-    @functools.wraps(write.write_arrow)
-    def write_arrow(self, path, **arguments):
-        return write.write_arrow(self, path, **arguments)
-
-    @functools.wraps(write.write_numpy)
-    def write_numpy(self, path, *, column, **arguments):
-        return write.write_numpy(self, path, column=column, **arguments)
-
-    @functools.wraps(write.write_images)
-    def write_images(self, path, column, file_format="png", **arguments):
-        return write.write_images(self, path, column, file_format, **arguments)
-
-    @functools.wraps(write.write_tfrecords)
-    def write_tfrecords(self, path, **arguments):
-        return write.write_tfrecords(self, path, **arguments)
-
-    @functools.wraps(write.write_webdataset)
-    def write_webdataset(self, path, **arguments):
-        return write.write_webdataset(self, path, **arguments)
-
-    @functools.wraps(write.write_sql)
-    def write_sql(self, sql, connection_factory, **arguments):
-        return write.write_sql(self, sql, connection_factory, **arguments)
-
-    @functools.wraps(write.write_datasink)
-    def write_datasink(self, datasink, **arguments):
-        return write.write_datasink(self, datasink, **arguments)
-
     # ----------------------------------------------------------------------------------------------- copying
 
-    def copy(self):
+    def copy(self) -> Self:
         """The same plan as another object, with its own count of epochs."""
         made = type(self)(self._node)
         made._name = self._name
@@ -1177,19 +1275,19 @@ class ArrowStream:
 class MaterializedDataset(Dataset):
     """A dataset that holds its rows: in memory, and on disk those that do not fit there."""
 
-    def num_blocks(self):
+    def num_blocks(self) -> int:
         """Number of blocks: the given tables, the blocks of repartition() or of the files, or parts of them
         of some megabytes. The rows alone decide where they end.
         """
         args = self._node.args
         return len(args["tables"]) if "tables" in args else args["rows"].num_fragments
 
-    def size_bytes(self):
+    def size_bytes(self) -> int:
         """Bytes of all rows, as if all of them were in memory."""
         args = self._node.args
         return sum(t.nbytes for t in args["tables"]) if "tables" in args else args["rows"].nbytes
 
-    def materialize(self):
+    def materialize(self) -> MaterializedDataset:
         return self
 
     def _block_tables(self):

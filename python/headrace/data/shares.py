@@ -27,7 +27,8 @@ from headrace import _core, lazy_module
 from headrace._core import InvalidArgument, MismatchError, PeerError, StorageError, UnsupportedError
 from headrace.data import hosts, launchers, stalls
 from headrace.data.context import DataContext, is_whole
-from headrace.data.iterator import SplitIterator, SplitOwner, share_watch, taken_rows
+from headrace.data.iterables import taken_rows
+from headrace.data.iterator import SplitIterator, SplitOwner, share_watch
 
 resuming = lazy_module("headrace.data.resuming")
 

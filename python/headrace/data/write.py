@@ -4,12 +4,15 @@ The engine writes files (docs/writing.md): all files of a job appear when all ar
 Their content depends on the rows alone.
 """
 
+from __future__ import annotations
+
 import enum
 import os
 import uuid
 import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace import lazy_module
 from headrace._core import InvalidArgument, StorageError, TypeMismatchError, UnsupportedError
@@ -18,6 +21,9 @@ from headrace.data.paths import check_stream_args, local_path
 from headrace.data.plan import Node
 from headrace.data.records import of_tf_schema
 from headrace.data.sample_encoders import encoded
+
+if TYPE_CHECKING:
+    from headrace.data.annotations import ClusterArguments, Columns, Encoder, Path
 
 blocks = lazy_module("headrace.data.blocks")  # imports numpy
 
@@ -53,20 +59,22 @@ class FilenameProvider:
 
     dataset_uuid = file_format = None
 
-    def __init__(self, dataset_uuid=None, file_format=None):
+    def __init__(self, dataset_uuid: str | None = None, file_format: str | None = None) -> None:
         self.dataset_uuid = dataset_uuid
         self.file_format = file_format
 
-    def get_filename_for_task(self, write_uuid, task_index):
+    def get_filename_for_task(self, write_uuid: str, task_index: int) -> str:
         """dataset_uuid, write_uuid and the file's number, with file_format as the suffix."""
         head = "" if self.dataset_uuid is None else f"{self.dataset_uuid}_"
         tail = "" if self.file_format is None else f".{self.file_format}"
         return f"{head}{write_uuid}_{task_index:06}{tail}"
 
-    def get_filename_for_block(self, block, write_uuid, task_index, block_index):
+    def get_filename_for_block(self, block: Any, write_uuid: str, task_index: int, block_index: int) -> str:
         return self.get_filename_for_task(write_uuid, task_index)
 
-    def get_filename_for_row(self, row, write_uuid, task_index, block_index, row_index):
+    def get_filename_for_row(
+        self, row: dict[str, Any], write_uuid: str, task_index: int, block_index: int, row_index: int
+    ) -> str:
         stem, dot, suffix = self.get_filename_for_task(write_uuid, task_index).rpartition(".")
         stem, suffix = (stem, dot + suffix) if dot else (suffix, "")
         return f"{stem}_{block_index:06}_{row_index:06}{suffix}"
@@ -142,7 +150,7 @@ def _rows_per_file(where, least, most, number):
         warnings.warn(
             f"{where}: num_rows_per_file is deprecated; use min_rows_per_file and max_rows_per_file",
             DeprecationWarning,
-            stacklevel=6,
+            stacklevel=4,
         )
         least = most = _number(where, "num_rows_per_file", number)
     least = _number(where, "min_rows_per_file", least)
@@ -279,145 +287,7 @@ _PARQUET_IGNORED = {"version", "use_deprecated_int96_timestamps", "store_schema"
 _PARQUET_IGNORED |= {"use_compliant_nested_type", "memory_pool", "use_threads", "dictionary_pagesize_limit"}
 
 
-def write_parquet(
-    ds,
-    path,
-    *,
-    partition_cols=None,
-    arrow_parquet_args_fn=None,
-    **arguments,
-):
-    """Writes Parquet files in the folder `path`; returns a list with {"path", "rows", "bytes"} of each file.
-
-    partition_cols: columns whose values name folders ("a=1/b=x"); the files do not have them.
-    min_rows_per_file, max_rows_per_file, max_bytes_per_file (512 MiB): when a file ends. filename_provider: a
-    FilenameProvider. mode: a SaveMode. sync=1: the files are on disk before they appear. single_file=True:
-    `path` is the file itself. The others are pyarrow's names or options of the format: compression ("zstd"),
-    compression_level, row_group_size (rows), row_group_bytes, use_dictionary, write_statistics,
-    data_page_size, data_page_version ("1.0", "2.0"), write_page_index, write_page_checksum (True).
-    """
-    files, options = _split(_call(arrow_parquet_args_fn, arguments))
-    out = {}
-    for key, value in options.items():
-        if key in _PARQUET_IGNORED:
-            continue
-        if key == "data_page_version":
-            value = {"1.0": 1, "2.0": 2}.get(value, value)
-        if key in ("use_dictionary", "write_statistics") and isinstance(value, (list, tuple)):
-            value = bool(value)
-        if key == "compression":
-            value = "none" if value is None or str(value).upper() == "NONE" else str(value).lower()
-        out[_PARQUET_NAMES.get(key, key)] = value
-    return write_files(
-        ds, "write_parquet", "parquet", path, options=out, partition_cols=partition_cols, **files
-    )
-
-
-def write_arrow(ds, path, **arguments):
-    """Writes Arrow IPC files (Feather V2) in the folder `path`; options: compression ("none", "lz4", "zstd"),
-    stream=True for the stream format. Others: see write_parquet.
-    """
-    files, options = _split(arguments)
-    return write_files(ds, "write_arrow", "arrow", path, options=options, **files)
-
-
 _QUOTING = {"needed": "needed", "all_valid": "all", "none": "none"}
-
-
-def write_csv(ds, path, *, arrow_csv_args_fn=None, write_options=None, **arguments):
-    """Writes CSV files in the folder `path`; options of the format: see docs/formats/csv.md. write_options:
-    pyarrow's WriteOptions; include_header, delimiter and quoting_style have an effect. Others: see
-    write_parquet.
-    """
-    arguments = _call(arrow_csv_args_fn, arguments)
-    write_options = arguments.pop("write_options", write_options)
-    files, options = _split(arguments)
-    if write_options is not None:
-        if not hasattr(write_options, "include_header"):
-            found = type(write_options).__name__
-            raise TypeMismatchError(f"write_csv: write_options: expected a WriteOptions, found {found}")
-        options.setdefault("header", write_options.include_header)
-        options.setdefault("delimiter", write_options.delimiter)
-        options.setdefault("quoting", _QUOTING[write_options.quoting_style])
-    return write_files(ds, "write_csv", "csv", path, options=options, **files)
-
-
-def write_json(ds, path, *, pandas_json_args_fn=None, **arguments):
-    """Writes JSON lines in the folder `path`; options: see docs/formats/json.md. Others: see
-    write_parquet.
-    """
-    files, options = _split(_call(pandas_json_args_fn, arguments))
-    options = {k: v for k, v in options.items() if (k, v) not in (("orient", "records"), ("lines", True))}
-    return write_files(ds, "write_json", "json", path, options=options, **files)
-
-
-def write_numpy(ds, path, *, column, **arguments):
-    """Writes .npy files in the folder `path`, each with values of `column` along the first axis."""
-    files, options = _split(arguments)
-    return write_files(ds.select_columns([column]), "write_numpy", "numpy", path, options=options, **files)
-
-
-def write_images(ds, path, column, file_format="png", **arguments):
-    """Writes one file per value of `column`, (H, W, C) uint8; file_format: "png", "jpeg", ..."""
-    files, options = _split(arguments)
-    if not files.get("filename_provider"):
-        ds = ds.select_columns([column])
-    options["column"] = column
-    options["file_format"] = "jpeg" if file_format == "jpg" else file_format
-    return write_files(ds, "write_images", "images", path, options=options, each_row=True, **files)
-
-
-def write_tfrecords(ds, path, *, tf_schema=None, **arguments):
-    """Writes TFRecord files of tf.train.Example in the folder `path`.
-
-    tf_schema, as for read_tfrecords: the features and their types; it may turn integers into floats. A column
-    that it does not have, or has with another type, is an error.
-    """
-    files, options = _split(arguments)
-    if tf_schema is not None:
-        ds = of_tf_schema(ds, tf_schema)
-    return write_files(ds, "write_tfrecords", "tfrecords", path, options=options, **files)
-
-
-def write_webdataset(ds, path, *, encoder=True, **arguments):
-    """Writes tar files in the folder `path`: each row is a sample, each column a member "KEY.COLUMN". The
-    column "__key__" names samples; without it their coordinates do. Other columns that begin with "__" are
-    left out.
-
-    Text and bytes become members as they are, numbers as text. encoder: True encodes other values as the end
-    of the column's name says: json, npy, images (jpg, png, ...; pillow), pt, pkl, mp (msgpack). A function
-    gets each sample as a dict and returns the one to write; a list applies its encoders one after the other;
-    None does nothing.
-    """
-    files, options = _split(arguments)
-    ds = encoded(ds, encoder)
-    return write_files(ds, "write_webdataset", "webdataset", path, options=options, **files)
-
-
-def write_sql(ds, sql, connection_factory, *, concurrency=None, **other):
-    """Writes rows by `sql`, an INSERT with one parameter per column, through a DB-API connection, in one
-    transaction: committed at the end, rolled back on an error.
-    """
-    accept_cluster_arguments("write_sql", other)
-    connection = connection_factory()
-    rows = 0
-    try:
-        cursor = connection.cursor()
-        with ds._run(ds._node) as run:
-            for table in run:
-                values = [tuple(row.values()) for row in blocks.rows_of(table, writable=True)]
-                for begin in range(0, len(values), SQL_ROWS):
-                    cursor.executemany(sql, values[begin : begin + SQL_ROWS])
-                rows += len(values)
-        connection.commit()
-    except BaseException:
-        rollback = getattr(connection, "rollback", None)
-        if rollback is not None:
-            rollback()
-        raise
-    finally:
-        connection.close()
-    return rows
 
 
 @dataclass
@@ -432,7 +302,7 @@ class WriteResult:
 class TaskContext:
     """The second argument of write(). task_idx: the number of the call, from 0."""
 
-    def __init__(self, task_idx):
+    def __init__(self, task_idx: int) -> None:
         self.task_idx = task_idx
 
 
@@ -441,27 +311,27 @@ class Datasink:
     iterable of pyarrow Tables, and passes the results to on_write_complete.
     """
 
-    def on_write_start(self, schema=None):
+    def on_write_start(self, schema: Any = None) -> None:
         pass
 
-    def write(self, blocks, ctx):
+    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> Any:
         raise NotImplementedError
 
-    def on_write_complete(self, write_result):
+    def on_write_complete(self, write_result: WriteResult) -> None:
         pass
 
-    def on_write_failed(self, error):
+    def on_write_failed(self, error: Exception) -> None:
         pass
 
-    def get_name(self):
+    def get_name(self) -> str:
         return type(self).__name__.lstrip("_").removesuffix("Datasink")
 
     @property
-    def supports_distributed_writes(self):
+    def supports_distributed_writes(self) -> bool:
         return True
 
     @property
-    def min_rows_per_write(self):
+    def min_rows_per_write(self) -> int | None:
         return None
 
 
@@ -474,30 +344,194 @@ def _start(datasink, schema):
         datasink.on_write_start()
 
 
-def write_datasink(ds, datasink, *, concurrency=None, **other):
-    """Writes rows to a user's Datasink, in order. An error of the sink or the run goes to on_write_failed,
-    then to the caller.
-    """
-    accept_cluster_arguments("write_datasink", other)
-    if not hasattr(datasink, "write"):
-        raise TypeMismatchError(f"write_datasink: expected a Datasink, found {type(datasink).__name__}")
-    least = getattr(datasink, "min_rows_per_write", None)
-    node = Node("rebatch", {"n_rows": least}, [ds._node]) if least else ds._node
-    result = WriteResult()
-    try:
-        schema = ds.schema()
-        _start(datasink, schema.base_schema if schema is not None else None)
-        with ds._run(node) as run:
-            for table in run:
-                block = blocks.to_format(table, "pyarrow")
-                ctx = TaskContext(len(result.write_returns))
-                result.write_returns.append(datasink.write([block], ctx))
-                result.num_rows += block.num_rows
-                result.size_bytes += block.nbytes
-        datasink.on_write_complete(result)
-    except Exception as e:
-        datasink.on_write_failed(e)
-        raise
+class Writing:
+    """The write_* methods of Dataset."""
+
+    def write_parquet(
+        self,
+        path: Path,
+        *,
+        partition_cols: Columns | None = None,
+        arrow_parquet_args_fn: Callable[[], dict[str, Any]] | None = None,
+        **arguments: Any,
+    ) -> list[dict[str, Any]]:
+        """Writes Parquet files in the folder `path`; returns a list with {"path", "rows", "bytes"} of each
+        file.
+
+        partition_cols: columns whose values name folders ("a=1/b=x"); the files do not have them.
+        min_rows_per_file, max_rows_per_file, max_bytes_per_file (512 MiB): when a file ends.
+        filename_provider: a FilenameProvider. mode: a SaveMode. sync=1: the files are on disk before they
+        appear. single_file=True: `path` is the file itself. The others are pyarrow's names or options of the
+        format: compression ("zstd"), compression_level, row_group_size (rows), row_group_bytes,
+        use_dictionary, write_statistics, data_page_size, data_page_version ("1.0", "2.0"), write_page_index,
+        write_page_checksum (True).
+        """
+        files, options = _split(_call(arrow_parquet_args_fn, arguments))
+        out = {}
+        for key, value in options.items():
+            if key in _PARQUET_IGNORED:
+                continue
+            if key == "data_page_version":
+                value = {"1.0": 1, "2.0": 2}.get(value, value)
+            if key in ("use_dictionary", "write_statistics") and isinstance(value, (list, tuple)):
+                value = bool(value)
+            if key == "compression":
+                value = "none" if value is None or str(value).upper() == "NONE" else str(value).lower()
+            out[_PARQUET_NAMES.get(key, key)] = value
+        return write_files(
+            self, "write_parquet", "parquet", path, options=out, partition_cols=partition_cols, **files
+        )
+
+    def write_arrow(self, path: Path, **arguments: Any) -> list[dict[str, Any]]:
+        """Writes Arrow IPC files (Feather V2) in the folder `path`; options: compression ("none", "lz4",
+        "zstd"), stream=True for the stream format. Others: see write_parquet.
+        """
+        files, options = _split(arguments)
+        return write_files(self, "write_arrow", "arrow", path, options=options, **files)
+
+    def write_csv(
+        self,
+        path: Path,
+        *,
+        arrow_csv_args_fn: Callable[[], dict[str, Any]] | None = None,
+        write_options: Any = None,
+        **arguments: Any,
+    ) -> list[dict[str, Any]]:
+        """Writes CSV files in the folder `path`; options of the format: see docs/formats/csv.md.
+        write_options: pyarrow's WriteOptions; include_header, delimiter and quoting_style have an effect.
+        Others: see write_parquet.
+        """
+        arguments = _call(arrow_csv_args_fn, arguments)
+        write_options = arguments.pop("write_options", write_options)
+        files, options = _split(arguments)
+        if write_options is not None:
+            if not hasattr(write_options, "include_header"):
+                found = type(write_options).__name__
+                raise TypeMismatchError(f"write_csv: write_options: expected a WriteOptions, found {found}")
+            options.setdefault("header", write_options.include_header)
+            options.setdefault("delimiter", write_options.delimiter)
+            options.setdefault("quoting", _QUOTING[write_options.quoting_style])
+        return write_files(self, "write_csv", "csv", path, options=options, **files)
+
+    def write_json(
+        self,
+        path: Path,
+        *,
+        pandas_json_args_fn: Callable[[], dict[str, Any]] | None = None,
+        **arguments: Any,
+    ) -> list[dict[str, Any]]:
+        """Writes JSON lines in the folder `path`; options: see docs/formats/json.md. Others: see
+        write_parquet.
+        """
+        files, options = _split(_call(pandas_json_args_fn, arguments))
+        options = {k: v for k, v in options.items() if (k, v) not in (("orient", "records"), ("lines", True))}
+        return write_files(self, "write_json", "json", path, options=options, **files)
+
+    def write_numpy(self, path: Path, *, column: str, **arguments: Any) -> list[dict[str, Any]]:
+        """Writes .npy files in the folder `path`, each with values of `column` along the first axis."""
+        files, options = _split(arguments)
+        return write_files(
+            self.select_columns([column]), "write_numpy", "numpy", path, options=options, **files
+        )
+
+    def write_images(
+        self, path: Path, column: str, file_format: str = "png", **arguments: Any
+    ) -> list[dict[str, Any]]:
+        """Writes one file per value of `column`, (H, W, C) uint8; file_format: "png", "jpeg", ..."""
+        files, options = _split(arguments)
+        ds = self
+        if not files.get("filename_provider"):
+            ds = self.select_columns([column])
+        options["column"] = column
+        options["file_format"] = "jpeg" if file_format == "jpg" else file_format
+        return write_files(ds, "write_images", "images", path, options=options, each_row=True, **files)
+
+    def write_tfrecords(self, path: Path, *, tf_schema: Any = None, **arguments: Any) -> list[dict[str, Any]]:
+        """Writes TFRecord files of tf.train.Example in the folder `path`.
+
+        tf_schema, as for read_tfrecords: the features and their types; it may turn integers into floats. A
+        column that it does not have, or has with another type, is an error.
+        """
+        files, options = _split(arguments)
+        ds = self
+        if tf_schema is not None:
+            ds = of_tf_schema(self, tf_schema)
+        return write_files(ds, "write_tfrecords", "tfrecords", path, options=options, **files)
+
+    def write_webdataset(
+        self, path: Path, *, encoder: Encoder = True, **arguments: Any
+    ) -> list[dict[str, Any]]:
+        """Writes tar files in the folder `path`: each row is a sample, each column a member "KEY.COLUMN". The
+        column "__key__" names samples; without it their coordinates do. Other columns that begin with "__"
+        are left out.
+
+        Text and bytes become members as they are, numbers as text. encoder: True encodes other values as the
+        end of the column's name says: json, npy, images (jpg, png, ...; pillow), pt, pkl, mp (msgpack). A
+        function gets each sample as a dict and returns the one to write; a list applies its encoders one
+        after the other; None does nothing.
+        """
+        files, options = _split(arguments)
+        ds = encoded(self, encoder)
+        return write_files(ds, "write_webdataset", "webdataset", path, options=options, **files)
+
+    def write_sql(
+        self,
+        sql: str,
+        connection_factory: Callable[[], Any],
+        *,
+        concurrency: int | None = None,
+        **other: Unpack[ClusterArguments],
+    ) -> int:
+        """Writes rows by `sql`, an INSERT with one parameter per column, through a DB-API connection, in one
+        transaction: committed at the end, rolled back on an error.
+        """
+        accept_cluster_arguments("write_sql", other)
+        connection = connection_factory()
+        rows = 0
+        try:
+            cursor = connection.cursor()
+            with self._run(self._node) as run:
+                for table in run:
+                    values = [tuple(row.values()) for row in blocks.rows_of(table, writable=True)]
+                    for begin in range(0, len(values), SQL_ROWS):
+                        cursor.executemany(sql, values[begin : begin + SQL_ROWS])
+                    rows += len(values)
+            connection.commit()
+        except BaseException:
+            rollback = getattr(connection, "rollback", None)
+            if rollback is not None:
+                rollback()
+            raise
+        finally:
+            connection.close()
+        return rows
+
+    def write_datasink(
+        self, datasink: Datasink, *, concurrency: int | None = None, **other: Unpack[ClusterArguments]
+    ) -> None:
+        """Writes rows to a user's Datasink, in order. An error of the sink or the run goes to
+        on_write_failed, then to the caller.
+        """
+        accept_cluster_arguments("write_datasink", other)
+        if not hasattr(datasink, "write"):
+            raise TypeMismatchError(f"write_datasink: expected a Datasink, found {type(datasink).__name__}")
+        least = getattr(datasink, "min_rows_per_write", None)
+        node = Node("rebatch", {"n_rows": least}, [self._node]) if least else self._node
+        result = WriteResult()
+        try:
+            schema = self.schema()
+            _start(datasink, schema.base_schema if schema is not None else None)
+            with self._run(node) as run:
+                for table in run:
+                    block = blocks.to_format(table, "pyarrow")
+                    ctx = TaskContext(len(result.write_returns))
+                    result.write_returns.append(datasink.write([block], ctx))
+                    result.num_rows += block.num_rows
+                    result.size_bytes += block.nbytes
+            datasink.on_write_complete(result)
+        except Exception as e:
+            datasink.on_write_failed(e)
+            raise
 
 
-__all__ = ["Datasink", "FilenameProvider", "SaveMode", "WriteResult"]
+__all__ = ["Datasink", "FilenameProvider", "SaveMode", "WriteResult", "Writing"]

@@ -11,7 +11,8 @@ from typing import Any
 
 from headrace import _core
 from headrace.data import resuming
-from headrace.data.iterator import LocalSource, SplitIterator, taken_rows
+from headrace.data.iterables import taken_rows
+from headrace.data.iterator import LocalSource, SplitIterator
 from headrace.udf import sending
 
 Shards = list[dict[str, Any]]  # for each rank: name -> DataIterator

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from headrace.data.dataset import Dataset
-from headrace.data.iterator import DataIterator, Iterable, Repeated
+from headrace.data.iterables import Iterable, Repeated
+from headrace.data.iterator import DataIterator
 from headrace.optional import missing
 from headrace.train import collective, context
 from headrace.train.checkpoint import Checkpoint
