@@ -4,7 +4,11 @@ The engine computes the subclasses of `BuiltIn`; `ApproximateQuantile` and `Appr
 Worker processes run an `AggregateFnV2` (or the older `AggregateFn`).
 """
 
+from __future__ import annotations
+
 import re
+from collections.abc import Callable, Sequence
+from typing import Any
 
 
 class AggregateFn:
@@ -13,7 +17,15 @@ class AggregateFn:
     `finalize(a)` makes the result. Blocks have fixed borders, and the engine merges them in order, so the
     result does not depend on threads."""
 
-    def __init__(self, init, merge, name, accumulate_row=None, accumulate_block=None, finalize=None):
+    def __init__(
+        self,
+        init: Callable[[Any], Any],
+        merge: Callable[[Any, Any], Any],
+        name: str,
+        accumulate_row: Callable[[Any, dict[str, Any]], Any] | None = None,
+        accumulate_block: Callable[[Any, Any], Any] | None = None,
+        finalize: Callable[[Any], Any] | None = None,
+    ) -> None:
         if (accumulate_row is None) == (accumulate_block is None):
             raise ValueError("Exactly one of accumulate_row or accumulate_block must be provided.")
         if not isinstance(name, str):
@@ -37,7 +49,9 @@ class AggregateFnV2(AggregateFn):
     pyarrow table), or None for no result; `combine(a, b)` joins two partial results; `finalize(a)` makes the
     result. `on` is the column to aggregate."""
 
-    def __init__(self, name, zero_factory, *, on, ignore_nulls):
+    def __init__(
+        self, name: str, zero_factory: Callable[[], Any], *, on: str | None, ignore_nulls: bool
+    ) -> None:
         if not name:
             raise ValueError(f"Non-empty string has to be provided as name (got {name})")
         self._target_col_name = on
@@ -60,19 +74,19 @@ class AggregateFnV2(AggregateFn):
             return a if self._ignore_nulls else None
         return None if a is None and not self._ignore_nulls else b if a is None else self.combine(a, b)
 
-    def get_target_column(self):
+    def get_target_column(self) -> str | None:
         return self._target_col_name
 
-    def get_agg_name(self):
+    def get_agg_name(self) -> str:
         return self._agg_name
 
-    def aggregate_block(self, block):
+    def aggregate_block(self, block: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no aggregate_block()")
 
-    def combine(self, current_accumulator, new):
+    def combine(self, current_accumulator: Any, new: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no combine()")
 
-    def finalize(self, accumulator):
+    def finalize(self, accumulator: Any) -> Any:
         return accumulator
 
 
@@ -82,7 +96,7 @@ class BuiltIn(AggregateFnV2):
     function = None
     needs_column = True
 
-    def __init__(self, on, alias_name, **settings):
+    def __init__(self, on: str | None, alias_name: str | None, **settings: Any) -> None:
         if on is None and self.needs_column:
             raise ValueError(f"{type(self).__name__}: expected on=, the name of a column")
         if on is not None and not isinstance(on, str):
@@ -93,15 +107,15 @@ class BuiltIn(AggregateFnV2):
         name = alias_name or f"{self.function}({'' if on is None else on})"
         super().__init__(name, lambda: None, on=on, ignore_nulls=settings.get("ignore_nulls", True))
 
-    def spec(self):
+    def spec(self) -> tuple[Any, ...]:
         """(function, column, name, settings) for the engine."""
         settings = [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in self.settings.items()]
         return (self.function, self._target_col_name, self.name, settings)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return _built_in, (type(self), self._target_col_name, self.name, self.settings)
 
 
@@ -116,7 +130,9 @@ class Count(BuiltIn):
 
     function, needs_column = "count", False
 
-    def __init__(self, on=None, ignore_nulls=False, alias_name=None):
+    def __init__(
+        self, on: str | None = None, ignore_nulls: bool = False, alias_name: str | None = None
+    ) -> None:
         super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
 
 
@@ -126,7 +142,9 @@ class Sum(BuiltIn):
 
     function = "sum"
 
-    def __init__(self, on=None, ignore_nulls=True, alias_name=None):
+    def __init__(
+        self, on: str | None = None, ignore_nulls: bool = True, alias_name: str | None = None
+    ) -> None:
         super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
 
 
@@ -135,7 +153,13 @@ class Min(BuiltIn):
 
     function = "min"
 
-    def __init__(self, on=None, ignore_nulls=True, alias_name=None, zero_factory=None):
+    def __init__(
+        self,
+        on: str | None = None,
+        ignore_nulls: bool = True,
+        alias_name: str | None = None,
+        zero_factory: Callable[[], Any] | None = None,
+    ) -> None:
         super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
 
 
@@ -144,7 +168,13 @@ class Max(BuiltIn):
 
     function = "max"
 
-    def __init__(self, on=None, ignore_nulls=True, alias_name=None, zero_factory=None):
+    def __init__(
+        self,
+        on: str | None = None,
+        ignore_nulls: bool = True,
+        alias_name: str | None = None,
+        zero_factory: Callable[[], Any] | None = None,
+    ) -> None:
         super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
 
 
@@ -153,7 +183,9 @@ class Mean(BuiltIn):
 
     function = "mean"
 
-    def __init__(self, on=None, ignore_nulls=True, alias_name=None):
+    def __init__(
+        self, on: str | None = None, ignore_nulls: bool = True, alias_name: str | None = None
+    ) -> None:
         super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
 
 
@@ -163,7 +195,9 @@ class Std(BuiltIn):
 
     function = "std"
 
-    def __init__(self, on=None, ddof=1, ignore_nulls=True, alias_name=None):
+    def __init__(
+        self, on: str | None = None, ddof: int = 1, ignore_nulls: bool = True, alias_name: str | None = None
+    ) -> None:
         super().__init__(on, alias_name, ddof=ddof, ignore_nulls=ignore_nulls)
 
 
@@ -172,7 +206,13 @@ class AbsMax(BuiltIn):
 
     function = "abs_max"
 
-    def __init__(self, on=None, ignore_nulls=True, alias_name=None, zero_factory=None):
+    def __init__(
+        self,
+        on: str | None = None,
+        ignore_nulls: bool = True,
+        alias_name: str | None = None,
+        zero_factory: Callable[[], Any] | None = None,
+    ) -> None:
         super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
 
 
@@ -181,7 +221,9 @@ class Quantile(BuiltIn):
 
     function = "quantile"
 
-    def __init__(self, on=None, q=0.5, ignore_nulls=True, alias_name=None):
+    def __init__(
+        self, on: str | None = None, q: float = 0.5, ignore_nulls: bool = True, alias_name: str | None = None
+    ) -> None:
         super().__init__(on, alias_name, q=q, ignore_nulls=ignore_nulls)
 
 
@@ -190,7 +232,13 @@ class Unique(BuiltIn):
 
     function = "unique"
 
-    def __init__(self, on=None, ignore_nulls=False, alias_name=None, encode_lists=None):
+    def __init__(
+        self,
+        on: str | None = None,
+        ignore_nulls: bool = False,
+        alias_name: str | None = None,
+        encode_lists: Any = None,
+    ) -> None:
         if encode_lists:
             raise ValueError("Unique: encode_lists is not supported; flatten lists first")
         super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
@@ -201,7 +249,7 @@ class CountDistinct(BuiltIn):
 
     function = "count_distinct"
 
-    def __init__(self, on, ignore_nulls=True, alias_name=None):
+    def __init__(self, on: str | None, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
         super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
 
 
@@ -210,7 +258,7 @@ class AsList(BuiltIn):
 
     function = "list"
 
-    def __init__(self, on, alias_name=None, ignore_nulls=False):
+    def __init__(self, on: str | None, alias_name: str | None = None, ignore_nulls: bool = False) -> None:
         super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
 
 
@@ -219,7 +267,7 @@ class ValueCounter(BuiltIn):
 
     function = "value_counter"
 
-    def __init__(self, on, alias_name=None):
+    def __init__(self, on: str | None, alias_name: str | None = None) -> None:
         super().__init__(on, alias_name, ignore_nulls=True)
 
 
@@ -228,7 +276,7 @@ class MissingValuePercentage(BuiltIn):
 
     function = "missing_pct"
 
-    def __init__(self, on, alias_name=None):
+    def __init__(self, on: str | None, alias_name: str | None = None) -> None:
         super().__init__(on, alias_name)
 
 
@@ -237,7 +285,7 @@ class ZeroPercentage(BuiltIn):
 
     function = "zero_pct"
 
-    def __init__(self, on, ignore_nulls=True, alias_name=None):
+    def __init__(self, on: str | None, ignore_nulls: bool = True, alias_name: str | None = None) -> None:
         super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
 
 
@@ -246,7 +294,13 @@ class ApproximateQuantile(BuiltIn):
 
     function = "approx_quantile"
 
-    def __init__(self, on, quantiles, quantile_precision=800, alias_name=None):
+    def __init__(
+        self,
+        on: str | None,
+        quantiles: Sequence[float],
+        quantile_precision: int = 800,
+        alias_name: str | None = None,
+    ) -> None:
         super().__init__(on, alias_name, quantiles=",".join(repr(float(q)) for q in quantiles))
 
 
@@ -256,7 +310,14 @@ class ApproximateTopK(BuiltIn):
 
     function = "approx_topk"
 
-    def __init__(self, on, k, log_capacity=15, alias_name=None, encode_lists=False):
+    def __init__(
+        self,
+        on: str | None,
+        k: int,
+        log_capacity: int = 15,
+        alias_name: str | None = None,
+        encode_lists: bool = False,
+    ) -> None:
         if encode_lists:
             raise ValueError("ApproximateTopK: encode_lists is not supported; flatten lists first")
         super().__init__(on, alias_name, k=k)

@@ -40,16 +40,26 @@ class FunctionClass(Protocol):
 
 
 Class: TypeAlias = type[FunctionClass]
-RowFunction: TypeAlias = Callable[Concatenate[Row, ...], RowResult | Awaitable[RowResult]] | Class
-RowsFunction: TypeAlias = (
-    Callable[Concatenate[Row, ...], Iterable[RowResult] | Awaitable[Iterable[RowResult]]] | Class
-)
-RowPredicate: TypeAlias = Callable[Concatenate[Row, ...], bool | np.bool_ | Awaitable[bool]] | Class
+# Each function may have further parameters, for fn_args and fn_kwargs. The form without them is for lambdas.
+RowResults: TypeAlias = RowResult | Awaitable[RowResult]
+RowFunction: TypeAlias = Callable[[Row], RowResults] | Callable[Concatenate[Row, ...], RowResults] | Class
+ManyRows: TypeAlias = Iterable[RowResult] | Awaitable[Iterable[RowResult]]
+RowsFunction: TypeAlias = Callable[[Row], ManyRows] | Callable[Concatenate[Row, ...], ManyRows] | Class
+Truth: TypeAlias = bool | np.bool_ | Awaitable[bool]
+RowPredicate: TypeAlias = Callable[[Row], Truth] | Callable[Concatenate[Row, ...], Truth] | Class
 BatchResults: TypeAlias = BatchResult | Iterator[BatchResult] | Awaitable[BatchResult]
-NumpyFunction: TypeAlias = Callable[Concatenate[NumpyBatch, ...], BatchResults] | Class
-PandasFunction: TypeAlias = Callable[Concatenate[pd.DataFrame, ...], BatchResults] | Class
-ArrowFunction: TypeAlias = Callable[Concatenate[pa.Table, ...], BatchResults] | Class
-AnyBatchFunction: TypeAlias = Callable[Concatenate[Any, ...], BatchResults] | Class
+NumpyFunction: TypeAlias = (
+    Callable[[NumpyBatch], BatchResults] | Callable[Concatenate[NumpyBatch, ...], BatchResults] | Class
+)
+PandasFunction: TypeAlias = (
+    Callable[[pd.DataFrame], BatchResults] | Callable[Concatenate[pd.DataFrame, ...], BatchResults] | Class
+)
+ArrowFunction: TypeAlias = (
+    Callable[[pa.Table], BatchResults] | Callable[Concatenate[pa.Table, ...], BatchResults] | Class
+)
+AnyBatchFunction: TypeAlias = (
+    Callable[[Any], BatchResults] | Callable[Concatenate[Any, ...], BatchResults] | Class
+)
 ColumnFunction: TypeAlias = Callable[[Any], Any] | Class
 Blocks: TypeAlias = Iterable[Any]
 
@@ -61,6 +71,7 @@ Tail: TypeAlias = Literal["drop", "pad", "uneven"] | None
 Padding: TypeAlias = dict[str, Any] | Literal[True] | None
 Predicate: TypeAlias = str | Expr
 Encoder: TypeAlias = bool | Callable[[Row], Row] | Sequence[Callable[[Row], Row]] | None
+Decoder: TypeAlias = bool | str | Callable[[Row], Row] | Sequence[str | Callable[[Row], Row]] | None
 Key: TypeAlias = str | Expr | Sequence[str | Expr]
 
 

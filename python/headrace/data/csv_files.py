@@ -2,10 +2,18 @@
 formats.
 """
 
-from typing import Unpack
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
 from headrace.data.files import FileArguments, read_files
+
+if TYPE_CHECKING:
+    from headrace.data.annotations import Paths
+    from headrace.data.dataset import Dataset
+
 
 _TYPE_NAMES = {int: "int64", float: "double", str: "string", bool: "bool", bytes: "binary"}
 
@@ -96,37 +104,37 @@ _FROM_ARROW = {
 
 
 def read_csv(
-    paths,
+    paths: Paths,
     *,
-    columns=None,
-    names=None,
-    header=None,
-    dtypes=None,
-    delimiter=None,
-    quote=None,
-    double_quote=None,
-    escape=None,
-    comment=None,
-    null_values=None,
-    strings_can_be_null=None,
-    quoted_strings_can_be_null=None,
-    true_values=None,
-    false_values=None,
-    decimal_point=None,
-    skip_rows=None,
-    skip_rows_after_names=None,
-    ignore_empty_lines=None,
-    ragged=None,
-    encoding=None,
-    encoding_errors=None,
-    infer_bytes=None,
-    max_line_bytes=None,
-    fragment_bytes=None,
-    read_options=None,
-    parse_options=None,
-    convert_options=None,
+    columns: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
+    header: bool | str | None = None,
+    dtypes: Any = None,
+    delimiter: str | None = None,
+    quote: str | None = None,
+    double_quote: bool | None = None,
+    escape: str | None = None,
+    comment: str | None = None,
+    null_values: Sequence[str] | None = None,
+    strings_can_be_null: bool | None = None,
+    quoted_strings_can_be_null: bool | None = None,
+    true_values: Sequence[str] | None = None,
+    false_values: Sequence[str] | None = None,
+    decimal_point: str | None = None,
+    skip_rows: int | None = None,
+    skip_rows_after_names: int | None = None,
+    ignore_empty_lines: bool | None = None,
+    ragged: str | None = None,
+    encoding: str | None = None,
+    encoding_errors: str | None = None,
+    infer_bytes: int | None = None,
+    max_line_bytes: int | None = None,
+    fragment_bytes: int | None = None,
+    read_options: Any = None,
+    parse_options: Any = None,
+    convert_options: Any = None,
     **common: Unpack[FileArguments],
-):
+) -> Dataset:
     """One row per row of CSV files; quoted fields may hold delimiters and newlines. The engine decompresses
     compressed files.
 
@@ -199,27 +207,27 @@ def _spans(colspecs):
 
 
 def read_fwf(
-    paths,
+    paths: Paths,
     *,
-    colspecs=None,
-    widths=None,
-    columns=None,
-    names=None,
-    header=None,
-    dtypes=None,
-    fill=None,
-    null_values=None,
-    strings_can_be_null=None,
-    true_values=None,
-    false_values=None,
-    decimal_point=None,
-    skip_rows=None,
-    ignore_empty_lines=None,
-    encoding=None,
-    infer_bytes=None,
-    fragment_bytes=None,
+    colspecs: Sequence[tuple[int, int | None]] | None = None,
+    widths: Sequence[int] | None = None,
+    columns: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
+    header: bool | str | None = None,
+    dtypes: Any = None,
+    fill: str | None = None,
+    null_values: Sequence[str] | None = None,
+    strings_can_be_null: bool | None = None,
+    true_values: Sequence[str] | None = None,
+    false_values: Sequence[str] | None = None,
+    decimal_point: str | None = None,
+    skip_rows: int | None = None,
+    ignore_empty_lines: bool | None = None,
+    encoding: str | None = None,
+    infer_bytes: int | None = None,
+    fragment_bytes: int | None = None,
     **common: Unpack[FileArguments],
-):
+) -> Dataset:
     """One row per line of text with columns of fixed width, as in pandas.read_fwf: each column is a range of
     characters. The engine decompresses compressed files.
 

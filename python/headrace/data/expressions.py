@@ -11,14 +11,25 @@ except in `&` and `|`: false & null is false. An integer result that does not fi
 docs/expressions.md lists all functions.
 """
 
+from __future__ import annotations
+
 import ast
 import datetime
 import itertools
 import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace import _core
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.optional import package
+
+if TYPE_CHECKING:
+    from headrace.data.image_expressions import ImageFunctions
+    from headrace.data.nested_expressions import ArrayFunctions, ListFunctions, MapFunctions, StructFunctions
+    from headrace.data.string_expressions import StringFunctions
+    from headrace.data.time_expressions import TimeFunctions
+
 
 _NUMBERS = (int, float)
 
@@ -42,7 +53,7 @@ def _literal(value):
     return _core.Expr.value([value])
 
 
-def core_of(value, where="expression"):
+def core_of(value: Any, where: Name = "expression") -> Any:
     """The engine's expression for an Expr, or for a constant."""
     if isinstance(value, Expr):
         if value._calls:
@@ -59,7 +70,7 @@ def core_of(value, where="expression"):
     return _literal(value)
 
 
-def merged(values):
+def merged(values: Any) -> dict[str, Any]:
     """The Python functions that the expressions among the values call: {column: Call}, in order of
     dependency.
     """
@@ -70,7 +81,7 @@ def merged(values):
     return calls
 
 
-def made(function, values, texts=()):
+def made(function: Any, values: Any, texts: Any = ()) -> Expr:
     """An Expr: a function of the engine with expressions and constants as arguments."""
     cores = [v._core if isinstance(v, Expr) else core_of(v, function) for v in values]
     return Expr(_core.Expr.call(function, cores, texts), None, merged(values))
@@ -107,6 +118,9 @@ _NAMESPACES = {
 }
 
 
+Name: TypeAlias = str  # inside Expr `str` is a property
+
+
 class Expr:
     """A column, a constant, or a function of expressions; immutable. col(), lit() and operators make it:
 
@@ -116,37 +130,78 @@ class Expr:
 
     __slots__ = ("_calls", "_core", "_name")
 
-    def __init__(self, core, name=None, calls=None):
+    def __init__(self, core: Any, name: Name = None, calls: Any = None) -> None:
         self._core = core
         self._name = name
         self._calls = calls or None  # Python functions that make hidden columns: function_expressions.py
 
     # -------------------------------------------------------------------------------------------- operators
 
-    __add__, __radd__ = _binary("add"), _binary("add", True)
-    __sub__, __rsub__ = _binary("subtract"), _binary("subtract", True)
-    __mul__, __rmul__ = _binary("multiply"), _binary("multiply", True)
-    __truediv__, __rtruediv__ = _binary("divide"), _binary("divide", True)
-    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _binary("floor_divide", True)
-    __mod__, __rmod__ = _binary("modulo"), _binary("modulo", True)
-    __eq__, __ne__ = _binary("equal"), _binary("not_equal")
-    __lt__, __le__ = _binary("less"), _binary("less_equal")
-    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
-    __and__, __rand__ = _binary("and"), _binary("and", True)
-    __or__, __ror__ = _binary("or"), _binary("or", True)
-    __xor__, __rxor__ = _binary("xor"), _binary("xor", True)
-    __hash__ = None
+    if TYPE_CHECKING:
 
-    def __invert__(self):
+        def __add__(self, other: Any) -> Expr: ...
+        def __radd__(self, other: Any) -> Expr: ...
+        def __sub__(self, other: Any) -> Expr: ...
+        def __rsub__(self, other: Any) -> Expr: ...
+        def __mul__(self, other: Any) -> Expr: ...
+        def __rmul__(self, other: Any) -> Expr: ...
+        def __truediv__(self, other: Any) -> Expr: ...
+        def __rtruediv__(self, other: Any) -> Expr: ...
+        def __floordiv__(self, other: Any) -> Expr: ...
+        def __rfloordiv__(self, other: Any) -> Expr: ...
+        def __mod__(self, other: Any) -> Expr: ...
+        def __rmod__(self, other: Any) -> Expr: ...
+        def __eq__(self, other: object) -> Expr: ...
+        def __ne__(self, other: object) -> Expr: ...
+        def __lt__(self, other: Any) -> Expr: ...
+        def __le__(self, other: Any) -> Expr: ...
+        def __gt__(self, other: Any) -> Expr: ...
+        def __ge__(self, other: Any) -> Expr: ...
+        def __and__(self, other: Any) -> Expr: ...
+        def __rand__(self, other: Any) -> Expr: ...
+        def __or__(self, other: Any) -> Expr: ...
+        def __ror__(self, other: Any) -> Expr: ...
+        def __xor__(self, other: Any) -> Expr: ...
+        def __rxor__(self, other: Any) -> Expr: ...
+        @property
+        def image(self) -> ImageFunctions: ...
+        @property
+        def str(self) -> StringFunctions: ...
+        @property
+        def dt(self) -> TimeFunctions: ...
+        @property
+        def list(self) -> ListFunctions: ...
+        @property
+        def struct(self) -> StructFunctions: ...
+        @property
+        def map(self) -> MapFunctions: ...
+        @property
+        def arr(self) -> ArrayFunctions: ...
+    else:
+        __add__, __radd__ = _binary("add"), _binary("add", True)
+        __sub__, __rsub__ = _binary("subtract"), _binary("subtract", True)
+        __mul__, __rmul__ = _binary("multiply"), _binary("multiply", True)
+        __truediv__, __rtruediv__ = _binary("divide"), _binary("divide", True)
+        __floordiv__, __rfloordiv__ = _binary("floor_divide"), _binary("floor_divide", True)
+        __mod__, __rmod__ = _binary("modulo"), _binary("modulo", True)
+        __eq__, __ne__ = _binary("equal"), _binary("not_equal")
+        __lt__, __le__ = _binary("less"), _binary("less_equal")
+        __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+        __and__, __rand__ = _binary("and"), _binary("and", True)
+        __or__, __ror__ = _binary("or"), _binary("or", True)
+        __xor__, __rxor__ = _binary("xor"), _binary("xor", True)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __invert__(self) -> Expr:
         return self._call("not")
 
-    def __neg__(self):
+    def __neg__(self) -> Expr:
         return self._call("negate")
 
-    def __pos__(self):
+    def __pos__(self) -> Expr:
         return self
 
-    def __bool__(self):
+    def __bool__(self) -> bool:
         raise TypeMismatchError(
             f"{self!r} has no truth value: use & | ~ for and, or, not, and is_in() for in; "
             "write a < x < b as (a < x) & (x < b)"
@@ -166,132 +221,132 @@ class Expr:
 
     # -------------------------------------------------------------------------------------------- numbers
 
-    def abs(self):
+    def abs(self) -> Expr:
         """The absolute value."""
         return self._call("abs")
 
-    def sign(self):
+    def sign(self) -> Expr:
         """-1, 0 or 1 (int8 for integers); NaN for NaN."""
         return self._call("sign")
 
-    def negate(self):
+    def negate(self) -> Expr:
         """The negative of the number, as -x."""
         return self._call("negate")
 
-    def ceil(self):
+    def ceil(self) -> Expr:
         """The least whole number that is not less than the number; for integers a double."""
         return self._call("ceil")
 
-    def floor(self):
+    def floor(self) -> Expr:
         """The greatest whole number that is not greater than the number; for integers a double."""
         return self._call("floor")
 
-    def trunc(self):
+    def trunc(self) -> Expr:
         """The number without its fraction; for integers a double."""
         return self._call("trunc")
 
-    def round(self, ndigits=0):
+    def round(self, ndigits: int = 0) -> Expr:
         """Rounds to `ndigits` places after the point (before it if negative); a tie rounds to an even last
         digit. Keeps the type.
         """
         return self._call("round", ndigits=ndigits or None)
 
-    def power(self, exponent):
+    def power(self, exponent: Any) -> Expr:
         """The number to the power of `exponent`, a number or an expression. For integers an integer."""
         return self._call("power", exponent)
 
-    def exp(self):
+    def exp(self) -> Expr:
         """e to the power of the number."""
         return self._call("exp")
 
-    def ln(self):
+    def ln(self) -> Expr:
         """The natural logarithm; -inf for 0, NaN for negative numbers."""
         return self._call("ln")
 
-    def log2(self):
+    def log2(self) -> Expr:
         """The logarithm to base 2."""
         return self._call("log2")
 
-    def log10(self):
+    def log10(self) -> Expr:
         """The logarithm to base 10."""
         return self._call("log10")
 
-    def sqrt(self):
+    def sqrt(self) -> Expr:
         """The square root; NaN for negative numbers."""
         return self._call("sqrt")
 
-    def sin(self):
+    def sin(self) -> Expr:
         """The sine of an angle in radians."""
         return self._call("sin")
 
-    def cos(self):
+    def cos(self) -> Expr:
         """The cosine of an angle in radians."""
         return self._call("cos")
 
-    def tan(self):
+    def tan(self) -> Expr:
         """The tangent of an angle in radians."""
         return self._call("tan")
 
-    def asin(self):
+    def asin(self) -> Expr:
         """The angle in radians with this sine; NaN outside -1 to 1."""
         return self._call("asin")
 
-    def acos(self):
+    def acos(self) -> Expr:
         """The angle in radians with this cosine; NaN outside -1 to 1."""
         return self._call("acos")
 
-    def atan(self):
+    def atan(self) -> Expr:
         """The angle in radians with this tangent."""
         return self._call("atan")
 
     __abs__, __ceil__, __floor__, __trunc__, __round__ = abs, ceil, floor, trunc, round
     __pow__ = power
 
-    def __rpow__(self, base):
+    def __rpow__(self, base: Any) -> Expr:
         return made("power", [base, self])
 
     # ---------------------------------------------------------------------------------------------- methods
 
-    def fill_null(self, value):
+    def fill_null(self, value: Any) -> Expr:
         """Replaces nulls by `value`, a constant or an expression."""
         return coalesce(self, value)
 
-    def is_null(self):
+    def is_null(self) -> Expr:
         """True for null."""
         return self._call("is_null")
 
-    def is_not_null(self):
+    def is_not_null(self) -> Expr:
         """True for values that are not null."""
         return self._call("is_not_null")
 
-    def is_nan(self):
+    def is_nan(self) -> Expr:
         """True for NaN."""
         return self._call("is_nan")
 
-    def is_in(self, values):
+    def is_in(self, values: Any) -> Expr:
         """True if the value is one of `values` (a list, array or set of constants). Never null: null is in a
         list with None. NaN is in no list.
         """
         return Expr(_core.Expr.call("is_in", [self._core, _list_of(values)]), None, self._calls)
 
-    def not_in(self, values):
+    def not_in(self, values: Any) -> Expr:
         """The negation of is_in()."""
         return Expr(_core.Expr.call("not_in", [self._core, _list_of(values)]), None, self._calls)
 
-    def lookup(self, mapping, *, strict=False):
+    def lookup(self, mapping: Mapping[Any, Any], *, strict: bool = False) -> Expr:
         """The value that the dict `mapping` has for the value of this expression; null if it has none.
         strict: a null or NaN ends the run with an error that names the row.
         """
         keys, values = _list_of(list(mapping)), _list_of(list(mapping.values()))
         return self._of_lists("lookup", [keys, values], strict=strict or None)
 
-    def one_hot(self, categories, *, strict=False):
+    def one_hot(self, categories: Sequence[Any], *, strict: bool = False) -> Expr:
         """A vector as long as the list `categories`: 1 at the place of the value, 0 elsewhere (uint8).
         strict: a null or NaN ends the run with an error that names the row.
         """
         return self._of_lists("one_hot", [_list_of(categories)], strict=strict or None)
 
-    def bucket(self, edges, *, right=True, lowest=False):
+    def bucket(self, edges: Sequence[float], *, right: bool = True, lowest: bool = False) -> Expr:
         """The number of the interval between ascending `edges` that contains the number; null if none does.
         right: an interval contains its right edge, otherwise its left one. lowest: the first interval
         contains its left edge, too.
@@ -308,7 +363,7 @@ class Expr:
         texts = [f"{k}={str(v).lower()}" for k, v in settings.items() if v is not None]
         return Expr(_core.Expr.call(function, [self._core, *lists], texts), None, self._calls)
 
-    def cast(self, target_type, *, safe=True):
+    def cast(self, target_type: Any, *, safe: bool = True) -> Expr:
         """Converts to another type: its name ("int32", "float64", "timestamp[us]"), a NumPy dtype, a pyarrow
         type, or int, float, str, bool, bytes.
 
@@ -317,7 +372,7 @@ class Expr:
         """
         return self._call("cast", to=type_name(target_type), safe=None if safe else False)
 
-    def alias(self, name):
+    def alias(self, name: Name) -> Expr:
         """The same expression with a name, for with_columns([...]) and messages."""
         if not isinstance(name, str):
             raise TypeMismatchError(f"alias: expected a name, found {type(name).__name__}")
@@ -326,11 +381,11 @@ class Expr:
     # -------------------------------------------------------------------------------------------- inspection
 
     @property
-    def name(self):
+    def name(self) -> Name | None:
         """The alias, or the column's name; None if there is neither."""
         return self._name if self._name is not None else self._core.name
 
-    def columns(self):
+    def columns(self) -> list[Name]:
         """Names of the columns that the expression reads."""
         names = {}
         for column in self._core.columns:
@@ -341,14 +396,14 @@ class Expr:
                 names[column] = None
         return list(names)
 
-    def structurally_equals(self, other):
+    def structurally_equals(self, other: Any) -> bool:
         """Whether the other is the same expression under the same name. (== makes an expression.)"""
         return isinstance(other, Expr) and self._name == other._name and self._core.same(other._core)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return Expr, (self._core, self._name, self._calls)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         text = str(self._core)
         for name in self._calls or ():
             quoted = name.replace("\\", "\\\\").replace("'", "\\'")
@@ -376,7 +431,7 @@ def _list_of(values):
     return _core.Expr.list(values)
 
 
-def type_name(target):
+def type_name(target: Any) -> str:
     """The engine's name of a type given as text, Python class, NumPy dtype or pyarrow type."""
     if isinstance(target, str):
         return target
@@ -400,14 +455,14 @@ def type_name(target):
     return "string" if dtype.kind in "UO" else dtype.name
 
 
-def col(name):
+def col(name: Name) -> Expr:
     """The column of that name."""
     if not isinstance(name, str):
         raise TypeMismatchError(f"col: expected a name, found {type(name).__name__}")
     return Expr(_core.Expr.column(name))
 
 
-def lit(value, type=None):
+def lit(value: Any, type: Any = None) -> Expr:
     """A constant. A number takes the type of the other operand, unless `type` is given; None is a null."""
     if isinstance(value, Expr):
         return value
@@ -421,29 +476,29 @@ def _choice(function, values):
     return made(function, values)
 
 
-def if_else(condition, yes, no):
+def if_else(condition: Any, yes: Any, no: Any) -> Expr:
     """`yes` if the condition is true, `no` if it is false, null if it is null. All three may be expressions;
     the engine computes both values for all rows.
     """
     return _choice("if_else", [condition, yes, no])
 
 
-def coalesce(*values):
+def coalesce(*values: Any) -> Expr:
     """The first of the values that is not null."""
     return _choice("coalesce", values)
 
 
-def least(*values):
+def least(*values: Any) -> Expr:
     """The least of the values that are not null; NaN only if there is no other value."""
     return _choice("least", values)
 
 
-def greatest(*values):
+def greatest(*values: Any) -> Expr:
     """The greatest of the values that are not null; NaN only if there is no other value."""
     return _choice("greatest", values)
 
 
-def vector(*values, dtype=None):
+def vector(*values: Any, dtype: Any = None) -> Expr:
     """The numbers, and all numbers of fixed-size lists and tensors, side by side: a fixed-size list, which is
     one array (rows, n) in NumPy. A null is NaN; among integers it ends the run with an error. dtype: the type
     of the numbers; without it the one that holds those of all values.
@@ -456,7 +511,7 @@ def vector(*values, dtype=None):
 _streams = itertools.count(1)  # one number per random() in a program
 
 
-def random(*, seed=None, reseed_after_execution=True):
+def random(*, seed: int | None = None, reseed_after_execution: bool = True) -> Expr:
     """A random number in [0, 1) per row, which depends on the row's coordinate, the epoch, and `seed` or the
     run's seed, but not on threads or batches. Without a seed each random() in a program has its own numbers.
     reseed_after_execution=False: the same numbers in every epoch.
@@ -467,7 +522,7 @@ def random(*, seed=None, reseed_after_execution=True):
     return made("random", [], texts)
 
 
-def uuid(*, seed=None):
+def uuid(*, seed: int | None = None) -> Expr:
     """A random identifier (UUID version 4, as text) per row; for one expression a row has the same one in
     every epoch. seed: other programs with this seed get the same identifiers; None: the identifiers are
     unique.
@@ -479,11 +534,11 @@ def uuid(*, seed=None):
 class Star:
     """All columns, for with_columns([star(), ...]), which keeps all columns anyway."""
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "star()"
 
 
-def star():
+def star() -> Star:
     """All columns: with_columns() and select_columns() accept it, as in Ray Data."""
     return Star()
 
@@ -491,29 +546,31 @@ def star():
 class Unnest:
     """The result of unnest(expr)."""
 
-    def __init__(self, expr):
+    def __init__(self, expr: Expr) -> None:
         self.expr = expr
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"unnest({self.expr!r})"
 
 
-def unnest(expr):
+def unnest(expr: Expr) -> Unnest:
     """The fields of a struct as columns: with_columns(unnest(col("s")))."""
     if not isinstance(expr, Expr):
         raise TypeMismatchError(f"unnest: expected an expression, found {type(expr).__name__}")
     return Unnest(expr)
 
 
-def __getattr__(name):
-    """Imports function_expressions.py on the first use of udf, pyarrow_udf, download or
-    monotonically_increasing_id.
-    """
-    if name in _FUNCTIONS_OF_PYTHON:
-        from headrace.data import function_expressions
+if not TYPE_CHECKING:
 
-        return getattr(function_expressions, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name):
+        """Imports function_expressions.py on the first use of udf, pyarrow_udf, download or
+        monotonically_increasing_id.
+        """
+        if name in _FUNCTIONS_OF_PYTHON:
+            from headrace.data import function_expressions
+
+            return getattr(function_expressions, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 _FUNCTIONS_OF_PYTHON = ("udf", "pyarrow_udf", "download", "monotonically_increasing_id")
@@ -682,14 +739,14 @@ class _Parser:
         return made(_COMPARE[type(op)], [a, b])
 
 
-def parse(text):
+def parse(text: Name) -> Expr:
     """Parses Python syntax into an Expr: "x > 3 and not (name in ['a', 'b'])". Names are columns; col("a
     name") is for columns whose names are not Python names.
     """
     return _Parser(text).parse()
 
 
-def as_expr(value, where):
+def as_expr(value: Any, where: Name) -> Expr:
     """An Expr, from an Expr, a text for parse(), or a constant."""
     if isinstance(value, str):
         return parse(value)

@@ -1,7 +1,7 @@
 """What all readers of files share: keyword arguments, and the "read" node of the plan."""
 
 import os
-from typing import TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from headrace._core import InvalidArgument, NotFoundError, Schema, TypeMismatchError
 from headrace.data.context import accept_cluster_arguments, is_whole
@@ -25,16 +25,16 @@ DECOMPRESSED = ("csv", "fwf", "json", "text", "tfrecords", "webdataset")  # the 
 class FileArguments(TypedDict, total=False):
     """Keyword arguments of every read_* function of files; see docs/reading.md."""
 
-    filesystem: object
-    partitioning: object
-    partition_filter: object
+    filesystem: Any
+    partitioning: Partitioning | str | None
+    partition_filter: Any
     include_paths: bool | str
     ignore_missing_paths: bool
     file_extensions: str | list[str] | None
-    shuffle: object
-    schema: object
+    shuffle: Literal["files"] | FileShuffleConfig | None
+    schema: Any
     unify: str | None
-    arrow_open_stream_args: dict | None
+    arrow_open_stream_args: dict[str, Any] | None
     concurrency: int | None
     override_num_blocks: int | None
     parallelism: int

@@ -6,13 +6,21 @@ expression the call is a column with a name that no dataset has, and the express
 to make the column. Calls of one function with equal arguments are one call.
 """
 
+from __future__ import annotations
+
 import functools
 import inspect
 import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from headrace._core import HeadraceError, TypeMismatchError, UnsupportedError
 from headrace.data.plan import Node
 from headrace.optional import package
+
+if TYPE_CHECKING:
+    from headrace.data.expressions import Expr
+
 
 _CALL_ROWS = 4096  # most rows of a call
 _DOWNLOAD_ROWS = 16  # files of a call, few so that little memory holds them
@@ -115,7 +123,7 @@ def _type_by_text(text):
     return pyarrow.schema(cast.plan.schema()).field("x").type
 
 
-def udf(return_dtype=None):
+def udf(return_dtype: Any = None) -> Callable[[Callable[..., Any]], Callable[..., Expr]]:
     """A decorator: turns a function of batches into a function of expressions.
 
         @udf(return_dtype="int64")
@@ -164,7 +172,7 @@ def udf(return_dtype=None):
 pyarrow_udf = udf  # functions get Arrow columns in both
 
 
-def monotonically_increasing_id():
+def monotonically_increasing_id() -> Expr:
     """0, 1, 2, ... in the order of the rows: unique, and the same in every run."""
     return _expression(Call("<monotonically_increasing_id()>", "number"))
 
@@ -193,7 +201,7 @@ class _Download:
         return pyarrow.array([self.one(u) for u in uris.to_pylist()], pyarrow.large_binary())
 
 
-def download(uri_column_name, *, filesystem=None):
+def download(uri_column_name: str | Expr, *, filesystem: Any = None) -> Expr:
     """The contents of the files that the column names, as binary: local paths and file:// URIs.
 
     A null, and a file that cannot be read, gives null, as in Ray Data. Other schemes (s3://, http://) are an

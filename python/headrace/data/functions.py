@@ -3,11 +3,14 @@
 headrace.udf runs the functions; docs/functions.md says what they get and may return.
 """
 
+from __future__ import annotations
+
 import functools
 import inspect
 import math
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
+from typing import Any
 
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.data.context import DataContext, accept_cluster_arguments, is_whole
@@ -27,17 +30,17 @@ class TaskPoolStrategy(OnlyKnown):
 
     _names = ("size",)
 
-    def __init__(self, size=None):
+    def __init__(self, size: int | None = None) -> None:
         if size is not None and not is_whole(size, 1):
             raise InvalidArgument(f"TaskPoolStrategy: size: expected a number of at least 1, found {size!r}")
         self.size = size
 
-    def __eq__(self, other):
+    def __eq__(self, other: Any) -> bool:
         return isinstance(other, TaskPoolStrategy) and self.size == other.size
 
     __hash__ = None
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"TaskPoolStrategy(size={self.size})"
 
 
@@ -58,14 +61,14 @@ class ActorPoolStrategy(OnlyKnown):
     def __init__(
         self,
         *,
-        size=None,
-        min_size=None,
-        max_size=None,
-        initial_size=None,
-        max_tasks_in_flight_per_actor=None,
-        max_concurrent_calls_per_actor=None,
-        enable_true_multi_threading=None,
-    ):
+        size: int | None = None,
+        min_size: int | None = None,
+        max_size: float | None = None,
+        initial_size: int | None = None,
+        max_tasks_in_flight_per_actor: int | None = None,
+        max_concurrent_calls_per_actor: int | None = None,
+        enable_true_multi_threading: bool | None = None,
+    ) -> None:
         numbers = {
             "size": size,
             "min_size": min_size,
@@ -99,12 +102,12 @@ class ActorPoolStrategy(OnlyKnown):
                 f"{self.min_size}, {self.initial_size}, {self.max_size}"
             )
 
-    def __eq__(self, other):
+    def __eq__(self, other: Any) -> bool:
         return isinstance(other, ActorPoolStrategy) and vars(self) == vars(other)
 
     __hash__ = None
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"ActorPoolStrategy({', '.join(f'{k}={v}' for k, v in vars(self).items())})"
 
 

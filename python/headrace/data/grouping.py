@@ -4,12 +4,29 @@ Groups come in the order of their keys, nulls last. Null, NaN and 0.0 (equal to 
 The engine computes built-in aggregates (`group_plan`), worker processes compute those of users.
 """
 
+from __future__ import annotations
+
 import pickle
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace.data.aggregate import AggregateFn, BuiltIn, Count, Max, Mean, Min, Std, Sum
 from headrace.data.expressions import Expr
 from headrace.data.plan import Node
 from headrace.optional import package
+
+if TYPE_CHECKING:
+    from headrace.data.annotations import (
+        AnyBatchFunction,
+        BatchFormat,
+        Columns,
+        Compute,
+        Concurrency,
+        FunctionArguments,
+        Key,
+    )
+    from headrace.data.dataset import Dataset
+
 
 BLOCK_ROWS = 65536  # rows of a partial result of a user's aggregate
 
@@ -143,13 +160,13 @@ def of_columns(ds, cls, on, where, **settings):
 class GroupedData:
     """Rows of a dataset by keys, made by `Dataset.groupby`. Only a consumer of the result starts a run."""
 
-    def __init__(self, ds, key):
+    def __init__(self, ds: Dataset, key: Key | None) -> None:
         self._dataset, self._keys = with_keys(ds, key)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"GroupedData(dataset={self._dataset!r}, key={self._keys!r})"
 
-    def aggregate(self, *aggs):
+    def aggregate(self, *aggs: AggregateFn) -> Dataset:
         """One row per group: its keys, then the aggregates.
 
         In memory: the groups' partial results (the values themselves for `Quantile`, `AsList`,
@@ -178,18 +195,18 @@ class GroupedData:
 
     def map_groups(
         self,
-        fn,
+        fn: AnyBatchFunction,
         *,
-        zero_copy_batch=True,
-        compute=None,
-        batch_format="default",
-        fn_args=None,
-        fn_kwargs=None,
-        fn_constructor_args=None,
-        fn_constructor_kwargs=None,
-        concurrency=None,
-        **other,
-    ):
+        zero_copy_batch: bool = True,
+        compute: Compute = None,
+        batch_format: BatchFormat = "default",
+        fn_args: Iterable[Any] | None = None,
+        fn_kwargs: Mapping[str, Any] | None = None,
+        fn_constructor_args: Iterable[Any] | None = None,
+        fn_constructor_kwargs: Mapping[str, Any] | None = None,
+        concurrency: Concurrency = None,
+        **other: Unpack[FunctionArguments],
+    ) -> Dataset:
         """fn(group) -> batch. The engine calls `fn` once per group, with all rows of the group as one batch
         in any of the formats of `map_batches`; `fn` may return what those functions return, a generator
         included. Groups come in the order of their keys, the rows of a group in the order of the dataset.
@@ -220,26 +237,26 @@ class GroupedData:
             )
         )
 
-    def count(self):
+    def count(self) -> Dataset:
         """One row per group: its keys and `count()`, the number of its rows."""
         return self.aggregate(Count())
 
-    def sum(self, on=None, ignore_nulls=True):
+    def sum(self, on: Columns | None = None, ignore_nulls: bool = True) -> Dataset:
         """One row per group: its keys and `sum(c)` of each column; on=None: all columns except the keys."""
         return self._of_columns(Sum, on, "sum", ignore_nulls=ignore_nulls)
 
-    def min(self, on=None, ignore_nulls=True):
+    def min(self, on: Columns | None = None, ignore_nulls: bool = True) -> Dataset:
         """As `sum`, with the least value."""
         return self._of_columns(Min, on, "min", ignore_nulls=ignore_nulls)
 
-    def max(self, on=None, ignore_nulls=True):
+    def max(self, on: Columns | None = None, ignore_nulls: bool = True) -> Dataset:
         """As `sum`, with the greatest value."""
         return self._of_columns(Max, on, "max", ignore_nulls=ignore_nulls)
 
-    def mean(self, on=None, ignore_nulls=True):
+    def mean(self, on: Columns | None = None, ignore_nulls: bool = True) -> Dataset:
         """As `sum`, with the mean."""
         return self._of_columns(Mean, on, "mean", ignore_nulls=ignore_nulls)
 
-    def std(self, on=None, ddof=1, ignore_nulls=True):
+    def std(self, on: Columns | None = None, ddof: int = 1, ignore_nulls: bool = True) -> Dataset:
         """As `sum`, with the standard deviation."""
         return self._of_columns(Std, on, "std", ddof=ddof, ignore_nulls=ignore_nulls)

@@ -1,6 +1,14 @@
 """`col("x").image`: functions of images in expressions. The engine runs a chain of them in one pass."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 from headrace._core import InvalidArgument
+
+if TYPE_CHECKING:
+    from headrace.data.expressions import Expr
 
 
 def _numbers(values):
@@ -22,12 +30,18 @@ class ImageFunctions:
     needs. Random functions depend on the run's seed, the epoch, and the row's coordinate, never on threads.
     """
 
-    def __init__(self, expr):
+    def __init__(self, expr: Expr) -> None:
         self._expr = expr
 
     def decode(
-        self, mode="RGB", *, exact=True, exif_orientation=False, allow_truncated=False, max_pixels=None
-    ):
+        self,
+        mode: str = "RGB",
+        *,
+        exact: bool = True,
+        exif_orientation: bool = False,
+        allow_truncated: bool = False,
+        max_pixels: Any = None,
+    ) -> Expr:
         """Pixels of the bytes of an image file; mode: "RGB", "RGBA", "L", "LA", or None for the stored one.
         exact=False: decodes a JPEG at 1/2, 1/4 or 1/8 of its size if that is at least twice the size that a
         resize needs.
@@ -41,17 +55,24 @@ class ImageFunctions:
             max_pixels=max_pixels,
         )
 
-    def resize(self, height, width, *, interpolation="bilinear"):
+    def resize(self, height: int, width: int, *, interpolation: str = "bilinear") -> Expr:
         """Resizes with antialiasing. interpolation: nearest, box, bilinear, hamming, bicubic or lanczos."""
         return self._expr._call("image_resize", height=height, width=width, interpolation=interpolation)
 
-    def center_crop(self, height, width):
+    def center_crop(self, height: int, width: int) -> Expr:
         """The middle of the image; zeros surround an image that is smaller."""
         return self._expr._call("image_center_crop", height=height, width=width)
 
     def random_resized_crop(
-        self, height, width, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), *, seed=None, interpolation="bilinear"
-    ):
+        self,
+        height: int,
+        width: int,
+        scale: Any = (0.08, 1.0),
+        ratio: Any = (3 / 4, 4 / 3),
+        *,
+        seed: int | None = None,
+        interpolation: str = "bilinear",
+    ) -> Expr:
         """A part of random area (scale: share of the image) and shape (ratio: width / height), resized."""
         scale, ratio = _pair("scale", scale), _pair("ratio", ratio)
         return self._expr._call(
@@ -66,11 +87,18 @@ class ImageFunctions:
             seed=seed,
         )
 
-    def random_flip(self, p=0.5, *, seed=None):
+    def random_flip(self, p: float = 0.5, *, seed: int | None = None) -> Expr:
         """Mirrors left to right with probability p."""
         return self._expr._call("image_random_flip", p=p, seed=seed)
 
-    def normalize(self, mean=0.0, std=1.0, *, dtype="float32", layout="CHW"):
+    def normalize(
+        self,
+        mean: float | Sequence[float] = 0.0,
+        std: float | Sequence[float] = 1.0,
+        *,
+        dtype: str = "float32",
+        layout: str = "CHW",
+    ) -> Expr:
         """(value / 255 - mean) / std, as float32, float16, or bfloat16. Neither Arrow nor NumPy has bfloat16:
         the column is uint16, and torch converts it by `tensor.view(torch.bfloat16)`. layout: "CHW" or "HWC".
         """

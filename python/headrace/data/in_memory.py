@@ -3,7 +3,10 @@
 Ray's from_*_refs take references to objects of a cluster; here they take the objects themselves.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from headrace._core import DataError, InvalidArgument, Table, TypeMismatchError
 from headrace._core import from_arrow as tables_of_arrow
@@ -12,6 +15,9 @@ from headrace.data.context import accept_cluster_arguments, is_whole
 from headrace.data.dataset import MaterializedDataset
 from headrace.data.plan import Node
 from headrace.optional import package
+
+if TYPE_CHECKING:
+    from headrace.data.dataset import MaterializedDataset
 
 
 def _dataset(tables, what, n_blocks=None):
@@ -30,7 +36,9 @@ def _cut(tables, n_blocks):
     return [table.slice(a, b - a) for a, b in zip(ends, ends[1:], strict=False)]
 
 
-def from_items(items, *, parallelism=-1, override_num_blocks=None):
+def from_items(
+    items: Iterable[Any], *, parallelism: int = -1, override_num_blocks: int | None = None
+) -> MaterializedDataset:
     """One row per item: dicts of column -> value; other values become the column 'item'.
 
     All values of a column determine its type: int and float together are float; TypeMismatchError names
@@ -46,7 +54,7 @@ def from_items(items, *, parallelism=-1, override_num_blocks=None):
     return _dataset([table], "from_items", override_num_blocks)
 
 
-def from_numpy(ndarrays):
+def from_numpy(ndarrays: Any) -> MaterializedDataset:
     """One row per value along the first axis of an array, or of each array of a list; column 'data'. Copies
     the values.
     """
@@ -63,7 +71,7 @@ def from_numpy(ndarrays):
     return _dataset(Table.conformed([Table.build({"data": a}) for a in arrays]), "from_numpy")
 
 
-def from_pandas(dfs, *, override_num_blocks=None):
+def from_pandas(dfs: Any, *, override_num_blocks: int | None = None) -> MaterializedDataset:
     """The rows of a DataFrame, or of each DataFrame of a list, without the index. Copies the values; NaN in
     columns of objects and text is null. override_num_blocks: see from_items().
     """
@@ -84,7 +92,7 @@ def _table_of_pandas(df, what):
     return Table.build(columns)
 
 
-def from_arrow(tables, *, override_num_blocks=None):
+def from_arrow(tables: Any, *, override_num_blocks: int | None = None) -> MaterializedDataset:
     """The rows of a pyarrow.Table, of any object with __arrow_c_stream__ or __arrow_c_array__, of bytes with
     an Arrow IPC stream, or of each of a list of these.
 
@@ -109,7 +117,7 @@ def _arrow_part(part):
         raise DataError(f"from_arrow: {len(part)} bytes are no Arrow IPC stream: {e}") from None
 
 
-def from_blocks(blocks):
+def from_blocks(blocks: Iterable[Any]) -> MaterializedDataset:
     """The rows of blocks: pandas DataFrames, or objects that from_arrow() takes. Each block with columns
     becomes a block of the dataset.
     """
@@ -130,16 +138,16 @@ def _alike(tables):
     return Table.conformed([t for t in tables if t.names] or tables[:1])
 
 
-def from_pandas_refs(dfs):
+def from_pandas_refs(dfs: Any) -> MaterializedDataset:
     """from_pandas() of DataFrames in this process, which replace Ray's references."""
     return from_pandas(dfs)
 
 
-def from_numpy_refs(ndarrays):
+def from_numpy_refs(ndarrays: Any) -> MaterializedDataset:
     """from_numpy() of arrays in this process, which replace Ray's references."""
     return from_numpy(ndarrays)
 
 
-def from_arrow_refs(tables):
+def from_arrow_refs(tables: Any) -> MaterializedDataset:
     """from_arrow() of tables in this process, which replace Ray's references."""
     return from_arrow(tables)

@@ -2,7 +2,10 @@
 webdataset), and range. CSV: csv_files.py. Formats that other packages read: sources/.
 """
 
-from typing import Unpack
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
 from headrace.data.context import accept_cluster_arguments, is_whole
@@ -19,22 +22,25 @@ from headrace.data.records import (
     tf_schema_text,
 )
 
+if TYPE_CHECKING:
+    from headrace.data.annotations import Decoder, Paths, Predicate
+
 
 def read_parquet(
-    paths,
+    paths: Paths,
     *,
-    columns=None,
-    filter=None,
-    verify_checksums=True,
-    verify=False,
-    tensor_column_schema=None,
-    include_row_hash=False,
-    skip_paths=None,
-    catalog=None,
-    use_threads=None,
-    batch_size=None,
+    columns: Sequence[str] | None = None,
+    filter: Predicate | None = None,
+    verify_checksums: bool = True,
+    verify: bool = False,
+    tensor_column_schema: Any = None,
+    include_row_hash: bool = False,
+    skip_paths: Paths | None = None,
+    catalog: Any = None,
+    use_threads: bool | None = None,
+    batch_size: int | None = None,
     **common: Unpack[FileArguments],
-):
+) -> Dataset:
     """Rows of Parquet files: paths, folders (all files whose names end in one of file_extensions) or
     patterns.
 
@@ -65,7 +71,13 @@ def read_parquet(
     return kept if columns is None else kept.select_columns(columns)
 
 
-def read_arrow(paths, *, columns=None, check_values=None, **common: Unpack[FileArguments]):
+def read_arrow(
+    paths: Paths,
+    *,
+    columns: Sequence[str] | None = None,
+    check_values: str | None = None,
+    **common: Unpack[FileArguments],
+) -> Dataset:
     """Rows of Arrow IPC files (Feather V2) and streams; each record batch is a fragment.
 
     columns: names, in the order of the result; the engine does not read the buffers of others. Dictionaries,
@@ -81,12 +93,12 @@ read_ipc = read_feather = read_arrow
 
 
 def read_text(
-    paths,
+    paths: Paths,
     *,
-    encoding="utf-8",
-    drop_empty_lines=True,
+    encoding: str = "utf-8",
+    drop_empty_lines: bool = True,
     **common: Unpack[FileArguments],
-):
+) -> Dataset:
     """One row per line, without its line end, in the column 'text'. The engine decompresses compressed files.
 
     encoding: any name that iconv knows ("latin-1", "utf-16", "cp1252", ...); one thread reads a file that is
@@ -97,7 +109,7 @@ def read_text(
     return read_files("read_text", "text", paths, options=options, **common)
 
 
-def read_binary_files(paths, *, large=False, **common: Unpack[FileArguments]):
+def read_binary_files(paths: Paths, *, large: bool = False, **common: Unpack[FileArguments]) -> Dataset:
     """One row per file, with the file's bytes in the column 'bytes'.
 
     include_paths: a column 'path' with each row's file. large=True: the column is large_binary, for files of
@@ -107,21 +119,21 @@ def read_binary_files(paths, *, large=False, **common: Unpack[FileArguments]):
 
 
 def read_json(
-    paths,
+    paths: Paths,
     *,
-    lines=None,
-    columns=None,
-    layout=None,
-    sample_bytes=None,
-    unexpected=None,
-    on_error=None,
-    big_integers=None,
-    allow_nan=None,
-    times=None,
-    parse_options=None,
-    read_options=None,
+    lines: bool | None = None,
+    columns: Sequence[str] | None = None,
+    layout: str | None = None,
+    sample_bytes: int | None = None,
+    unexpected: str | None = None,
+    on_error: str | None = None,
+    big_integers: str | None = None,
+    allow_nan: bool | None = None,
+    times: bool | None = None,
+    parse_options: Any = None,
+    read_options: Any = None,
     **common: Unpack[FileArguments],
-):
+) -> Dataset:
     """One row per JSON object: one object per line, the elements of an array, or objects one after another
     over several lines. The head of each file determines the layout, or layout: 'lines', 'array', 'sequence'.
     The engine decompresses compressed files.
@@ -166,14 +178,14 @@ def read_json(
 
 
 def read_numpy(
-    paths,
+    paths: Paths,
     *,
-    allow_pickle=False,
-    mmap_mode=None,
-    fix_imports=None,
-    encoding=None,
+    allow_pickle: bool = False,
+    mmap_mode: Any = None,
+    fix_imports: bool | None = None,
+    encoding: str | None = None,
     **common: Unpack[FileArguments],
-):
+) -> Dataset:
     """Arrays of .npy and .npz files; rows are slices along the first axis.
 
     A .npy file is the column 'data', a structured array one column per field; an .npz file is one column per
@@ -187,8 +199,14 @@ def read_numpy(
 
 
 def read_tfrecords(
-    paths, *, tf_schema=None, raw=None, sample=None, check=None, **common: Unpack[FileArguments]
-):
+    paths: Paths,
+    *,
+    tf_schema: Any = None,
+    raw: bool | None = None,
+    sample: int | None = None,
+    check: bool | None = None,
+    **common: Unpack[FileArguments],
+) -> Dataset:
     """TFRecord files of tf.train.Example, plain or compressed: one column per feature.
 
     A feature with at most one value in every record is a column of int64, float or binary; the others are
@@ -204,20 +222,20 @@ def read_tfrecords(
 
 
 def read_images(
-    paths,
+    paths: Paths,
     *,
-    size=None,
-    mode=None,
-    interpolation="bilinear",
-    exif_orientation=False,
-    on_error="raise",
-    allow_truncated=False,
-    exact=True,
-    max_pixels=None,
-    fixed_shape=True,
-    arrow_open_file_args=None,
+    size: tuple[int, int] | None = None,
+    mode: str | None = None,
+    interpolation: str = "bilinear",
+    exif_orientation: bool = False,
+    on_error: str | None = "raise",
+    allow_truncated: bool = False,
+    exact: bool = True,
+    max_pixels: int | None = None,
+    fixed_shape: bool = True,
+    arrow_open_file_args: dict[str, Any] | None = None,
     **common: Unpack[FileArguments],
-):
+) -> Dataset:
     """One row per JPEG, PNG, WebP, GIF, BMP or TIFF file, in the column 'image': uint8, of shape
     (height, width, channels), or (height, width) for grey images. From a folder it reads files with the usual
     suffixes.
@@ -254,16 +272,16 @@ def read_images(
 
 
 def read_webdataset(
-    paths,
+    paths: Paths,
     *,
-    decoder=True,
-    fileselect=None,
-    filerename=None,
-    suffixes=None,
-    verbose_open=False,
-    expand_json=False,
+    decoder: Decoder = True,
+    fileselect: Any = None,
+    filerename: Any = None,
+    suffixes: Any = None,
+    verbose_open: bool = False,
+    expand_json: bool = False,
     **common: Unpack[FileArguments],
-):
+) -> Dataset:
     """Samples of tar archives: one row per sequence of members with one key, with '__key__', a column for
     each suffix in the first archive, and '__url__' (and 'path', with include_paths).
 
@@ -302,7 +320,9 @@ def read_webdataset(
     return ds
 
 
-def range(n, *, parallelism=-1, concurrency=None, override_num_blocks=None):
+def range(
+    n: int, *, parallelism: int = -1, concurrency: int | None = None, override_num_blocks: int | None = None
+) -> Dataset:
     """The int64 column 'id' of 0 .. n-1; the engine computes it during the run. override_num_blocks: the
     number of blocks for randomize_block_order(); None: blocks of a million rows.
     """
@@ -316,7 +336,14 @@ def _range(where, n, n_blocks):
     return Dataset(Node("range", {"n": n, "name": "id", "n_blocks": n_blocks}))
 
 
-def range_tensor(n, *, shape=(1,), parallelism=-1, concurrency=None, override_num_blocks=None):
+def range_tensor(
+    n: int,
+    *,
+    shape: Sequence[int] = (1,),
+    parallelism: int = -1,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+) -> Dataset:
     """The int64 tensor column 'data' of n rows; row i is an array of `shape` that is filled with i.
     override_num_blocks: see range().
     """

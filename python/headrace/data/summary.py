@@ -4,6 +4,10 @@ The type of a column selects its statistics; one pass computes all of them. As i
 list (quantiles, the most frequent values) becomes one row per item.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.data.aggregate import (
     AggregateFnV2,
@@ -18,6 +22,11 @@ from headrace.data.aggregate import (
     ZeroPercentage,
 )
 from headrace.optional import package
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
 
 NUMBERS = ("int", "uint", "halffloat", "float", "double")
 TIMES = ("date", "time", "timestamp", "duration")
@@ -133,16 +142,16 @@ class DatasetSummary:
 
     STATISTIC_COLUMN = STATISTIC
 
-    def __init__(self, schema, columns, statistics):
+    def __init__(self, schema: Any, columns: Any, statistics: Any) -> None:
         self._schema = schema
         self.columns = columns
         self.statistics = {name: statistics[name] for name in sorted(statistics)}
 
     @property
-    def dataset_schema(self):
+    def dataset_schema(self) -> pa.Schema:
         return self._schema.base_schema
 
-    def to_pandas(self):
+    def to_pandas(self) -> pd.DataFrame:
         """A DataFrame with one row per statistic and one column per column of the dataset; None or NaN where
         a column does not have the statistic.
         """
@@ -152,7 +161,7 @@ class DatasetSummary:
             data[column] = [of.get(column) for of in self.statistics.values()]
         return pandas.DataFrame(data)
 
-    def get_column_stats(self, column):
+    def get_column_stats(self, column: str) -> pd.DataFrame:
         """A DataFrame with the columns "statistic" and "value" for one column; one row per statistic that any
         column has.
         """
@@ -162,5 +171,5 @@ class DatasetSummary:
         values = [of.get(column) for of in self.statistics.values()]
         return pandas.DataFrame({STATISTIC: list(self.statistics), "value": values})
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"DatasetSummary({len(self.statistics)} statistics of {', '.join(self.columns)})"

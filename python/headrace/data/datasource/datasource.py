@@ -5,13 +5,22 @@ first. Tasks run like map functions: in worker processes, in threads, or inline,
 consumer, within its memory budget.
 """
 
+from __future__ import annotations
+
 import functools
 import itertools
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.dataset import Dataset
 from headrace.data.plan import Node
+
+if TYPE_CHECKING:
+    from headrace.data.annotations import Compute
+    from headrace.data.dataset import Dataset
+
 
 DEFAULT_TASKS = 200  # the `parallelism` for a Datasource, which may return another number of tasks
 
@@ -19,7 +28,14 @@ DEFAULT_TASKS = 200  # the `parallelism` for a Datasource, which may return anot
 class BlockMetadata:
     """What a source knows of a task's rows before the task runs; None: unknown."""
 
-    def __init__(self, num_rows=None, size_bytes=None, input_files=None, exec_stats=None, schema=None):
+    def __init__(
+        self,
+        num_rows: int | None = None,
+        size_bytes: int | None = None,
+        input_files: list[str] | None = None,
+        exec_stats: Any = None,
+        schema: Any = None,
+    ) -> None:
         self.num_rows = num_rows
         self.size_bytes = size_bytes
         self.input_files = list(input_files or ())
@@ -33,7 +49,13 @@ class ReadTask:
     all it refers to must pickle (cloudpickle).
     """
 
-    def __init__(self, read_fn, metadata=None, schema=None, per_task_row_limit=None):
+    def __init__(
+        self,
+        read_fn: Callable[[], Iterable[Any]],
+        metadata: BlockMetadata | None = None,
+        schema: Any = None,
+        per_task_row_limit: int | None = None,
+    ) -> None:
         if not callable(read_fn):
             raise TypeMismatchError(f"ReadTask: expected a function, found {type(read_fn).__name__}")
         self.read_fn = read_fn
@@ -41,30 +63,30 @@ class ReadTask:
         self.schema = schema
         self.per_task_row_limit = per_task_row_limit
 
-    def __call__(self):
+    def __call__(self) -> Iterable[Any]:
         return self.read_fn()
 
 
 class Datasource:
     """A source of rows. Subclasses define get_read_tasks()."""
 
-    def get_name(self):
+    def get_name(self) -> str:
         """The name in repr() and in errors."""
         name = type(self).__name__
         return name.removesuffix("Datasource") or name
 
-    def estimate_inmemory_data_size(self):
+    def estimate_inmemory_data_size(self) -> int | None:
         """Bytes of all rows in memory; None: unknown."""
         return None
 
-    def get_read_tasks(self, parallelism, per_task_row_limit=None):
+    def get_read_tasks(self, parallelism: int, per_task_row_limit: int | None = None) -> list[ReadTask]:
         """A list of ReadTasks, about `parallelism` of them. The dataset has the rows of all tasks, in the
         order of the list.
         """
         raise NotImplementedError(f"{type(self).__name__}.get_read_tasks")
 
     @property
-    def supports_distributed_reads(self):
+    def supports_distributed_reads(self) -> bool:
         """False: the tasks must run in this process."""
         return True
 
@@ -117,14 +139,14 @@ def read_tasks(name, tasks, *, compute=None, concurrency=None):
 
 
 def read_datasource(
-    datasource,
+    datasource: Datasource,
     *,
-    compute=None,
-    concurrency=None,
-    override_num_blocks=None,
-    parallelism=-1,
-    **read_args,
-):
+    compute: Compute = None,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+    parallelism: int = -1,
+    **read_args: Any,
+) -> Dataset:
     """The rows of a Datasource.
 
     Worker processes run its tasks; compute="threads" or "inline" keeps them in this process, as does a source

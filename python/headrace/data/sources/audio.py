@@ -4,13 +4,20 @@ Worker processes read the files, so that a damaged file cannot corrupt this proc
 by chunk, because a header may state a wrong length.
 """
 
+from __future__ import annotations
+
 import re
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from headrace._core import DataError, Table
 from headrace.data.files import FileArguments
 from headrace.data.sources.each_file import damaged, read_each_file
 from headrace.optional import package
+
+if TYPE_CHECKING:
+    from headrace.data.annotations import Paths
+    from headrace.data.dataset import Dataset
+
 
 EXTENSIONS = ["wav", "flac", "ogg", "oga", "opus", "mp3", "aiff", "aif", "au", "caf", "w64", "rf64", "snd"]
 CHUNK_VALUES = 1 << 20
@@ -52,7 +59,7 @@ def _sound(path):
     yield table.with_column("amplitude", samples[None], True)
 
 
-def read_audio(paths, **common: Unpack[FileArguments]):
+def read_audio(paths: Paths, **common: Unpack[FileArguments]) -> Dataset:
     """One row per sound file: 'amplitude', a float32 tensor (channels, samples) from -1 to 1, and
     'sample_rate'. From a folder it reads files with the usual suffixes.
 

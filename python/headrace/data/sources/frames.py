@@ -1,14 +1,21 @@
 """Rows of other libraries' frames, through the Arrow protocol if they have it."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from headrace._core import TypeMismatchError, UnsupportedError
 from headrace.data.datasource.datasource import read_tasks, task
+
+if TYPE_CHECKING:
+    from headrace.data.dataset import Dataset
 
 
 def _collected(frame):
     yield frame.collect()
 
 
-def from_polars(df):
+def from_polars(df: Any) -> Dataset:
     """The rows of a polars DataFrame (shares the memory), or of a LazyFrame, which each run collects."""
     from headrace.data.in_memory import from_arrow
 
@@ -23,7 +30,7 @@ def _daft_parts(df):
     yield from df.to_arrow_iter()
 
 
-def from_daft(df):
+def from_daft(df: Any) -> Dataset:
     """The rows of a daft DataFrame, which each run computes."""
     if not hasattr(df, "to_arrow_iter"):
         raise TypeMismatchError(f"from_daft: expected a daft DataFrame, found {type(df).__name__}")
@@ -34,14 +41,14 @@ def _dask_part(df, i):
     yield df.partitions[i].compute(scheduler="synchronous")
 
 
-def from_dask(df):
+def from_dask(df: Any) -> Dataset:
     """The rows of a dask DataFrame; a thread computes each partition when a run reaches it."""
     if not hasattr(df, "partitions") or not hasattr(df, "npartitions"):
         raise TypeMismatchError(f"from_dask: expected a dask DataFrame, found {type(df).__name__}")
     return read_tasks("dask", [task(_dask_part, df, i) for i in range(df.npartitions)], compute="threads")
 
 
-def from_spark(df, *, parallelism=None, override_num_blocks=None):
+def from_spark(df: Any, *, parallelism: int = None, override_num_blocks: int | None = None) -> Dataset:
     """The rows of a Spark DataFrame (pyspark 4 or later), which Spark collects as Arrow data."""
     from headrace.data.in_memory import from_arrow
 
@@ -50,7 +57,7 @@ def from_spark(df, *, parallelism=None, override_num_blocks=None):
     return from_arrow(df.toArrow())
 
 
-def from_modin(df):
+def from_modin(df: Any) -> Dataset:
     """The rows of a Modin DataFrame, brought into this process as pandas."""
     from headrace.data.in_memory import from_pandas
 
@@ -65,7 +72,7 @@ def _tf_blocks(dataset):
     yield from _stream(dataset.as_numpy_iterator())
 
 
-def from_tf(dataset):
+def from_tf(dataset: Any) -> Dataset:
     """The items of a tf.data.Dataset, in the form that from_torch gives."""
     if not hasattr(dataset, "as_numpy_iterator"):
         raise TypeMismatchError(f"from_tf: expected a tf.data.Dataset, found {type(dataset).__name__}")

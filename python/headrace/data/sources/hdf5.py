@@ -3,7 +3,9 @@
 h5py has one lock for the whole library, so worker processes read the slabs, each with its own lock.
 """
 
-from typing import Unpack
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace._core import InvalidArgument, NotFoundError
 from headrace.data.datasource.datasource import ranges
@@ -11,6 +13,10 @@ from headrace.data.files import FileArguments
 from headrace.data.sources.each_file import damaged, read_each_file
 from headrace.data.sources.slabs import slab_rows
 from headrace.optional import package
+
+if TYPE_CHECKING:
+    from headrace.data.annotations import Paths
+    from headrace.data.dataset import Dataset
 
 
 def _arrays(h5py, file, names, where):
@@ -88,7 +94,7 @@ def _read(where, name, paths, names, extensions, common):
     return read_each_file(where, name, paths, slabs, parts=slabs.parts, extensions=extensions, **common)
 
 
-def read_hdf5(paths, *, datasets=None, **common: Unpack[FileArguments]):
+def read_hdf5(paths: Paths, *, datasets: Any = None, **common: Unpack[FileArguments]) -> Dataset:
     """Rows are slices along the first axis of arrays in HDF5 files; each array is a column.
 
     datasets: names (with slashes for groups); None: all arrays at the top of the file whose first axis is as
@@ -98,7 +104,7 @@ def read_hdf5(paths, *, datasets=None, **common: Unpack[FileArguments]):
     return _read("read_hdf5", "hdf5", paths, datasets, ["h5", "hdf5", "he5"], common)
 
 
-def read_netcdf(paths, *, variables=None, **common: Unpack[FileArguments]):
+def read_netcdf(paths: Paths, *, variables: Any = None, **common: Unpack[FileArguments]) -> Dataset:
     """Rows are slices along the first axis of variables of NetCDF 4 files (which are HDF5 files); see
     read_hdf5. Values are the stored ones, without scale_factor, add_offset and fill values.
     """

@@ -1,7 +1,15 @@
 """from_huggingface: datasets of the package `datasets`, without a copy of their memory-mapped Arrow files."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from headrace._core import TypeMismatchError
 from headrace.data.datasource.datasource import ranges, read_tasks, task
+
+if TYPE_CHECKING:
+    from headrace.data.dataset import Dataset
+
 
 TASK_ROWS = 10_000
 
@@ -43,7 +51,12 @@ def _shards(dataset):
     return [dataset.shard(num_shards=n, index=i) for i in range(n)]
 
 
-def from_huggingface(dataset, parallelism=-1, concurrency=None, override_num_blocks=None):
+def from_huggingface(
+    dataset: Any,
+    parallelism: int = -1,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+) -> Dataset:
     """The rows of a datasets.Dataset or datasets.IterableDataset; select one from a DatasetDict first.
 
     A Dataset shares its Arrow tables: memory-mapped ones stay mapped, without a copy. After a select(),

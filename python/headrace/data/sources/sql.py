@@ -1,10 +1,18 @@
 """read_sql: the rows of a query, through a DB-API connection (PEP 249)."""
 
+from __future__ import annotations
+
 import contextlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from headrace._core import InvalidArgument
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.datasource.datasource import read_tasks, task
+
+if TYPE_CHECKING:
+    from headrace.data.dataset import Dataset
+
 
 FETCH_ROWS = 10_000
 DEFAULT_SHARDS = 8
@@ -36,17 +44,17 @@ def _sharded(sql, keys, hash_fn, shard, n):
 
 
 def read_sql(
-    sql,
-    connection_factory,
+    sql: str,
+    connection_factory: Callable[[], Any],
     *,
-    sql_params=None,
-    shard_keys=None,
-    shard_hash_fn="MD5",
-    parallelism=-1,
-    concurrency=None,
-    override_num_blocks=None,
-    **other,
-):
+    sql_params: Any = None,
+    shard_keys: Sequence[str] | None = None,
+    shard_hash_fn: str = "MD5",
+    parallelism: int = -1,
+    concurrency: int | None = None,
+    override_num_blocks: int | None = None,
+    **other: Any,
+) -> Dataset:
     """The rows of a query. connection_factory() returns a new DB-API connection; worker processes call it
     (cloudpickle), once per task.
 

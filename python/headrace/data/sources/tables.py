@@ -1,13 +1,21 @@
 """Table formats that other packages read as Arrow data: ORC, Avro, Delta Lake, Iceberg, Lance."""
 
+from __future__ import annotations
+
 import os
-from typing import Unpack
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.datasource.datasource import read_tasks, task
 from headrace.data.files import FileArguments
 from headrace.data.sources.each_file import damaged, read_each_file
 from headrace.optional import package
+
+if TYPE_CHECKING:
+    from headrace.data.annotations import Paths
+    from headrace.data.dataset import Dataset
+
 
 AVRO_ROWS = 5_000
 
@@ -41,7 +49,9 @@ class _Stripes:
             yield made
 
 
-def read_orc(paths, *, columns=None, **common: Unpack[FileArguments]):
+def read_orc(
+    paths: Paths, *, columns: Sequence[str] | None = None, **common: Unpack[FileArguments]
+) -> Dataset:
     """Rows of ORC files. pyarrow reads them, stripe by stripe, in threads. columns: names, in the file's
     order.
 
@@ -70,7 +80,7 @@ def _records(path):
         yield block
 
 
-def read_avro(paths, **common: Unpack[FileArguments]):
+def read_avro(paths: Paths, **common: Unpack[FileArguments]) -> Dataset:
     """Rows of Avro files. fastavro reads them in worker processes, one task per file."""
     package("fastavro", "read_avro")
     return read_each_file("read_avro", "avro", paths, _records, extensions=["avro"], **common)
@@ -86,7 +96,15 @@ def _of_dataset(name, dataset, columns, concurrency):
     return read_tasks(name, tasks, compute="threads", concurrency=concurrency)
 
 
-def read_delta(path, version=None, *, columns=None, storage_options=None, concurrency=None, **other):
+def read_delta(
+    path: Any,
+    version: Any = None,
+    *,
+    columns: Sequence[str] | None = None,
+    storage_options: dict[str, Any] | None = None,
+    concurrency: int | None = None,
+    **other: Any,
+) -> Dataset:
     """Rows of a Delta Lake table, at its newest version or at `version`; needs the package deltalake."""
     accept_cluster_arguments("read_delta", other)
     deltalake = package("deltalake", "read_delta")
@@ -99,16 +117,16 @@ def _scanned(scan):
 
 
 def read_iceberg(
-    table_identifier,
+    table_identifier: Any,
     *,
-    row_filter=None,
-    selected_fields=("*",),
-    snapshot_id=None,
-    scan_kwargs=None,
-    catalog_kwargs=None,
-    concurrency=None,
-    **other,
-):
+    row_filter: Any = None,
+    selected_fields: Any = ("*",),
+    snapshot_id: Any = None,
+    scan_kwargs: Any = None,
+    catalog_kwargs: Any = None,
+    concurrency: int | None = None,
+    **other: Any,
+) -> Dataset:
     """Rows of an Iceberg table; needs the package pyiceberg. catalog_kwargs: those of load_catalog()."""
     accept_cluster_arguments("read_iceberg", other)
     catalog = package("pyiceberg.catalog", "read_iceberg").load_catalog(**(catalog_kwargs or {}))
@@ -124,7 +142,15 @@ def _lance_fragment(uri, version, number, columns, filter_text):
     yield from dataset.get_fragment(number).to_batches(columns=columns, filter=filter_text)
 
 
-def read_lance(uri, *, version=None, columns=None, filter=None, concurrency=None, **other):
+def read_lance(
+    uri: str,
+    *,
+    version: Any = None,
+    columns: Sequence[str] | None = None,
+    filter: str | None = None,
+    concurrency: int | None = None,
+    **other: Any,
+) -> Dataset:
     """Rows of a Lance dataset, fragment by fragment; needs the package pylance. filter: SQL text."""
     accept_cluster_arguments("read_lance", other)
     dataset = package("lance", "read_lance").dataset(os.fspath(uri), version=version)

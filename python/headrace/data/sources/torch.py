@@ -1,8 +1,16 @@
 """from_torch: the items of a torch Dataset as rows."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from headrace._core import TypeMismatchError
 from headrace.data.datasource.datasource import ranges, read_tasks, task
 from headrace.data.in_memory import from_items
+
+if TYPE_CHECKING:
+    from headrace.data.dataset import Dataset
+
 
 TASK_ITEMS = 256
 BLOCK_ITEMS = 64
@@ -42,7 +50,7 @@ def _stream(dataset):
         yield block
 
 
-def from_torch(dataset, local_read=False):
+def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
     """The items of a torch Dataset. Map-style: worker processes read dataset[i], in the order of i; iterable:
     one task reads it.
 

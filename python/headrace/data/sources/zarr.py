@@ -3,8 +3,11 @@
 The zarr package decodes without Python's lock, so threads read the slabs.
 """
 
+from __future__ import annotations
+
 import itertools
 import os
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +17,10 @@ from headrace.data.datasource.datasource import read_tasks
 from headrace.data.paths import path_list
 from headrace.data.sources.slabs import SlabTasks, slab_rows
 from headrace.optional import package
+
+if TYPE_CHECKING:
+    from headrace.data.annotations import Paths
+    from headrace.data.dataset import Dataset
 
 
 def _open(where, path):
@@ -112,7 +119,7 @@ def _store(where, path, names):
     return path, list(arrays), n, _slab_rows(arrays)
 
 
-def read_zarr(paths, *, arrays=None, concurrency=None, **other):
+def read_zarr(paths: Paths, *, arrays: Any = None, concurrency: int | None = None, **other: Any) -> Dataset:
     """Rows are slices along the first axis of the array in a Zarr store (version 2 or 3), in the column
     'data'; each array of a group is a column, and their first axes must agree.
 
