@@ -252,6 +252,12 @@ sdist: venv zstd
 	@$(ENV) $(PY) packaging/make_sdist.py
 	@$(ENV) $(PY) packaging/check_sdist.py
 
+# The wheel of dist/ in a Debian without compiler and -dev packages; needs root and debootstrap.
+.PHONY: check-root
+check-root: venv
+	$(call say,the wheel in a small Debian)
+	@$(ENV) $(PY) packaging/check_root.py $(ARGS)
+
 # The peers live in a venv of their own: what they bring along must not help or hinder ours.
 .PHONY: bench
 bench: build $(VENV)-bench/.made

@@ -275,10 +275,12 @@ def table_of(result, build, what):
             )
             raise InvalidArgument(f"{what} returned a DataFrame with two columns '{result.columns[twice]}'")
         return build(columns)
+    if pandas and isinstance(result, pandas.Series):
+        raise TypeMismatchError(f"{what} returned {called(result)}, which is not a table")
     if hasattr(result, "__arrow_c_stream__") or hasattr(result, "__arrow_c_array__"):
         try:
             tables = from_arrow(result)
-        except TypeMismatchError as e:  # a Series or another single column
+        except TypeMismatchError as e:  # a single column
             raise TypeMismatchError(f"{what} returned {called(result)}, which is not a table: {e}") from None
         return tables[0] if len(tables) == 1 else Table.concat(tables)
     if hasattr(result, "items") and hasattr(result, "keys"):
