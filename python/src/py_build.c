@@ -923,8 +923,12 @@ hr_array *pyhr_build_values(pyhr_build *b, PyObject *values)
     if (!PyList_Check(values) && !PyTuple_Check(values)) {
         if ((PyObject_HasAttrString(values, "__arrow_c_array__") ||
              PyObject_HasAttrString(values, "__arrow_c_stream__")) &&
-            !is_objects(values))
-            return pyhr_array_from_arrow(b->s, values);
+            !is_objects(values)) {
+            made = pyhr_array_from_arrow(b->s, values);
+            if (made || !PyErr_ExceptionMatches(PyExc_ImportError))
+                return made;
+            PyErr_Clear(); /* a Series of pandas 3, without pyarrow */
+        }
         return build_plain(b, values);
     }
     tuple = PySequence_Tuple(values);

@@ -1,6 +1,8 @@
 """Objects in memory to datasets and back: from_*, blocks, sizes, names."""
 
 import pickle
+import subprocess
+import sys
 import types
 
 import numpy as np
@@ -187,3 +189,47 @@ def test_blocks_that_leave_a_dataset_depend_on_the_rows_alone():
     assert seen[1] == seen[0] and seen[2] == seen[0]
     assert [t.num_rows for t in kept().repartition(4).to_arrow_refs()] == [5000] * 4
     assert len(kept().repartition(4).materialize().to_arrow_refs()) == 4
+
+
+FRAME = """
+import sys
+
+sys.modules["pyarrow"] = None  # an import of it fails
+import numpy as np
+import pandas as pd
+
+import headrace.data as hd
+
+frame = pd.DataFrame(
+    {
+        "f": [1.5, np.nan],
+        "f4": np.array([np.nan, 2], "f4"),
+        "s": ["a", None],
+        "i": [1, 2],
+        "n": pd.array([1, None], "Int64"),
+        "c": pd.Categorical(["x", None]),
+        "t": pd.to_datetime(["2020-01-01 00:00:01", None]),
+        "z": pd.to_datetime(["2020-01-01 00:00:01", None]).tz_localize("Europe/Berlin"),
+        "b": [True, False],
+        "o": [b"x", None],
+    }
+)
+print(hd.from_pandas(frame).take_all())
+print(hd.range(1).map_batches(lambda b: frame, compute="inline").take_all())
+"""
+
+
+def test_frames_without_pyarrow():
+    """The story: a Series of pandas 3 has Arrow's protocol, which needs pyarrow: an ImportError of pandas.
+    With pandas 2 NaN of numbers stayed NaN, and means of such columns were NaN.
+    """
+    program = FRAME.replace('sys.modules["pyarrow"] = None', "pass")
+    found = []
+    for text in (FRAME, program):
+        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        found.append(done.stdout)
+    assert found[0] == found[1]
+    first, second = found[0].splitlines()
+    assert first == second
+    assert "{'f': 1.5, 'f4': None, 's': 'a'" in first and "{'f': None, 'f4': 2.0, 's': None" in first

@@ -429,7 +429,10 @@ def _pandas(series):
             missing = series.isna().to_numpy()
             return [None if no else v for v, no in zip(series.to_numpy(), missing, strict=True)], None, None
         values = series.to_numpy()
-        return plain(values) if dtype.kind in "mM" else (values, None, None)
+        if dtype.kind in "mM":
+            return plain(values)
+        missing = np.isnan(values) if dtype.kind == "f" else np.False_  # as pandas gives them to Arrow
+        return values, None, ~missing if missing.any() else None
     if isinstance(dtype, pandas.CategoricalDtype):
         return _pandas(series.astype(series.cat.categories.dtype))
     if isinstance(dtype, pandas.DatetimeTZDtype):

@@ -72,8 +72,8 @@ def from_numpy(ndarrays: Any) -> MaterializedDataset:
 
 
 def from_pandas(dfs: Any, *, override_num_blocks: int | None = None) -> MaterializedDataset:
-    """The rows of a DataFrame, or of each DataFrame of a list, without the index. Copies the values; NaN in
-    columns of objects and text is null. override_num_blocks: see from_items().
+    """The rows of a DataFrame, or of each DataFrame of a list, without the index. Copies the values; NaN is
+    null. override_num_blocks: see from_items().
     """
     frames = dfs if isinstance(dfs, (list, tuple)) else [dfs]
     if not frames:

@@ -74,7 +74,10 @@ def padded(column, value):
     mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
     out = np.empty(mask.shape + flat.shape[1:], flat.dtype)
     try:
-        out[~mask] = flat.dtype.type(value)
+        fill = flat.dtype.type(value)
+        if flat.dtype.kind in "iu" and fill != value:  # NumPy 1 keeps the low bits
+            raise OverflowError("it does not fit")
+        out[~mask] = fill
     except (OverflowError, ValueError, TypeError) as e:
         raise InvalidArgument(
             f"padding: {value!r} is no value of column '{column.name}' ({column.type}): {e}"
