@@ -1,6 +1,9 @@
 """init(), shutdown(), put(), get() and their like, for programs written for Ray: nothing starts."""
 
+from __future__ import annotations
+
 import os
+from typing import Any, NoReturn, Self, TypeVar
 
 from headrace.exceptions import InvalidArgument, UnsupportedError
 
@@ -12,6 +15,8 @@ _KEYWORDS = (
 ).split()
 _initialized = False
 
+T = TypeVar("T")
+
 
 class Session(dict):
     """What init() returns; Ray's address_info, empty, and a context manager that ends with shutdown()."""
@@ -22,14 +27,14 @@ class Session(dict):
     def disconnect(self):
         shutdown()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: Any) -> None:
         shutdown()
 
 
-def init(address=None, *, ignore_reinit_error=False, **options):
+def init(address: str | None = None, *, ignore_reinit_error: bool = False, **options: Any) -> Any:
     """Starts nothing: Headrace runs in this process. Accepts Ray's keywords, without effect.
 
     Memory and threads are set by DataContext.memory_limit_bytes and num_threads.
@@ -54,28 +59,30 @@ def init(address=None, *, ignore_reinit_error=False, **options):
     return Session()
 
 
-def shutdown(**ignored):
+def shutdown(**ignored: Any) -> None:
     """Forgets init(). Datasets stay usable."""
     global _initialized
     _initialized = False
 
 
-def is_initialized():
+def is_initialized() -> bool:
     """Whether init() was called, and shutdown() not since. Headrace works without either."""
     return _initialized
 
 
-def put(value, **ignored):
+def put(value: T, **ignored: Any) -> T:
     """Returns the value: objects stay in this process and need no references."""
     return value
 
 
-def get(refs, *, timeout=None, **ignored):
+def get(refs: Any, *, timeout: float | None = None, **ignored: Any) -> Any:
     """Returns what put() returned: an object, or a list of objects."""
     return refs
 
 
-def wait(refs, *, num_returns=1, timeout=None, fetch_local=True):
+def wait(
+    refs: Any, *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
+) -> tuple[list[Any], list[Any]]:
     """(the first num_returns objects, the others): all are there."""
     refs = list(refs)
     if not 1 <= num_returns <= len(refs):
@@ -83,7 +90,7 @@ def wait(refs, *, num_returns=1, timeout=None, fetch_local=True):
     return refs[:num_returns], refs[num_returns:]
 
 
-def cluster_resources():
+def cluster_resources() -> dict[str, float]:
     """{"CPU": cores that this process may use, "GPU": its GPUs (left out if none), "memory": bytes}. The
     cores are those of its affinity, at most those of its control group's quota.
     """
@@ -99,7 +106,7 @@ def cluster_resources():
 available_resources = cluster_resources
 
 
-def remote(*args, **kwargs):
+def remote(*args: Any, **kwargs: Any) -> NoReturn:
     """Not here. UnsupportedError says what to use."""
     raise UnsupportedError(
         "headrace.remote: tasks and actors are Ray's own: call ray.remote for them beside Headrace, or "

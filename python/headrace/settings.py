@@ -4,8 +4,11 @@
 `unknown()` write the "did you mean" part of error texts.
 """
 
+from __future__ import annotations
+
 import difflib
 from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
 
 from headrace._core import InvalidArgument, TypeMismatchError
 
@@ -22,7 +25,7 @@ def unknown(what, name, known):
     return f"{what} has no {name!r}" + (f"; did you mean {near!r}?" if near else "")
 
 
-def is_whole(value, least=None):
+def is_whole(value: object, least: int | None = None) -> bool:
     """Whether `value` is an integer (Python's or NumPy's, no bool) and at least `least`."""
     return isinstance(value, Integral) and not isinstance(value, bool) and (least is None or value >= least)
 
@@ -69,7 +72,7 @@ class OnlyKnown:
     are free.
     """
 
-    _names = ()
+    _names: Any = ()
 
     @classmethod
     def _known(cls):
@@ -81,19 +84,23 @@ class OnlyKnown:
             found.update((n, None) for n, v in vars(base).items() if isinstance(v, property) and v.fset)
         return [n for n in found if not n.startswith("_")]
 
-    def __setattr__(self, name, value):
-        cls = type(self)
-        if name.startswith("_"):
-            super().__setattr__(name, value)
-            return
-        if name not in cls._known() and cls.__module__.partition(".")[0] == "headrace":
-            raise AttributeError(unknown(cls.__name__, name, cls._known()), name=name, obj=self)
-        if isinstance(cls._names, dict) and name in cls._names:
-            value = check(f"{cls.__name__}.{name}", value, cls._names[name])
-        super().__setattr__(name, value)
+    if not TYPE_CHECKING:  # checkers mark unknown names as errors
 
-    def __getattr__(self, name):
-        cls = type(self)
-        if name.startswith("_"):
-            raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
-        raise AttributeError(unknown(cls.__name__, name, cls._known()), name=name, obj=self)
+        def __setattr__(self, name, value):
+            cls = type(self)
+            if name.startswith("_"):
+                super().__setattr__(name, value)
+                return
+            if name not in cls._known() and cls.__module__.partition(".")[0] == "headrace":
+                raise AttributeError(unknown(cls.__name__, name, cls._known()), name=name, obj=self)
+            if isinstance(cls._names, dict) and name in cls._names:
+                value = check(f"{cls.__name__}.{name}", value, cls._names[name])
+            super().__setattr__(name, value)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            cls = type(self)
+            if name.startswith("_"):
+                raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
+            raise AttributeError(unknown(cls.__name__, name, cls._known()), name=name, obj=self)

@@ -32,7 +32,7 @@ class AggregateFn:
             raise TypeError("`name` must be provided.")
         if accumulate_block is None:
 
-            def accumulate_block(a, block):
+            def accumulate_block(a: Any, block: Any) -> Any:
                 for row in block.to_pylist():
                     a = accumulate_row(a, row)
                 return a
@@ -41,7 +41,7 @@ class AggregateFn:
         self.init = init
         self.merge = merge
         self.accumulate_block = accumulate_block
-        self.finalize = finalize or (lambda a: a)
+        self.finalize: Callable[[Any], Any] = finalize or (lambda a: a)
 
 
 class AggregateFnV2(AggregateFn):
@@ -93,8 +93,8 @@ class AggregateFnV2(AggregateFn):
 class BuiltIn(AggregateFnV2):
     """An aggregate that the engine computes."""
 
-    function = None
-    needs_column = True
+    function: str = ""  # the engine's name
+    needs_column: bool = True
 
     def __init__(self, on: str | None, alias_name: str | None, **settings: Any) -> None:
         if on is None and self.needs_column:
@@ -128,7 +128,8 @@ def _built_in(cls, on, name, settings):
 class Count(BuiltIn):
     """Number of rows; with `on` and `ignore_nulls`, number of the column's values that are not null."""
 
-    function, needs_column = "count", False
+    function = "count"
+    needs_column = False
 
     def __init__(
         self, on: str | None = None, ignore_nulls: bool = False, alias_name: str | None = None

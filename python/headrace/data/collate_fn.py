@@ -4,10 +4,17 @@ Derive from one of them and define __call__(batch). What it returns (tensors, in
 the batch; iter_torch_batches moves its tensors to the device. A plain function gets a dict of NumPy arrays.
 """
 
+from __future__ import annotations
+
 import abc
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace._core import Table, TypeMismatchError, from_arrow
+
+if TYPE_CHECKING:
+    import numpy  # noqa: F401
+    import pandas  # noqa: F401
+    import pyarrow
 
 DataBatchType = TypeVar("DataBatchType")
 
@@ -16,24 +23,24 @@ class CollateFn(abc.ABC, Generic[DataBatchType]):
     """A function from a batch to what the training loop gets. Derive from one of the classes below."""
 
     @abc.abstractmethod
-    def __call__(self, batch):
+    def __call__(self, batch: DataBatchType) -> Any:
         """What the training loop gets for `batch`."""
 
 
-class ArrowBatchCollateFn(CollateFn["pyarrow.Table"]):  # noqa: F821
+class ArrowBatchCollateFn(CollateFn["pyarrow.Table"]):
     """A function of a pyarrow.Table (needs pyarrow), which shares the engine's memory."""
 
-    _batch_format = "pyarrow"
+    _batch_format: str = "pyarrow"
 
 
-class NumpyBatchCollateFn(CollateFn["dict[str, numpy.ndarray]"]):  # noqa: F821
+class NumpyBatchCollateFn(CollateFn["dict[str, numpy.ndarray[Any, Any]]"]):
     """A function of a dict of column -> array (rows, *shape), with memory of its own."""
 
 
-class PandasBatchCollateFn(CollateFn["pandas.DataFrame"]):  # noqa: F821
+class PandasBatchCollateFn(CollateFn["pandas.DataFrame"]):
     """A function of a pandas.DataFrame, with memory of its own."""
 
-    _batch_format = "pandas"
+    _batch_format: str = "pandas"
 
 
 class DefaultCollateFn(ArrowBatchCollateFn):
@@ -43,14 +50,14 @@ class DefaultCollateFn(ArrowBatchCollateFn):
     makes: combine_chunks and num_workers have no effect.
     """
 
-    _is_default = True  # of this class alone: iter_torch_batches then needs no pyarrow
+    _is_default: bool = True  # of this class alone: iter_torch_batches then needs no pyarrow
 
-    def __init__(self, dtypes=None, combine_chunks=False, num_workers=4):
-        self.dtypes = dtypes
-        self.combine_chunks = combine_chunks
-        self.num_workers = num_workers
+    def __init__(self, dtypes: Any = None, combine_chunks: bool = False, num_workers: int = 4) -> None:
+        self.dtypes: Any = dtypes
+        self.combine_chunks: bool = combine_chunks
+        self.num_workers: int = num_workers
 
-    def __call__(self, batch):
+    def __call__(self, batch: pyarrow.Table) -> Any:
         """The tensors of a pyarrow.Table, in the CPU's memory; they own it, and the caller may write to
         them.
         """

@@ -4,11 +4,15 @@ context_fields.py lists Ray's settings without effect here, execution_options.py
 settings of the engine (threads, memory, spill) are properties that read and write the engine's own values.
 """
 
+from __future__ import annotations
+
 import contextlib
 import copy
 import os
 import threading
 import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace import _core
 from headrace.data.context_fields import (
@@ -23,6 +27,11 @@ from headrace.data.context_fields import (
 )
 from headrace.data.execution_options import INF, ExecutionOptions, ExecutionResources, bytes_of
 from headrace.settings import check, is_whole, unknown
+
+if TYPE_CHECKING:
+    from headrace.data.context_types import Fields
+else:
+    Fields = object
 
 # Ray's settings that have an effect here: (default, kind of value).
 _HONOURED = {
@@ -43,7 +52,7 @@ _FIELDS = _HONOURED | WITHOUT_EFFECT
 _warned_of = set()
 
 
-class DataContext:
+class DataContext(Fields):
     """Settings of this process: DataContext.get_current() returns the one object.
 
     An unknown name is an AttributeError that names the nearest known one; a value of another type is a
@@ -85,7 +94,7 @@ class DataContext:
     _current = None
     _lock = threading.RLock()
 
-    def __init__(self, **settings):
+    def __init__(self, **settings: Any) -> None:
         for name, (default, _) in _FIELDS.items():
             made = default() if isinstance(default, type) else default
             self.__dict__[name] = made.copy() if isinstance(made, list) else made
@@ -100,22 +109,24 @@ class DataContext:
         own = [n for n, v in vars(cls).items() if isinstance(v, property) and v.fset]
         return [*own, "execution_options", *_FIELDS, *ALIASES]
 
-    def __setattr__(self, name, value):
-        cls, name = type(self), ALIASES.get(name, name)
-        if name.startswith("_") or isinstance(getattr(cls, name, None), property):
+    if not TYPE_CHECKING:  # checkers mark unknown names as errors
+
+        def __setattr__(self, name, value):
+            cls, name = type(self), ALIASES.get(name, name)
+            if name.startswith("_") or isinstance(getattr(cls, name, None), property):
+                super().__setattr__(name, value)
+                return
+            if name == "execution_options":
+                if not isinstance(value, ExecutionOptions):
+                    found = f"{type(value).__name__} {value!r}"
+                    raise _core.TypeMismatchError(
+                        f"DataContext.execution_options: expected ExecutionOptions, found {found}"
+                    )
+            elif name in _FIELDS:
+                value = self._checked(name, value)
+            else:
+                raise AttributeError(unknown("DataContext", name, cls._known()), name=name, obj=self)
             super().__setattr__(name, value)
-            return
-        if name == "execution_options":
-            if not isinstance(value, ExecutionOptions):
-                found = f"{type(value).__name__} {value!r}"
-                raise _core.TypeMismatchError(
-                    f"DataContext.execution_options: expected ExecutionOptions, found {found}"
-                )
-        elif name in _FIELDS:
-            value = self._checked(name, value)
-        else:
-            raise AttributeError(unknown("DataContext", name, cls._known()), name=name, obj=self)
-        super().__setattr__(name, value)
 
     def _checked(self, name, value):
         default, kind = _FIELDS[name]
@@ -134,32 +145,34 @@ class DataContext:
             warnings.warn(f"DataContext.{name} has no effect: {WARNED[name]}", UserWarning, stacklevel=3)
         return value
 
-    def __getattr__(self, name):
-        if name in ALIASES:
-            return getattr(self, ALIASES[name])
-        if name.startswith("_"):
-            raise AttributeError(f"'DataContext' object has no attribute {name!r}")
-        raise AttributeError(unknown("DataContext", name, type(self)._known()), name=name, obj=self)
+    if not TYPE_CHECKING:  # checkers mark unknown names as errors
 
-    def __repr__(self):
+        def __getattr__(self, name):
+            if name in ALIASES:
+                return getattr(self, ALIASES[name])
+            if name.startswith("_"):
+                raise AttributeError(f"'DataContext' object has no attribute {name!r}")
+            raise AttributeError(unknown("DataContext", name, type(self)._known()), name=name, obj=self)
+
+    def __repr__(self) -> str:
         """Shows the settings that differ from their defaults."""
         plain = vars(DataContext())
         changed = {n: v for n, v in vars(self).items() if n not in plain or plain[n] != v}
         return f"DataContext({', '.join(f'{n}={v!r}' for n, v in changed.items())})"
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
 
-    __hash__ = None
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
-    def copy(self):
+    def copy(self) -> DataContext:
         """An independent copy, except for the settings of the process: num_threads, memory_limit_bytes,
         spill_dir and spill_quota_bytes.
         """
         return copy.deepcopy(self)
 
     @classmethod
-    def get_current(cls):
+    def get_current(cls) -> DataContext:
         """The settings of this process."""
         with cls._lock:
             if cls._current is None:
@@ -175,7 +188,7 @@ class DataContext:
 
     @staticmethod
     @contextlib.contextmanager
-    def current(context):
+    def current(context: DataContext) -> Iterator[None]:
         """`with DataContext.current(context)`: the block runs with `context` as the process's settings."""
         if not isinstance(context, DataContext):
             raise _core.TypeMismatchError(
@@ -187,28 +200,28 @@ class DataContext:
         finally:
             DataContext._set_current(before)
 
-    def get_config(self, key, default=None):
+    def get_config(self, key: str, default: Any = None) -> Any:
         """The value that set_config() gave to the key, or the default."""
         return self._kv_configs.get(key, default)
 
-    def set_config(self, key, value):
+    def set_config(self, key: str, value: Any) -> None:
         """Stores a value under a key that the user chooses."""
         self._kv_configs[key] = value
 
-    def remove_config(self, key):
+    def remove_config(self, key: str) -> None:
         """Removes the key and its value."""
         self._kv_configs.pop(key, None)
 
-    def set_dataset_logger_id(self, dataset_id):
+    def set_dataset_logger_id(self, dataset_id: str | None) -> None:
         """No effect beyond the setting of that name."""
         self.dataset_logger_id = dataset_id
 
     @property
-    def num_threads(self):
+    def num_threads(self) -> int:
         return _core.num_threads()
 
     @num_threads.setter
-    def num_threads(self, n):
+    def num_threads(self, n: int | None) -> int:
         if n is not None and not is_whole(n):
             raise _core.TypeMismatchError(
                 f"DataContext.num_threads: expected int or None, found {type(n).__name__} {n!r}"
@@ -216,19 +229,19 @@ class DataContext:
         _core.set_num_threads(0 if n is None else int(n))
 
     @property
-    def memory_limit_bytes(self):
+    def memory_limit_bytes(self) -> int:
         return _core.memory_limit()
 
     @memory_limit_bytes.setter
-    def memory_limit_bytes(self, n):
+    def memory_limit_bytes(self, n: int | None) -> int:
         _core.set_memory_limit(0 if n is None else bytes_of("memory_limit_bytes", n, 1, whole=True))
 
     @property
-    def spill_dir(self):
+    def spill_dir(self) -> str:
         return _core.spill_dir()
 
     @spill_dir.setter
-    def spill_dir(self, folder):
+    def spill_dir(self, folder: Any) -> str:
         if folder is not None and not isinstance(folder, (str, os.PathLike)):
             raise _core.TypeMismatchError(
                 f"DataContext.spill_dir: expected a path or None, found {type(folder).__name__} {folder!r}"
@@ -236,20 +249,20 @@ class DataContext:
         _core.set_spill_dir(folder)
 
     @property
-    def spill_quota_bytes(self):
+    def spill_quota_bytes(self) -> int:
         n = _core.spill_quota()
         return None if n < 0 else n
 
     @spill_quota_bytes.setter
-    def spill_quota_bytes(self, n):
+    def spill_quota_bytes(self, n: int | None) -> int:
         _core.set_spill_quota(-1 if n is None else bytes_of("spill_quota_bytes", n, 0, whole=True))
 
     @property
-    def shuffle_strategy(self):
+    def shuffle_strategy(self) -> ShuffleStrategy:
         return self._shuffle_strategy
 
     @shuffle_strategy.setter
-    def shuffle_strategy(self, value):
+    def shuffle_strategy(self, value: Any) -> ShuffleStrategy:
         try:
             self._shuffle_strategy = ShuffleStrategy(value)
         except ValueError:
@@ -259,11 +272,11 @@ class DataContext:
             ) from None
 
     @property
-    def checkpoint_config(self):
+    def checkpoint_config(self) -> Any:
         return None
 
     @checkpoint_config.setter
-    def checkpoint_config(self, value):
+    def checkpoint_config(self, value: Any) -> Any:
         if value is not None:
             raise _core.UnsupportedError(
                 "DataContext.checkpoint_config: a job cannot skip the rows that an earlier job wrote; "
@@ -271,14 +284,14 @@ class DataContext:
             )
 
     @property
-    def enable_ray_data_reconstruction(self):
+    def enable_ray_data_reconstruction(self) -> bool:
         return False
 
     @property
-    def execution_callback_classes(self):
+    def execution_callback_classes(self) -> list[Any]:
         return list(self.custom_execution_callback_classes)
 
-    def run_options(self):
+    def run_options(self) -> dict[str, Any]:
         """These settings as keyword arguments of a Feed or Split."""
         options = self.execution_options
         limits, less = options.resource_limits, options.exclude_resources

@@ -108,7 +108,7 @@ class Dataset(Consumers, Writing):
     that may fail; the run leaves them out. See docs/functions.md.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Any) -> None:
         self._plan_node = node
         self._iterator = None
         self._schema = None
@@ -124,7 +124,7 @@ class Dataset(Consumers, Writing):
         """A Dataset of this node, from any subclass."""
         return Dataset(node)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._plan_node,), {"_name": self._name}
 
     # -------------------------------------------------------------------------------------------- functions

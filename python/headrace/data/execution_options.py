@@ -1,7 +1,10 @@
 """ExecutionOptions and ExecutionResources: how a run works and what it may use. The names are Ray's."""
 
+from __future__ import annotations
+
 import math
 from numbers import Real
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace import _core
 from headrace.settings import OnlyKnown, check
@@ -35,54 +38,68 @@ class ExecutionResources(OnlyKnown):
 
     _names = RESOURCES
 
-    def __init__(self, cpu=None, gpu=None, object_store_memory=None, memory=None):
+    def __init__(
+        self,
+        cpu: float | None = None,
+        gpu: float | None = None,
+        object_store_memory: float | None = None,
+        memory: float | None = None,
+    ) -> None:
         self._rest = 0.0
         self._given = {}
         given = zip(RESOURCES, (cpu, gpu, object_store_memory, memory), strict=True)
         for name, value in given:
             setattr(self, name, value)
 
-    def __setattr__(self, name, value):
-        if name not in RESOURCES:
-            super().__setattr__(name, value)
-        elif value is None:
-            self._given.pop(name, None)
-        else:
-            self._given[name] = _amount(f"ExecutionResources.{name}", value, "memory" in name)
+    if not TYPE_CHECKING:
 
-    def __getattr__(self, name):
-        if name in RESOURCES:
-            return self._given.get(name, self._rest)
-        return super().__getattr__(name)
+        def __setattr__(self, name, value):
+            if name not in RESOURCES:
+                super().__setattr__(name, value)
+            elif value is None:
+                self._given.pop(name, None)
+            else:
+                self._given[name] = _amount(f"ExecutionResources.{name}", value, "memory" in name)
 
-    def __eq__(self, other):
+        def __getattr__(self, name):
+            if name in RESOURCES:
+                return self._given.get(name, self._rest)
+            return super().__getattr__(name)
+
+    def __eq__(self, other: Any) -> bool:
         return isinstance(other, ExecutionResources) and self.to_resource_dict() == other.to_resource_dict()
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(tuple(self.to_resource_dict().values()))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"ExecutionResources({', '.join(f'{n}={getattr(self, n)!r}' for n in RESOURCES)})"
 
     @classmethod
-    def for_limits(cls, cpu=None, gpu=None, object_store_memory=None, memory=None):
+    def for_limits(
+        cls,
+        cpu: float | None = None,
+        gpu: float | None = None,
+        object_store_memory: float | None = None,
+        memory: float | None = None,
+    ) -> ExecutionResources:
         """Limits; None is infinite."""
         made = cls(cpu, gpu, object_store_memory, memory)
         made._rest = INF
         return made
 
     @classmethod
-    def zero(cls):
+    def zero(cls) -> ExecutionResources:
         """All amounts are 0."""
         return cls(0.0, 0.0, 0.0, 0.0)
 
     @classmethod
-    def inf(cls):
+    def inf(cls) -> ExecutionResources:
         """No limits."""
         return cls.for_limits()
 
     @classmethod
-    def from_resource_dict(cls, resource_dict):
+    def from_resource_dict(cls, resource_dict: dict[str, float]) -> ExecutionResources:
         """From a dict with the keys CPU (or num_cpus), GPU (or num_gpus), object_store_memory, memory."""
         return cls(
             cpu=resource_dict.get("CPU") or resource_dict.get("num_cpus"),
@@ -91,12 +108,18 @@ class ExecutionResources(OnlyKnown):
             memory=resource_dict.get("memory"),
         )
 
-    def to_resource_dict(self):
+    def to_resource_dict(self) -> dict[str, float]:
         """A dict with the keys CPU, GPU, object_store_memory, memory."""
         names = {"cpu": "CPU", "gpu": "GPU"}
         return {names.get(n, n): getattr(self, n) for n in RESOURCES}
 
-    def copy(self, cpu=None, gpu=None, memory=None, object_store_memory=None):
+    def copy(
+        self,
+        cpu: float | None = None,
+        gpu: float | None = None,
+        memory: float | None = None,
+        object_store_memory: float | None = None,
+    ) -> ExecutionResources:
         """A copy; the given values replace the old ones."""
         made = type(self)(**self._given)
         made._rest = self._rest
@@ -109,43 +132,43 @@ class ExecutionResources(OnlyKnown):
     def _with(self, other, how):
         return type(self)(**{n: how(getattr(self, n), getattr(other, n)) for n in RESOURCES})
 
-    def add(self, other):
+    def add(self, other: Any) -> ExecutionResources:
         """The sum of each resource."""
         return self._with(other, lambda a, b: a + b)
 
-    def subtract(self, other):
+    def subtract(self, other: Any) -> ExecutionResources:
         """The difference of each resource."""
         made = type(self)()
         made._given = {n: getattr(self, n) - getattr(other, n) for n in RESOURCES}
         return made
 
-    def max(self, other):
+    def max(self, other: Any) -> ExecutionResources:
         """The larger amount of each resource."""
         return self._with(other, max)
 
-    def min(self, other):
+    def min(self, other: Any) -> ExecutionResources:
         """The smaller amount of each resource."""
         return self._with(other, min)
 
-    def scale(self, f):
+    def scale(self, f: float) -> ExecutionResources:
         """Each amount times f."""
         if f < 0:
             raise _core.InvalidArgument(f"ExecutionResources.scale: expected 0 or more, found {f!r}")
         return self._with(self, lambda a, _: a * f if a and f else 0.0)
 
-    def floordiv(self, other):
+    def floordiv(self, other: Any) -> ExecutionResources:
         """For each resource, how often the amount of `other` fits."""
         return self._with(other, lambda a, b: INF if b == 0 or a == INF else math.floor(a / b))
 
-    def is_zero(self):
+    def is_zero(self) -> bool:
         """Whether all amounts are 0."""
         return all(getattr(self, n) == 0 for n in RESOURCES)
 
-    def is_non_negative(self):
+    def is_non_negative(self) -> bool:
         """Whether no amount is below 0."""
         return all(getattr(self, n) >= 0 for n in RESOURCES)
 
-    def satisfies_limit(self, limit, *, ignore_object_store_memory=False):
+    def satisfies_limit(self, limit: ExecutionResources, *, ignore_object_store_memory: bool = False) -> bool:
         """Whether no amount exceeds the one in `limit`."""
         names = [n for n in RESOURCES if not (ignore_object_store_memory and n == "object_store_memory")]
         return all(getattr(self, n) <= getattr(limit, n) for n in names)
@@ -178,14 +201,14 @@ class ExecutionOptions(OnlyKnown):
 
     def __init__(
         self,
-        resource_limits=None,
-        exclude_resources=None,
-        preserve_order=True,
-        actor_locality_enabled=True,
-        verbose_progress=None,
-        label_selector=None,
-        locality_with_output=False,
-    ):
+        resource_limits: Any = None,
+        exclude_resources: Any = None,
+        preserve_order: bool = True,
+        actor_locality_enabled: bool = True,
+        verbose_progress: Any = None,
+        label_selector: Any = None,
+        locality_with_output: bool = False,
+    ) -> None:
         self.resource_limits = resource_limits
         self.exclude_resources = exclude_resources
         self.preserve_order = preserve_order
@@ -197,38 +220,38 @@ class ExecutionOptions(OnlyKnown):
     def _values(self):
         return {n: getattr(self, n) for n in ("resource_limits", "exclude_resources", *self._names)}
 
-    def __eq__(self, other):
+    def __eq__(self, other: Any) -> bool:
         return type(self) is type(other) and self._values() == other._values()
 
-    __hash__ = None
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"ExecutionOptions({', '.join(f'{n}={v!r}' for n, v in self._values().items())})"
 
     @property
-    def resource_limits(self):
+    def resource_limits(self) -> ExecutionResources:
         """The most that runs may use; infinite unless set."""
         return self._limits
 
     @resource_limits.setter
-    def resource_limits(self, value):
+    def resource_limits(self, value: Any) -> ExecutionResources:
         value = _resources("resource_limits", value)
         self._limits = ExecutionResources.for_limits(**{n: v for n, v in value._given.items() if v != INF})
 
     @property
-    def exclude_resources(self):
+    def exclude_resources(self) -> ExecutionResources:
         """The part of the resources that runs leave free."""
         return self._excluded
 
     @exclude_resources.setter
-    def exclude_resources(self, value):
+    def exclude_resources(self, value: Any) -> ExecutionResources:
         self._excluded = _resources("exclude_resources", value).copy()
 
-    def is_resource_limits_default(self):
+    def is_resource_limits_default(self) -> bool:
         """Whether there are no limits."""
         return self._limits == ExecutionResources.for_limits()
 
-    def validate(self):
+    def validate(self) -> None:
         """Raises InvalidArgument if a resource is both limited and excluded."""
         for name in ("cpu", "gpu", "object_store_memory"):
             if getattr(self._limits, name) != INF and getattr(self._excluded, name) > 0:
@@ -236,7 +259,7 @@ class ExecutionOptions(OnlyKnown):
                     f"ExecutionOptions: resource_limits and exclude_resources both have {name}"
                 )
 
-    def copy(self):
+    def copy(self) -> ExecutionOptions:
         """An independent copy."""
         made = type(self)()
         for name, value in self._values().items():

@@ -18,13 +18,14 @@ import datetime
 import itertools
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias
 
 from headrace import _core
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.optional import package
 
 if TYPE_CHECKING:
+    from headrace.data.function_expressions import download, monotonically_increasing_id, pyarrow_udf, udf
     from headrace.data.image_expressions import ImageFunctions
     from headrace.data.nested_expressions import ArrayFunctions, ListFunctions, MapFunctions, StructFunctions
     from headrace.data.string_expressions import StringFunctions
@@ -190,7 +191,7 @@ class Expr:
         __and__, __rand__ = _binary("and"), _binary("and", True)
         __or__, __ror__ = _binary("or"), _binary("or", True)
         __xor__, __rxor__ = _binary("xor"), _binary("xor", True)
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __invert__(self) -> Expr:
         return self._call("not")
@@ -207,7 +208,7 @@ class Expr:
             "write a < x < b as (a < x) & (x < b)"
         )
 
-    def __iter__(self):
+    def __iter__(self) -> NoReturn:
         raise TypeMismatchError(f"expected a sequence, found the expression {self!r}")
 
     def _call(self, function, *args, **settings):
@@ -299,7 +300,11 @@ class Expr:
         """The angle in radians with this tangent."""
         return self._call("atan")
 
-    __abs__, __ceil__, __floor__, __trunc__, __round__ = abs, ceil, floor, trunc, round
+    __abs__ = abs
+    __ceil__ = ceil
+    __floor__ = floor
+    __trunc__ = trunc
+    __round__ = round
     __pow__ = power
 
     def __rpow__(self, base: Any) -> Expr:
@@ -770,4 +775,4 @@ __all__ = [
     "uuid",
     "vector",
 ]
-__all__ += _FUNCTIONS_OF_PYTHON
+__all__ += ["download", "monotonically_increasing_id", "pyarrow_udf", "udf"]  # _FUNCTIONS_OF_PYTHON

@@ -10,7 +10,7 @@ import inspect
 import math
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar
 
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.data.context import DataContext, accept_cluster_arguments, is_whole
@@ -38,7 +38,7 @@ class TaskPoolStrategy(OnlyKnown):
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, TaskPoolStrategy) and self.size == other.size
 
-    __hash__ = None
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"TaskPoolStrategy(size={self.size})"
@@ -90,12 +90,12 @@ class ActorPoolStrategy(OnlyKnown):
                     "initial_size beside it"
                 )
             min_size = max_size = initial_size = size
-        self.min_size = min_size or 1
-        self.max_size = max_size or math.inf
-        self.initial_size = initial_size or self.min_size
+        self.min_size: int = min_size or 1
+        self.max_size: float = max_size or math.inf
+        self.initial_size: int = initial_size or self.min_size
         self.max_tasks_in_flight_per_actor = max_tasks_in_flight_per_actor
         self.max_concurrent_calls_per_actor = max_concurrent_calls_per_actor
-        self.enable_true_multi_threading = bool(enable_true_multi_threading)
+        self.enable_true_multi_threading: bool = bool(enable_true_multi_threading)
         if not self.min_size <= self.initial_size <= self.max_size:
             raise InvalidArgument(
                 "ActorPoolStrategy: expected min_size <= initial_size <= max_size, found "
@@ -105,7 +105,7 @@ class ActorPoolStrategy(OnlyKnown):
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, ActorPoolStrategy) and vars(self) == vars(other)
 
-    __hash__ = None
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"ActorPoolStrategy({', '.join(f'{k}={v}' for k, v in vars(self).items())})"

@@ -250,7 +250,7 @@ class Iterable(Generic[T]):
         request = self._request | {"ahead": True}
         return Repeated(Iterable(self._owner, request, self._convert, self._by_row), n)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         parts = self._owner.to_send(), self._request, self._convert, self._by_row
         return _sent, (loader.packed(parts), (self._resume, self._how, self._loaded))
 
@@ -364,7 +364,7 @@ class Repeated(Generic[T]):
         self._iterable = iterable
         self._n = n
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return Repeated, (self._iterable, self._n)
 
     def set_epoch(self, n: int) -> None:

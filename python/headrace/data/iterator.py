@@ -44,8 +44,8 @@ class DataIterator(Consumers):
 
     def __init__(self) -> None:
         self._epochs = loader.Epochs()
-        self.chosen_epoch = None  # by set_epoch(), for the next pass
-        self.last_stats = None
+        self.chosen_epoch: int | None = None  # by set_epoch(), for the next pass
+        self.last_stats: str | None = None
 
     @property
     def epochs_begun(self) -> int:
@@ -81,7 +81,7 @@ class DataIterator(Consumers):
         """A state that is valid in other processes, too."""
         return state
 
-    def to_send(self):
+    def to_send(self) -> DataIterator:
         """The owner to pickle with an iterable."""
         raise UnsupportedError(
             f"{self!r} belongs to this process, and a DataLoader's workers cannot read from it: use "
@@ -97,6 +97,7 @@ class DataIterator(Consumers):
         return _materialized(materializing.node_of(tables, lambda: getattr(self.schema(), "_core", None)))
 
     def schema(self) -> Schema | None:
+        """The Schema of the rows; None if it cannot be known."""
         raise NotImplementedError
 
     def stats(self) -> str:
@@ -116,7 +117,7 @@ class DatasetIterator(DataIterator):
         self._dataset = dataset
         self._options = None  # of runs, if they are not those of this process's DataContext
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"DataIterator({self._dataset!r})"
 
     def _pass(self, request, epoch, position, how, share=None):
@@ -131,7 +132,7 @@ class DatasetIterator(DataIterator):
             return state
         return state | {"position": self._dataset._node.plan.whole_position(state["position"])}
 
-    def to_send(self):
+    def to_send(self) -> DataIterator:
         one = DatasetIterator(self._dataset)
         one._epochs = self._epochs
         one._options = self._options or DataContext.get_current().run_options()
@@ -171,7 +172,7 @@ class SplitIterator(DataIterator):
         self._begins = None  # the epoch that its pass requests; None: the split's next one
         self._changing = threading.Lock()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"DataIterator(rank {self._rank} of {self._world_size})"
 
     @property
@@ -179,11 +180,12 @@ class SplitIterator(DataIterator):
         """Number of shares."""
         return self._world_size
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         parts = self._source, self._world_size, self._rank, self._epochs, self.chosen_epoch
         return _sent_share, parts
 
-    def to_send(self):
+    def to_send(self) -> DataIterator:
+        """A share travels as it is."""
         return self
 
     def _pass(self, request, epoch, position, how, share=None):
@@ -387,7 +389,7 @@ class LocalSource:
     def close(self):
         self.split.lost(self.rank)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         raise UnsupportedError(
             f"share {self.rank} of {self.owner.n} belongs to this process, and another one cannot read "
             "it: use num_workers=0 (the engine reads ahead with all cores), or Dataset.shard() in each "

@@ -1,6 +1,9 @@
 """Other order or other blocks for all rows: checks the arguments of sort, random_shuffle and repartition."""
 
+from __future__ import annotations
+
 import warnings
+from typing import ClassVar
 
 from headrace import lazy_module
 from headrace._core import InvalidArgument, TypeMismatchError
@@ -21,18 +24,23 @@ class RandomSeedConfig(OnlyKnown):
 
     _names = ("seed", "reseed_after_execution", "use_timestamp_as_default")
 
-    def __init__(self, seed=None, reseed_after_execution=True, use_timestamp_as_default=False):
+    def __init__(
+        self,
+        seed: int | None = None,
+        reseed_after_execution: bool = True,
+        use_timestamp_as_default: bool = False,
+    ) -> None:
         check_seed("RandomSeedConfig: seed", seed)
         self.seed = seed
         self.reseed_after_execution = reseed_after_execution
         self.use_timestamp_as_default = use_timestamp_as_default
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
 
-    __hash__ = None
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"RandomSeedConfig(seed={self.seed}, reseed_after_execution={self.reseed_after_execution})"
 
 

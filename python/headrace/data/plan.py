@@ -4,8 +4,12 @@
 a line in `describe()`.
 """
 
+from __future__ import annotations
+
 import os
 import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from headrace import _core
 from headrace._core import Plan, Table
@@ -21,7 +25,7 @@ class Node:
     The node of a function has a Pool, which all datasets based on the node share.
     """
 
-    def __init__(self, op, args, inputs=()):
+    def __init__(self, op: str, args: dict[str, Any], inputs: Sequence[Node] = ()) -> None:
         self.op = op
         self.args = args
         self.inputs = tuple(inputs)
@@ -29,7 +33,7 @@ class Node:
         self.process = os.getpid()
         self.plan = getattr(self, "_" + op)()
 
-    def here(self):
+    def here(self) -> Node:
         """The same node for this process: a forked child needs its own workers for functions."""
         if self.process != os.getpid():
             if any(True for _ in self._functions()):
@@ -43,7 +47,7 @@ class Node:
         for node in self.inputs:
             yield from node._functions()
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         if self.op == "materialized":
             rows = self.args["rows"]
             if not rows.disk_bytes:
@@ -176,7 +180,7 @@ class Node:
             **args["options"],
         )
 
-    def pools(self):
+    def pools(self) -> list[Any]:
         """Pools of all functions, inputs first, each pool once."""
         out = {}
         for node in self.inputs:
@@ -185,7 +189,7 @@ class Node:
             out[self.pool] = None
         return list(out)
 
-    def names(self):
+    def names(self) -> list[str] | None:
         """Column names if the nodes after the last function determine them; None: only a run or a schema
         knows."""
         if self.op == "project":
@@ -196,7 +200,7 @@ class Node:
             return below + [n for n in dict.fromkeys(self.args["names"]) if n not in below]
         return None
 
-    def files(self):
+    def files(self) -> Iterator[str]:
         """Paths of all files that the plan reads, in the order of the scans."""
         if self.op == "read":
             yield from self.plan.files()
@@ -257,7 +261,7 @@ class Node:
             return f"write_{args['format']}({args['path']})"
         return f"{self.op}({', '.join(str(v) for v in args.values())})"
 
-    def chain(self):
+    def chain(self) -> str:
         """All steps as one line, the source first."""
         head = self.inputs[0].chain() + " -> " if self.inputs else ""
         return head + self.describe()

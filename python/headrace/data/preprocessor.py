@@ -7,6 +7,8 @@ The engine's expressions transform a dataset where a class has them (`_transform
 `map_batches` does. `transform_batch` needs no engine.
 """
 
+from __future__ import annotations
+
 import abc
 import enum
 import logging
@@ -54,10 +56,10 @@ class Preprocessor:
         FITTED = "FITTED"
 
     def __init__(self):
-        self.stats_ = {}
+        self.stats_: dict[str, Any] = {}
 
     @property
-    def stat_computation_plan(self):
+    def stat_computation_plan(self) -> Any:
         """The aggregates that `_fit` requests; `fit` computes all of them in one pass."""
         return self._stat_computation_plan
 
@@ -75,7 +77,7 @@ class Preprocessor:
     def _check_has_fitted_state(self) -> bool:
         return any(name.endswith("_") and bool(value) for name, value in vars(self).items())
 
-    def fit_status(self) -> "Preprocessor.FitStatus":
+    def fit_status(self) -> Preprocessor.FitStatus:
         """NOT_FITTABLE, NOT_FITTED, FITTED, or of a Chain PARTIALLY_FITTED."""
         if not self._is_fittable:
             return Preprocessor.FitStatus.NOT_FITTABLE
@@ -87,7 +89,7 @@ class Preprocessor:
         """Whether `stats_` has anything."""
         return bool(getattr(self, "stats_", None))
 
-    def fit(self, ds: "Dataset") -> "Preprocessor":
+    def fit(self, ds: Dataset) -> Preprocessor:
         """Learns from the dataset at once and returns self. Replaces what an earlier fit learned, with a
         warning.
         """
@@ -105,28 +107,28 @@ class Preprocessor:
         self._fitted = True
         return self if fitted is None else fitted
 
-    def _begin_fit(self, ds: "Dataset") -> None:
+    def _begin_fit(self, ds: Dataset) -> None:
         self._stat_computation_plan.reset()
         self.stats_ = {}
         self._fit(ds)
 
-    def _fit_execute(self, ds: "Dataset") -> "Preprocessor":
+    def _fit_execute(self, ds: Dataset) -> Preprocessor:
         self._take_stats(self._stat_computation_plan.compute(ds))
         return self
 
     def _take_stats(self, stats: dict[str, Any]) -> None:
         """Stores what the aggregates of `_fit` gave."""
-        self.stats_ |= stats
+        self.stats_.update(stats)
 
     def fit_transform(
         self,
-        ds: "Dataset",
+        ds: Dataset,
         *,
         transform_num_cpus: float | None = None,
         transform_memory: float | None = None,
         transform_batch_size: int | None = None,
         transform_concurrency: int | None = None,
-    ) -> "Dataset":
+    ) -> Dataset:
         """`fit(ds)`, then `transform(ds)`; the arguments are those of `transform`."""
         self.fit(ds)
         return self.transform(
@@ -137,7 +139,7 @@ class Preprocessor:
             concurrency=transform_concurrency,
         )
 
-    def _fit(self, ds: "Dataset") -> "Preprocessor":
+    def _fit(self, ds: Dataset) -> Preprocessor:
         """What a subclass learns: sets attributes, or adds to `stat_computation_plan`; returns self."""
         raise NotImplementedError(f"{type(self).__name__} has no _fit()")
 
@@ -156,13 +158,13 @@ class Preprocessor:
 
     def transform(
         self,
-        ds: "Dataset",
+        ds: Dataset,
         *,
         batch_size: int | None = None,
         num_cpus: float | None = None,
         memory: float | None = None,
         concurrency: int | None = None,
-    ) -> "Dataset":
+    ) -> Dataset:
         """The dataset with this step added; a consumer starts the run.
 
         The arguments go to `map_batches`; they mean nothing where the engine's expressions do the work.
@@ -214,7 +216,7 @@ class Preprocessor:
         """Arguments for map_batches."""
         return {}
 
-    def _transform_dataset(self, ds: "Dataset") -> "Dataset | None":
+    def _transform_dataset(self, ds: Dataset) -> Dataset | None:
         """The dataset, transformed by expressions of the engine; None if expressions cannot do it for this
         dataset."""
         return None
@@ -232,12 +234,12 @@ class Preprocessor:
 
     def _transform(
         self,
-        ds: "Dataset",
+        ds: Dataset,
         batch_size: int | None,
         num_cpus: float | None = None,
         memory: float | None = None,
         concurrency: int | None = None,
-    ) -> "Dataset":
+    ) -> Dataset:
         if self._has_expressions():
             made = self._transform_dataset(ds)
             if made is not None:
@@ -265,7 +267,7 @@ class Preprocessor:
             return self._transform_numpy(batches.to_numpy(data))
         return self._transform_arrow(batches.to_arrow(data))
 
-    def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         raise NotImplementedError()
 
     def _transform_numpy(self, np_data: Any) -> Any:
@@ -318,7 +320,7 @@ class Preprocessor:
         return serialization.dumps(self, Preprocessor, allow_pickle)
 
     @staticmethod
-    def deserialize(serialized: str | bytes, *, allow_pickle: bool = False) -> "Preprocessor":
+    def deserialize(serialized: str | bytes, *, allow_pickle: bool = False) -> Preprocessor:
         """The preprocessor of which `serialize` made this text.
 
         Args:

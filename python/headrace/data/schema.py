@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.optional import package
 
@@ -38,7 +38,7 @@ class Schema:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schema) and self._core == other._core
 
-    __hash__ = None
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
     def __len__(self) -> int:
         return len(self._core)

@@ -144,8 +144,8 @@ class DatasetSummary:
 
     def __init__(self, schema: Any, columns: Any, statistics: Any) -> None:
         self._schema = schema
-        self.columns = columns
-        self.statistics = {name: statistics[name] for name in sorted(statistics)}
+        self.columns: list[str] = columns
+        self.statistics: dict[str, dict[str, Any]] = {name: statistics[name] for name in sorted(statistics)}
 
     @property
     def dataset_schema(self) -> pa.Schema:

@@ -1,5 +1,10 @@
 """DataIterator.to_torch(): passes over a dataset as a torch IterableDataset of (features, label)."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.optional import missing
 
@@ -45,10 +50,26 @@ def check(columns, dtypes):
         )
 
 
-class TorchIterableDataset(torch.utils.data.IterableDataset):
+class TorchIterableDataset(torch.utils.data.IterableDataset[Any]):
     """A pass over this dataset is a pass over the iterator; see DataIterator.to_torch()."""
 
-    def __init__(self, batches, label, columns, label_dtype, dtypes, unsqueeze_label, unsqueeze):
+    label: str | None
+    columns: Any
+    label_dtype: Any
+    dtypes: Any
+    unsqueeze_label: bool
+    unsqueeze: bool
+
+    def __init__(
+        self,
+        batches: Any,
+        label: str | None,
+        columns: Any,
+        label_dtype: Any,
+        dtypes: Any,
+        unsqueeze_label: bool,
+        unsqueeze: bool,
+    ) -> None:
         check(columns, dtypes)
         groups = columns.values() if isinstance(columns, dict) else columns
         if columns and not isinstance(next(iter(groups)), str) and not all(groups):
@@ -71,19 +92,19 @@ class TorchIterableDataset(torch.utils.data.IterableDataset):
             return [_tensor(batch, names, d, self.unsqueeze) for names, d in zip(columns, of, strict=True)]
         return _tensor(batch, columns, dtypes, self.unsqueeze)
 
-    def set_epoch(self, n):
+    def set_epoch(self, n: int) -> None:
         """The next pass is epoch n; see Iterable.set_epoch()."""
         self.batches.set_epoch(n)
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """The consumer's position; in a worker of a DataLoader, the position in the worker's share."""
         return self.batches.state_dict()
 
-    def load_state_dict(self, state, *, moved=False, strict=False):
+    def load_state_dict(self, state: dict[str, Any], *, moved: bool = False, strict: bool = False) -> None:
         """The next pass resumes from `state`: see docs/resuming.md."""
         self.batches.load_state_dict(state, moved=moved, strict=strict)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         for batch in self.batches:
             label = None
             if self.label is not None:

@@ -60,8 +60,8 @@ class FilenameProvider:
     dataset_uuid = file_format = None
 
     def __init__(self, dataset_uuid: str | None = None, file_format: str | None = None) -> None:
-        self.dataset_uuid = dataset_uuid
-        self.file_format = file_format
+        self.dataset_uuid: str | None = dataset_uuid
+        self.file_format: str | None = file_format
 
     def get_filename_for_task(self, write_uuid: str, task_index: int) -> str:
         """dataset_uuid, write_uuid and the file's number, with file_format as the suffix."""

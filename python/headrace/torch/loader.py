@@ -1,11 +1,15 @@
 """DataLoader: torch's DataLoader with warm workers and a state to resume from."""
 
+from __future__ import annotations
+
 import collections
 import itertools
 import random
 import sys
 import weakref
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +25,7 @@ from headrace.udf import starter
 FORM = 1  # of the state
 
 
-class DataLoader(TorchLoader):
+class DataLoader(TorchLoader[Any]):
     """torch.utils.data.DataLoader, with state_dict() and load_state_dict().
 
     Batches come in torch's order. With worker processes, the random generators of torch, numpy and random
@@ -37,7 +41,7 @@ class DataLoader(TorchLoader):
         PeerError: a worker process died. MismatchError: a state of another dataset or other options.
     """
 
-    def __init__(self, dataset, *args, workers=None, **kwargs):
+    def __init__(self, dataset: Any, *args: Any, workers: str | None = None, **kwargs: Any) -> None:
         if workers not in (None, "threads", "processes"):
             raise InvalidArgument(
                 f"DataLoader: workers: expected 'threads', 'processes' or None, found {workers!r}"
@@ -61,7 +65,7 @@ class DataLoader(TorchLoader):
         if self.num_workers and workers == "processes":
             starter.warm_up(processes.MODULES)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         state, self._loaded = self._loaded, None
         self._latest = self._left = None
         self._serial += 1
@@ -69,7 +73,7 @@ class DataLoader(TorchLoader):
         self._latest = weakref.ref(made)
         return made
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """Where the latest iterator is: its next batch is the first one after load_state_dict()."""
         if self._loaded is not None:
             return dict(self._loaded)
@@ -78,7 +82,7 @@ class DataLoader(TorchLoader):
             return latest.state()
         return dict(self._left or {**self._options(), "taken": 0, "epoch": None})
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next iterator begins at the state. MismatchError: the dataset or options differ."""
         if not isinstance(state, dict) or state.get("form") != FORM:
             raise InvalidArgument("DataLoader.load_state_dict: expected a state of headrace.torch.DataLoader")
@@ -132,7 +136,7 @@ class DataLoader(TorchLoader):
             self._groups.remove(group)
             group.close()
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_groups": [], "_latest": None, "_left": self.state_dict()}
 
 

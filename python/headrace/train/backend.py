@@ -5,7 +5,7 @@ Tests: tests/python/test_train_names.py
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace._core import UnsupportedError
 
@@ -18,7 +18,7 @@ class BackendConfig:
     of another library override start() and stop(). Each worker gets a copy, by pickle.
     """
 
-    def __init_subclass__(cls, **kwargs) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "backend_cls" in vars(cls):
             raise UnsupportedError(

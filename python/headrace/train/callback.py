@@ -62,7 +62,7 @@ class JsonLinesWriter(UserCallback):
         lines = "".join(_line(metrics) for metrics in run_context.history)
         write_whole(Path(run_context.run_dir, self.file), lines)
 
-    def after_report(self, run_context, metrics, checkpoint) -> None:
+    def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
         with open(Path(run_context.run_dir, self.file), "a", encoding="utf-8") as out:
             out.write(_line(metrics[0]))
 
@@ -80,7 +80,7 @@ class CsvWriter(UserCallback):
         self._columns = []
         self._write_all(run_context)
 
-    def after_report(self, run_context, metrics, checkpoint) -> None:
+    def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
         if any(name not in self._columns for name in metrics[0]):
             self._write_all(run_context)
             return
@@ -116,7 +116,7 @@ class TensorBoardWriter(UserCallback):
         path = os.path.join(run_context.run_dir, self.folder)
         self._writer = board.SummaryWriter(path, purge_step=len(run_context.history))
 
-    def after_report(self, run_context, metrics, checkpoint) -> None:
+    def after_report(self, run_context: Any, metrics: list[dict[str, Any]], checkpoint: Any) -> None:
         step = len(run_context.history) - 1
         for name, value in metrics[0].items():
             number = plain_number(value)
@@ -124,7 +124,7 @@ class TensorBoardWriter(UserCallback):
                 self._writer.add_scalar(name, number, step)
         self._writer.flush()
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         return {"folder": self.folder, "_writer": None}
 
 

@@ -19,12 +19,12 @@ METADATA_FILE = ".metadata.json"
 class Checkpoint:
     """A reference to a folder. Only to_directory() and report() copy files."""
 
-    def __init__(self, path: str | os.PathLike, filesystem: Any = None):
+    def __init__(self, path: str | os.PathLike[str], filesystem: Any = None):
         if filesystem is not None:
             raise NotImplementedError("Checkpoint(filesystem=...) is not supported; give a local path")
         path = os.fspath(path)
-        self.path = path[len("file://") :] if path.startswith("file://") else path
-        self.filesystem = None
+        self.path: str = path[len("file://") :] if path.startswith("file://") else path
+        self.filesystem: Any = None
 
     def __repr__(self) -> str:
         return f"Checkpoint(path={self.path!r})"
@@ -36,11 +36,11 @@ class Checkpoint:
         return hash(os.path.abspath(self.path))
 
     @classmethod
-    def from_directory(cls, path: str | os.PathLike) -> Checkpoint:
+    def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
         """A checkpoint of the files in the local folder `path`. Only report() copies them."""
         return cls(path)
 
-    def to_directory(self, path: str | os.PathLike | None = None) -> str:
+    def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
         """Copies the files into the folder `path`, which it makes if necessary (None: a new temporary
         folder). Returns its path.
         """

@@ -70,7 +70,7 @@ class ScalingConfig(OnlyKnown):
     label_selector: Any = None
     elastic_resize_monitor_interval_s: float = 60.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         n = self.num_workers
         both = n if isinstance(n, tuple) else (n, n)
         least = 1 if isinstance(n, tuple) else 0
@@ -184,7 +184,7 @@ class CheckpointConfig(OnlyKnown):
     positions_every_n_batches: int | None = None
     positions_every_s: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.positions_every_n_batches is not None and self.positions_every_n_batches < 1:
             raise ValueError(
                 f"CheckpointConfig(positions_every_n_batches={self.positions_every_n_batches}): expected at "
@@ -216,7 +216,7 @@ class LoggingConfig(OnlyKnown):
 
     log_level: str = "INFO"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         levels = logging.getLevelNamesMapping()
         if not isinstance(self.log_level, str) or self.log_level.upper() not in levels:
             raise ValueError(
@@ -238,15 +238,15 @@ class RunConfig(OnlyKnown):
     _names = {"name": "str|None", "callbacks": "list|None", "worker_runtime_env": "dict|None"}
 
     name: str | None = None
-    storage_path: str | os.PathLike | None = None
+    storage_path: str | os.PathLike[str] | None = None
     storage_filesystem: Any = None
     failure_config: FailureConfig = field(default_factory=FailureConfig)
     checkpoint_config: CheckpointConfig = field(default_factory=CheckpointConfig)
-    callbacks: list | None = None
-    worker_runtime_env: dict | None = None
+    callbacks: list[UserCallback] | None = None
+    worker_runtime_env: dict[str, Any] | None = None
     logging_config: LoggingConfig | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _refuse(
             "RunConfig",
             storage_filesystem=self.storage_filesystem,
@@ -321,9 +321,9 @@ class DataConfig(OnlyKnown):
         self,
         datasets: dict[str, Dataset],
         world_size: int,
-        worker_handles: list | None,
+        worker_handles: list[Any] | None,
         worker_node_ids: list[str] | None,
-        **kwargs,
+        **kwargs: Any,
     ) -> list[dict[str, DataIterator]]:
         """For each worker, in order of rank, name -> DataIterator. The driver calls it before the workers
         start.

@@ -50,7 +50,7 @@ class Session:
     checkpoint: Checkpoint | None = None
     validates: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self._uploads = Uploads(self.channel.uploaded)
         self._later = False  # whether checkpoints have been stored in the background
 

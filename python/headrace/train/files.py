@@ -35,7 +35,7 @@ def is_leftover(path: Path, owned: bool) -> bool:
     return owned or process == _core.process_name() or _core.process_is_gone(process)
 
 
-def sync_folder(path: str | os.PathLike) -> None:
+def sync_folder(path: str | os.PathLike[str]) -> None:
     """Returns when the names in the folder are on the disk."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -47,7 +47,7 @@ def sync_folder(path: str | os.PathLike) -> None:
         os.close(fd)
 
 
-def write_whole(path: str | os.PathLike, data: str | bytes, who: str = "") -> None:
+def write_whole(path: str | os.PathLike[str], data: str | bytes, who: str = "") -> None:
     """Writes a second file, then renames it: a reader of `path` sees the old bytes or the new ones, never a
     part, even after a loss of power. Errors name `who`.
     """
@@ -67,12 +67,12 @@ def write_whole(path: str | os.PathLike, data: str | bytes, who: str = "") -> No
         sync_folder(path.parent)
 
 
-def size_of(path: str | os.PathLike) -> int:
+def size_of(path: str | os.PathLike[str]) -> int:
     """Bytes of all files in a folder."""
     return sum(size_of(entry.path) if entry.is_dir() else entry.stat().st_size for entry in os.scandir(path))
 
 
-def copy_folder(source: str | os.PathLike, target: str | os.PathLike, who: str) -> None:
+def copy_folder(source: str | os.PathLike[str], target: str | os.PathLike[str], who: str) -> None:
     """Copies all files of a folder into another one, which may exist. They are on the disk when it returns.
     Errors name `who`.
 
@@ -119,7 +119,7 @@ def remove(path: Path) -> None:
 
 
 @contextmanager
-def explained(who: str, path: str | os.PathLike, needed: int) -> Iterator[None]:
+def explained(who: str, path: str | os.PathLike[str], needed: int) -> Iterator[None]:
     """Makes a StorageError of an OSError: who failed at which path, and if the disk is full (or the quota, or
     the limit of a file's size is reached) the bytes that are needed and those that are free.
     """
@@ -134,7 +134,7 @@ def explained(who: str, path: str | os.PathLike, needed: int) -> Iterator[None]:
         raise StorageError(e.errno, f"{who}: {text}" if who else text) from e
 
 
-def _free(path: str | os.PathLike) -> int:
+def _free(path: str | os.PathLike[str]) -> int:
     """Bytes for this user on the disk of `path`, or of the first folder above that is there."""
     for folder in (Path(path), *Path(path).parents):
         try:

@@ -83,7 +83,7 @@ class LightGBMTrainer(DataParallelTrainer):
 
     def __init__(
         self,
-        train_loop_per_worker: Callable[[], Any] | Callable[[dict], Any],
+        train_loop_per_worker: Callable[[], Any] | Callable[[dict[str, Any]], Any],
         *,
         train_loop_config: dict[str, Any] | None = None,
         lightgbm_config: LightGBMConfig | None = None,

@@ -29,7 +29,7 @@ class Lock:
     lock; False: another process has it; None: locks prove nothing on this file system.
     """
 
-    def __init__(self, path: str | os.PathLike, create: bool):
+    def __init__(self, path: str | os.PathLike[str], create: bool):
         self.path = path
         self.process = os.getpid()
         self.fd = -1

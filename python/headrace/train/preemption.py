@@ -6,6 +6,7 @@ Tests: tests/python/test_train_names.py
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.train.context import get_session
 from headrace.train.result import TrainingFailedError
@@ -35,7 +36,7 @@ class PreemptionError(TrainingFailedError):
         self.drain_timed_out = drain_timed_out
         super().__init__(f"the machines of ranks {preemption_info.preempted_ranks} went away")
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.preemption_info, self.drain_timed_out)
 
 

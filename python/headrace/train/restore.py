@@ -30,11 +30,11 @@ def save(folder: Path, cls: type, arguments: dict[str, Any], datasets: list[str]
     write_whole(folder / TRAINER_FILE, pickle.dumps(known), "the driver")
 
 
-def is_there(folder: str | os.PathLike) -> bool:
+def is_there(folder: str | os.PathLike[str]) -> bool:
     return Path(folder, TRAINER_FILE).exists()
 
 
-def load(folder: str | os.PathLike) -> tuple[str, list[str], dict[str, bytes | None]]:
+def load(folder: str | os.PathLike[str]) -> tuple[str, list[str], dict[str, bytes | None]]:
     """Name of the class, names of datasets, name of each argument -> its pickle (None: it has none)."""
     file = Path(folder, TRAINER_FILE)
     try:
@@ -48,7 +48,7 @@ def load(folder: str | os.PathLike) -> tuple[str, list[str], dict[str, bytes | N
         raise ValueError(f"restore: {file}: not written by a trainer, or damaged: {e!r}") from None
 
 
-def unpacked(folder: str | os.PathLike, name: str, data: bytes | None) -> Any:
+def unpacked(folder: str | os.PathLike[str], name: str, data: bytes | None) -> Any:
     """One argument."""
     if data is None:
         raise ValueError(f"restore: {os.fspath(folder)}: {name} could not be pickled: give it again")

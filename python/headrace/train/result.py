@@ -19,9 +19,9 @@ class TrainingFailedError(RuntimeError):
 
     def __init__(self, message: str, worker_failures: dict[int, Any] | None = None):
         super().__init__(message)
-        self.worker_failures = worker_failures or {}
+        self.worker_failures: dict[int, str] = worker_failures or {}
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.args[0], self.worker_failures)
 
 
@@ -45,7 +45,7 @@ class ControllerError(TrainingFailedError):
         super().__init__(f"the driver failed: {controller_failure}")
         self.controller_failure = controller_failure
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.controller_failure,)
 
 
@@ -72,7 +72,7 @@ class Result:
     validation_failures: dict[str, str] = field(default_factory=dict)
 
     @property
-    def metrics_dataframe(self):
+    def metrics_dataframe(self) -> Any:
         """Rank 0's reports, one row each; None if there are none. Needs pandas."""
         if not self.history:
             return None
@@ -88,7 +88,7 @@ class Result:
         return (max if mode == "max" else min)(having, key=lambda pair: pair[1])[0]
 
     @classmethod
-    def from_path(cls, path: str | os.PathLike) -> Result:
+    def from_path(cls, path: str | os.PathLike[str]) -> Result:
         """The result of an earlier run, from its folder: also of one that failed, was killed, or is running.
         Metrics are as JSON stored them.
         """

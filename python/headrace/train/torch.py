@@ -40,7 +40,7 @@ class TorchConfig(OnlyKnown, BackendConfig):
     init_method: str = "env"
     timeout_s: int = 1800
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.init_method != "env":
             raise NotImplementedError(
                 f"TorchConfig(init_method={self.init_method!r}): only 'env' is supported"
@@ -88,7 +88,7 @@ class TorchTrainer(DataParallelTrainer):
 
     def __init__(
         self,
-        train_loop_per_worker: Callable[[], Any] | Callable[[dict], Any],
+        train_loop_per_worker: Callable[[], Any] | Callable[[dict[str, Any]], Any],
         *,
         train_loop_config: dict[str, Any] | None = None,
         torch_config: TorchConfig | None = None,
@@ -218,7 +218,7 @@ def _with_sampler(loader: torch.utils.data.DataLoader) -> torch.utils.data.DataL
 
 
 def prepare_data_loader(
-    data_loader: torch.utils.data.DataLoader,
+    data_loader: torch.utils.data.DataLoader[Any],
     add_dist_sampler: bool = True,
     move_to_device: bool = True,
     auto_transfer: bool = True,

@@ -65,11 +65,22 @@ class DataParallelTrainer:
     The other arguments are those of TorchTrainer.
     """
 
+    loop: Callable[..., Any]
+    loop_config: dict[str, Any] | None
+    backend: BackendConfig
+    scaling_config: ScalingConfig
+    run_config: RunConfig
+    datasets: dict[str, Any]
+    dataset_config: DataConfig
+    metadata: dict[str, Any]
+    validation_config: ValidationConfig | None
+    starting_checkpoint: Checkpoint | None
+
     _config: tuple[str, type[BackendConfig]] = ("backend_config", BackendConfig)  # the argument, and its type
 
     def __init__(
         self,
-        train_loop_per_worker: Callable[[], Any] | Callable[[dict], Any],
+        train_loop_per_worker: Callable[[], Any] | Callable[[dict[str, Any]], Any],
         *,
         train_loop_config: dict[str, Any] | None = None,
         backend_config: BackendConfig | None = None,
@@ -80,7 +91,7 @@ class DataParallelTrainer:
         resume_from_checkpoint: Checkpoint | None = None,
         metadata: dict[str, Any] | None = None,
         validation_config: ValidationConfig | None = None,
-    ):
+    ) -> None:
         if not callable(train_loop_per_worker):
             raise TypeError(
                 f"train_loop_per_worker: expected a function, found {type(train_loop_per_worker).__name__}"
@@ -112,14 +123,14 @@ class DataParallelTrainer:
         self.validation_config = validation_config
         self.starting_checkpoint = resume_from_checkpoint
 
-    def __new__(cls, *args: Any, **kwargs: Any):
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         trainer = super().__new__(cls)
         trainer._arguments = _named(cls.__init__, args, kwargs)  # for restore()
         trainer._restored = False
         return trainer
 
     @classmethod
-    def can_restore(cls, path: str | os.PathLike, storage_filesystem: Any = None) -> bool:
+    def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
         """Whether `path` is the folder of a run (Result.path) that restore() can go on with."""
         _local_only("can_restore", storage_filesystem)
         return restore.is_there(path)
@@ -127,8 +138,8 @@ class DataParallelTrainer:
     @classmethod
     def restore(
         cls,
-        path: str | os.PathLike,
-        train_loop_per_worker: Callable[[], Any] | Callable[[dict], Any] | None = None,
+        path: str | os.PathLike[str],
+        train_loop_per_worker: Callable[[], Any] | Callable[[dict[str, Any]], Any] | None = None,
         train_loop_config: dict[str, Any] | None = None,
         storage_filesystem: Any = None,
         datasets: dict[str, Any] | None = None,

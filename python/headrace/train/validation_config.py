@@ -33,7 +33,7 @@ class ValidationTaskConfig(OnlyKnown):
     fn_kwargs: dict[str, Any] | None = None
     timeout_s: float | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.fn_kwargs = dict(self.fn_kwargs or {})
         try:
             json.dumps(self.fn_kwargs)
@@ -67,8 +67,8 @@ class ValidationConfig:
             )
         accept_cluster_arguments("ValidationConfig(ray_remote_kwargs)", ray_remote_kwargs or {})
         self.fn = fn
-        self.task_config = task_config or ValidationTaskConfig()
-        self.ray_remote_kwargs = ray_remote_kwargs or {}
+        self.task_config: ValidationTaskConfig = task_config or ValidationTaskConfig()
+        self.ray_remote_kwargs: dict[str, Any] = ray_remote_kwargs or {}
 
     def task(self, wanted: dict[str, Any]) -> tuple[dict[str, Any], float | None]:
         """Arguments and time limit of one validation; wanted: of wanted_by()."""

@@ -82,7 +82,7 @@ class XGBoostTrainer(DataParallelTrainer):
 
     def __init__(
         self,
-        train_loop_per_worker: Callable[[], Any] | Callable[[dict], Any],
+        train_loop_per_worker: Callable[[], Any] | Callable[[dict[str, Any]], Any],
         *,
         train_loop_config: dict[str, Any] | None = None,
         xgboost_config: XGBoostConfig | None = None,

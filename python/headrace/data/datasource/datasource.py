@@ -38,7 +38,7 @@ class BlockMetadata:
     ) -> None:
         self.num_rows = num_rows
         self.size_bytes = size_bytes
-        self.input_files = list(input_files or ())
+        self.input_files: list[str] = list(input_files or ())
         self.exec_stats = exec_stats
         self.schema = schema
 
@@ -59,7 +59,7 @@ class ReadTask:
         if not callable(read_fn):
             raise TypeMismatchError(f"ReadTask: expected a function, found {type(read_fn).__name__}")
         self.read_fn = read_fn
-        self.metadata = metadata or BlockMetadata()
+        self.metadata: BlockMetadata | None = metadata or BlockMetadata()
         self.schema = schema
         self.per_task_row_limit = per_task_row_limit
 

@@ -1,7 +1,11 @@
 """Columns from folder names, and filters of files by them. The names are Ray's."""
 
+from __future__ import annotations
+
 import enum
 import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 from urllib.parse import unquote
 
 from headrace._core import InvalidArgument
@@ -45,14 +49,21 @@ class Partitioning(OnlyKnown):
 
     _names = ("style", "base_dir", "field_names", "field_types", "filesystem")
 
-    def __init__(self, style="hive", base_dir=None, field_names=None, field_types=None, filesystem=None):
+    def __init__(
+        self,
+        style: PartitionStyle | str = "hive",
+        base_dir: str | None = None,
+        field_names: Sequence[str] | None = None,
+        field_types: Mapping[str, type] | None = None,
+        filesystem: Any = None,
+    ) -> None:
         try:
-            self.style = PartitionStyle("dir" if style == "directory" else style)
+            self.style: PartitionStyle = PartitionStyle("dir" if style == "directory" else style)
         except ValueError:
             raise InvalidArgument(f"Partitioning: style: expected 'hive' or 'dir', found {style!r}") from None
-        self.base_dir = os.fspath(base_dir) if base_dir else ""
-        self.field_names = _names_of(field_names)
-        self.field_types = dict(field_types or {})
+        self.base_dir: str = os.fspath(base_dir) if base_dir else ""
+        self.field_names: list[str] | None = _names_of(field_names)
+        self.field_types: dict[str, Any] = dict(field_types or {})
         self.filesystem = filesystem
         if self.style is PartitionStyle.DIRECTORY and not self.field_names:
             raise InvalidArgument("Partitioning: expected field_names with style 'dir'")
@@ -63,17 +74,17 @@ class Partitioning(OnlyKnown):
                 if name not in self.field_names:
                     raise InvalidArgument(unknown("Partitioning: field_names", name, self.field_names))
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
 
-    __hash__ = None
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return (
             f"Partitioning({self.style.value!r}, {self.base_dir!r}, {self.field_names}, {self.field_types})"
         )
 
-    def arguments(self):
+    def arguments(self) -> dict[str, Any]:
         """The engine's arguments for this partitioning."""
         types = {name: _format_of(kind) for name, kind in self.field_types.items()}
         names = self.field_names or list(types) or None
@@ -114,11 +125,17 @@ class PathPartitionParser:
     A file outside of base_dir, or directly in it, gives an empty dict.
     """
 
-    def __init__(self, partitioning):
+    def __init__(self, partitioning: Partitioning) -> None:
         self.scheme = partitioning
 
     @staticmethod
-    def of(style="hive", base_dir=None, field_names=None, field_types=None, filesystem=None):
+    def of(
+        style: PartitionStyle | str = "hive",
+        base_dir: str | None = None,
+        field_names: Sequence[str] | None = None,
+        field_types: Mapping[str, type] | None = None,
+        filesystem: Any = None,
+    ) -> PathPartitionParser:
         """A parser for a Partitioning with these arguments."""
         return PathPartitionParser(Partitioning(style, base_dir, field_names, field_types, filesystem))
 
@@ -131,7 +148,7 @@ class PathPartitionParser:
                 return []
         return [f for f in path[len(base) :].split("/")[:-1] if f]
 
-    def __call__(self, path):
+    def __call__(self, path: str) -> dict[str, str]:
         scheme, folders = self.scheme, self._folders(path)
         if scheme.style is PartitionStyle.HIVE:
             pairs = [f.partition("=") for f in folders]
@@ -172,17 +189,26 @@ class PathPartitionFilter:
     A call takes a list of paths and returns a list of paths.
     """
 
-    def __init__(self, path_partition_parser, filter_fn):
+    def __init__(
+        self, path_partition_parser: PathPartitionParser, filter_fn: Callable[[dict[str, str]], bool]
+    ) -> None:
         self.parser = path_partition_parser
         self.filter_fn = filter_fn
 
     @staticmethod
-    def of(filter_fn, style="hive", base_dir=None, field_names=None, field_types=None, filesystem=None):
+    def of(
+        filter_fn: Callable[[dict[str, str]], bool],
+        style: PartitionStyle | str = "hive",
+        base_dir: str | None = None,
+        field_names: Sequence[str] | None = None,
+        field_types: Mapping[str, type] | None = None,
+        filesystem: Any = None,
+    ) -> PathPartitionFilter:
         """A filter for a Partitioning with these arguments."""
         parser = PathPartitionParser.of(style, base_dir, field_names, field_types, filesystem)
         return PathPartitionFilter(parser, filter_fn)
 
-    def __call__(self, paths):
+    def __call__(self, paths: Sequence[str]) -> list[str]:
         return [p for p in paths if self.filter_fn(self.parser(p))]
 
 
@@ -194,16 +220,16 @@ class FileShuffleConfig(OnlyKnown):
 
     _names = ("seed", "reseed_after_execution")
 
-    def __init__(self, seed=None, reseed_after_execution=True):
+    def __init__(self, seed: int | None = None, reseed_after_execution: bool = True) -> None:
         if seed is not None and not is_whole(seed):
             raise InvalidArgument(f"FileShuffleConfig: seed: expected an integer, found {seed!r}")
         self.seed = seed
         self.reseed_after_execution = reseed_after_execution
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and vars(self) == vars(other)
 
-    __hash__ = None
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"FileShuffleConfig(seed={self.seed}, reseed_after_execution={self.reseed_after_execution})"

@@ -1,5 +1,7 @@
 """Concatenator: columns of numbers as one column of vectors."""
 
+from __future__ import annotations
+
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -60,18 +62,18 @@ class Concatenator(BuiltInPreprocessor):
     _is_fittable = False
     _FIELDS = ("columns", "output_column_name", "dtype", "raise_if_missing", "flatten", "exclude")
 
-    columns = read_only("columns", "The columns of the vector; None with `exclude`.")
-    output_column_name = read_only("output_column_name", "The column of vectors.")
-    dtype = read_only("dtype", "The type of the vectors' numbers.")
-    raise_if_missing = read_only("raise_if_missing", "Whether a missing column logs no warning.")
-    flatten = read_only("flatten", "Whether vectors go in with all of their values.")
-    exclude = read_only("exclude", "The columns that stay out.")
+    columns: list[str] = read_only("columns", "The columns of the vector; None with `exclude`.")
+    output_column_name: str = read_only("output_column_name", "The column of vectors.")
+    dtype: Any = read_only("dtype", "The type of the vectors' numbers.")
+    raise_if_missing: bool = read_only("raise_if_missing", "Whether a missing column logs no warning.")
+    flatten: bool = read_only("flatten", "Whether vectors go in with all of their values.")
+    exclude: list[str] = read_only("exclude", "The columns that stay out.")
 
     def __init__(
         self,
         columns: list[str] | None = None,
         output_column_name: str = "concat_out",
-        dtype: "np.dtype | None" = None,
+        dtype: np.dtype | None = None,
         raise_if_missing: bool = False,
         flatten: bool = False,
         *,
@@ -104,7 +106,7 @@ class Concatenator(BuiltInPreprocessor):
             raise ValueError(f"Concatenator: {message}; the columns are {', '.join(map(str, there))}")
         return names
 
-    def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         import numpy as np
 
         names = self._names(list(df.columns))
@@ -124,7 +126,7 @@ class Concatenator(BuiltInPreprocessor):
         df[self._output_column_name] = vectors
         return df
 
-    def _part(self, values: "pd.Series") -> "np.ndarray":
+    def _part(self, values: pd.Series) -> np.ndarray:
         """A column's numbers: (rows,) or (rows, n), or objects for lists of different lengths."""
         import numpy as np
 
@@ -156,7 +158,7 @@ class Concatenator(BuiltInPreprocessor):
         """The columns that the result does not have."""
         return self._columns or []
 
-    def _transform_dataset(self, ds: "Dataset") -> "Dataset | None":
+    def _transform_dataset(self, ds: Dataset) -> Dataset | None:
         from headrace.data.expressions import col, vector
 
         types = types_of(ds)

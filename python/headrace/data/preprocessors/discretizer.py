@@ -22,13 +22,13 @@ class _Discretizer(BuiltInPreprocessor):
 
     _FIELDS = ("columns", "bins", "right", "include_lowest", "duplicates", "dtypes", "output_columns")
 
-    columns = read_only("columns", "The columns to discretize.")
-    bins = read_only("bins", "The edges, or the number of bins.")
-    right = read_only("right", "Whether a bin includes its right edge.")
-    include_lowest = read_only("include_lowest", "Whether the first bin includes its left edge.")
-    duplicates = read_only("duplicates", "'raise' or 'drop': equal edges.")
-    dtypes = read_only("dtypes", "The categories of the results, by column.")
-    output_columns = read_only("output_columns", "The columns that the result goes to.")
+    columns: property = read_only("columns", "The columns to discretize.")
+    bins: property = read_only("bins", "The edges, or the number of bins.")
+    right: property = read_only("right", "Whether a bin includes its right edge.")
+    include_lowest: property = read_only("include_lowest", "Whether the first bin includes its left edge.")
+    duplicates: property = read_only("duplicates", "'raise' or 'drop': equal edges.")
+    dtypes: property = read_only("dtypes", "The categories of the results, by column.")
+    output_columns: property = read_only("output_columns", "The columns that the result goes to.")
 
     def __init__(
         self,

@@ -5,6 +5,8 @@ no category: they are an error in `fit` and in `transform`, except for Categoriz
 them. In columns of lists the items are categories, or whole lists are; whole lists are tuples in `stats_`.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -48,7 +50,7 @@ _IMPUTE = "Consider imputing missing values first."
 
 def learn_categories(
     who: BuiltInPreprocessor,
-    ds: "Dataset",
+    ds: Dataset,
     columns: list[str],
     *,
     items: bool,
@@ -155,7 +157,7 @@ class _CountLists:
         return pa.table({"value": values, "count": pa.array(list(counts.values()), pa.int64())})
 
 
-def _counts_of_lists(ds: "Dataset", column: str, items: bool) -> Counter:
+def _counts_of_lists(ds: Dataset, column: str, items: bool) -> Counter:
     found: Counter = Counter()
     counting = _CountLists(column, items)
     counted = ds.select_columns([column]).map_batches(lambda t: counting(t), batch_format="pyarrow")
@@ -168,13 +170,13 @@ def _counts_of_lists(ds: "Dataset", column: str, items: bool) -> Counter:
 # ----------------------------------------------------------------------------------------------- transforming
 
 
-def refuse_missing(df: "pd.DataFrame", columns: list[str]) -> None:
+def refuse_missing(df: pd.DataFrame, columns: list[str]) -> None:
     missing = [c for c in columns if df[c].isna().any()]
     if missing:
         raise ValueError(f"Unable to transform columns {missing} because they contain null values. {_IMPUTE}")
 
 
-def has_lists(values: "pd.Series") -> bool:
+def has_lists(values: pd.Series) -> bool:
     import numpy as np
 
     pd = package("pandas", "preprocessors")
@@ -186,7 +188,7 @@ def has_lists(values: "pd.Series") -> bool:
     return isinstance(first, (list, tuple, np.ndarray))
 
 
-def codes_of(values: "pd.Series", numbers: dict[Any, int]) -> "np.ndarray":
+def codes_of(values: pd.Series, numbers: dict[Any, int]) -> np.ndarray:
     """The number of each value, -1 for values that have none."""
     import numpy as np
 
@@ -196,7 +198,7 @@ def codes_of(values: "pd.Series", numbers: dict[Any, int]) -> "np.ndarray":
     return found if isinstance(found, np.ndarray) else found.fillna(-1).to_numpy(np.int64)
 
 
-def with_nan(codes: "np.ndarray") -> "np.ndarray":
+def with_nan(codes: np.ndarray) -> np.ndarray:
     """Numbers, with NaN for -1: integers if there is none."""
     import numpy as np
 
@@ -206,13 +208,13 @@ def with_nan(codes: "np.ndarray") -> "np.ndarray":
 class _Encoder(BuiltInPreprocessor):
     """Shared by the encoders of several columns."""
 
-    columns = read_only("columns", "The columns to encode.")
-    output_columns = read_only("output_columns", "The columns that the result goes to.")
+    columns: property = read_only("columns", "The columns to encode.")
+    output_columns: property = read_only("output_columns", "The columns that the result goes to.")
 
     def _pairs(self):
         return zip(self._columns, self._output_columns, strict=True)
 
-    def _by_lookup(self, ds: "Dataset", make: Callable[[Any, dict[Any, int]], Any]) -> "Dataset | None":
+    def _by_lookup(self, ds: Dataset, make: Callable[[Any, dict[Any, int]], Any]) -> Dataset | None:
         """The dataset with make(column, numbers) for each column, if the engine can look its values up."""
         from headrace.data.expressions import col
 
@@ -242,7 +244,7 @@ class OrdinalEncoder(_Encoder):
     """
 
     _FIELDS = ("columns", "encode_lists", "output_columns")
-    encode_lists = read_only("encode_lists", "Whether the items of lists are categories.")
+    encode_lists: bool = read_only("encode_lists", "Whether the items of lists are categories.")
 
     def __init__(
         self, columns: list[str], *, encode_lists: bool = True, output_columns: list[str] | None = None
@@ -252,21 +254,21 @@ class OrdinalEncoder(_Encoder):
         self._encode_lists = encode_lists
         self._output_columns = self._derive_and_validate_output_columns(columns, output_columns)
 
-    def _fit(self, ds: "Dataset") -> "OrdinalEncoder":
+    def _fit(self, ds: Dataset) -> OrdinalEncoder:
         learn_categories(self, ds, self._columns, items=self._encode_lists)
         return self
 
-    def _transform_dataset(self, ds: "Dataset") -> "Dataset | None":
+    def _transform_dataset(self, ds: Dataset) -> Dataset | None:
         return self._by_lookup(ds, lambda x, numbers: x.lookup(numbers, strict=True).cast("int64"))
 
-    def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         refuse_missing(df, self._columns)
         made = {out: self._encoded(df[c], self._numbers(c)) for c, out in self._pairs()}
         for out, values in made.items():
             df[out] = values
         return df
 
-    def _encoded(self, values: "pd.Series", numbers: dict[Any, int]) -> Any:
+    def _encoded(self, values: pd.Series, numbers: dict[Any, int]) -> Any:
         if has_lists(values) and self._encode_lists:
             return values.map(lambda items: [numbers.get(v) for v in items])
         return with_nan(codes_of(values, numbers))
@@ -288,7 +290,7 @@ class OneHotEncoder(_Encoder):
     """
 
     _FIELDS = ("columns", "max_categories", "output_columns")
-    max_categories = read_only("max_categories", "How many categories to keep, by column.")
+    max_categories: dict[str, int] = read_only("max_categories", "How many categories to keep, by column.")
 
     def __init__(
         self,
@@ -302,17 +304,17 @@ class OneHotEncoder(_Encoder):
         self._max_categories = max_categories or {}
         self._output_columns = self._derive_and_validate_output_columns(columns, output_columns)
 
-    def _fit(self, ds: "Dataset") -> "OneHotEncoder":
+    def _fit(self, ds: Dataset) -> OneHotEncoder:
         learn_categories(self, ds, self._columns, items=False, most=self._max_categories)
         return self
 
     def _take_stats(self, stats: dict[str, Any]) -> None:
-        self.stats_ |= _without_missing(stats)
+        self.stats_.update(_without_missing(stats))
 
-    def _transform_dataset(self, ds: "Dataset") -> "Dataset | None":
+    def _transform_dataset(self, ds: Dataset) -> Dataset | None:
         return self._by_lookup(ds, lambda x, numbers: x.one_hot(list(numbers), strict=True))
 
-    def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         import numpy as np
 
         refuse_missing(df, self._columns)
@@ -339,7 +341,7 @@ def _without_missing(stats: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in stats.items() if not name.startswith("missing(")}
 
 
-def _cells(vectors: "np.ndarray") -> "np.ndarray":
+def _cells(vectors: np.ndarray) -> np.ndarray:
     """Rows of a matrix as an array of arrays."""
     import numpy as np
 
@@ -364,7 +366,7 @@ class MultiHotEncoder(_Encoder):
     """
 
     _FIELDS = ("columns", "max_categories", "output_columns")
-    max_categories = read_only("max_categories", "How many categories to keep, by column.")
+    max_categories: dict[str, int] = read_only("max_categories", "How many categories to keep, by column.")
 
     def __init__(
         self,
@@ -378,14 +380,14 @@ class MultiHotEncoder(_Encoder):
         self._max_categories = max_categories or {}
         self._output_columns = self._derive_and_validate_output_columns(columns, output_columns)
 
-    def _fit(self, ds: "Dataset") -> "MultiHotEncoder":
+    def _fit(self, ds: Dataset) -> MultiHotEncoder:
         learn_categories(self, ds, self._columns, items=True, most=self._max_categories)
         return self
 
     def _take_stats(self, stats: dict[str, Any]) -> None:
-        self.stats_ |= _without_missing(stats)
+        self.stats_.update(_without_missing(stats))
 
-    def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         refuse_missing(df, self._columns)
         made = {out: _cells(_counted(df[c], self._numbers(c))) for c, out in self._pairs()}
         for out, values in made.items():
@@ -393,7 +395,7 @@ class MultiHotEncoder(_Encoder):
         return df
 
 
-def _counted(values: "pd.Series", numbers: dict[Any, int]) -> "np.ndarray":
+def _counted(values: pd.Series, numbers: dict[Any, int]) -> np.ndarray:
     """How often each list has each category: (rows, categories), int64."""
     import numpy as np
 
@@ -424,8 +426,8 @@ class LabelEncoder(BuiltInPreprocessor):
     """
 
     _FIELDS = ("label_column", "output_column")
-    label_column = read_only("label_column", "The column of labels.")
-    output_column = read_only("output_column", "The column of numbers.")
+    label_column: str = read_only("label_column", "The column of labels.")
+    output_column: str = read_only("output_column", "The column of numbers.")
 
     def __init__(self, label_column: str, *, output_column: str | None = None):
         super().__init__()
@@ -438,11 +440,11 @@ class LabelEncoder(BuiltInPreprocessor):
     def _labels(self) -> dict[Any, int]:
         return self.stats_[f"unique_values({self._label_column})"]
 
-    def _fit(self, ds: "Dataset") -> "LabelEncoder":
+    def _fit(self, ds: Dataset) -> LabelEncoder:
         learn_categories(self, ds, [self._label_column], items=True)
         return self
 
-    def _transform_dataset(self, ds: "Dataset") -> "Dataset | None":
+    def _transform_dataset(self, ds: Dataset) -> Dataset | None:
         from headrace.data.expressions import col
 
         types = check_columns(self, ds, [self._label_column])
@@ -451,12 +453,12 @@ class LabelEncoder(BuiltInPreprocessor):
         found = col(self._label_column).lookup(self._labels, strict=True).cast("int64")
         return ds.with_column(self._output_column, found)
 
-    def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         refuse_missing(df, [self._label_column])
         df[self._output_column] = with_nan(codes_of(df[self._label_column], self._labels))
         return df
 
-    def inverse_transform(self, ds: "Dataset") -> "Dataset":
+    def inverse_transform(self, ds: Dataset) -> Dataset:
         """The dataset with a label column: the labels of the numbers in the output column, null for other
         numbers.
 
@@ -472,7 +474,7 @@ class LabelEncoder(BuiltInPreprocessor):
             return ds.with_column(self._label_column, col(self._output_column).lookup(labels))
         return ds.map_batches(self._inverse_transform_pandas, batch_format="pandas", zero_copy_batch=False)
 
-    def _inverse_transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
+    def _inverse_transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         labels = {number: label for label, number in self._labels.items()}
         df[self._label_column] = df[self._output_column].map(labels)
         return df
@@ -500,12 +502,12 @@ class Categorizer(_Encoder):
     """
 
     _FIELDS = ("columns", "dtypes", "output_columns")
-    dtypes = read_only("dtypes", "The categories that were given.")
+    dtypes: dict[str, Any] = read_only("dtypes", "The categories that were given.")
 
     def __init__(
         self,
         columns: list[str],
-        dtypes: "dict[str, pd.CategoricalDtype] | None" = None,
+        dtypes: dict[str, pd.CategoricalDtype] | None = None,
         output_columns: list[str] | None = None,
     ):
         super().__init__()
@@ -513,9 +515,9 @@ class Categorizer(_Encoder):
         self._dtypes = dtypes or {}
         self._output_columns = self._derive_and_validate_output_columns(columns, output_columns)
 
-    def _fit(self, ds: "Dataset") -> "Categorizer":
+    def _fit(self, ds: Dataset) -> Categorizer:
         pd = package("pandas", "preprocessors")
-        self.stats_ |= self._dtypes
+        self.stats_.update(self._dtypes)
         for c, (categories, ordered) in categories_of(ds).items():
             if c in self._columns and c not in self._dtypes:
                 self.stats_[c] = pd.CategoricalDtype(categories, ordered)
@@ -531,7 +533,7 @@ class Categorizer(_Encoder):
         )
         return self
 
-    def _transform_dataset(self, ds: "Dataset") -> "Dataset | None":
+    def _transform_dataset(self, ds: Dataset) -> Dataset | None:
         from headrace.data.categories import to_json
         from headrace.data.expressions import col
 
@@ -546,7 +548,7 @@ class Categorizer(_Encoder):
             made[out] = (col(c).lookup({v: v for v in values}) if values else col(c))._categorized(text)
         return ds.with_columns(made)
 
-    def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         made = {out: df[c].astype(self.stats_[c]) for c, out in self._pairs()}
         for out, values in made.items():
             df[out] = values

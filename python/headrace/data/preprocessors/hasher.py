@@ -1,5 +1,7 @@
 """FeatureHasher: columns of token counts as one vector of fixed length."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from headrace.data.preprocessors.utils import BuiltInPreprocessor, check_numbers, read_only, simple_hash
@@ -26,9 +28,9 @@ class FeatureHasher(BuiltInPreprocessor):
     _is_fittable = False
     _FIELDS = ("columns", "num_features", "output_column")
 
-    columns = read_only("columns", "The columns of counts.")
-    num_features = read_only("num_features", "The length of the vectors.")
-    output_column = read_only("output_column", "The column of vectors.")
+    columns: list[str] = read_only("columns", "The columns of counts.")
+    num_features: int = read_only("num_features", "The length of the vectors.")
+    output_column: str = read_only("output_column", "The column of vectors.")
 
     def __init__(self, columns: list[str], num_features: int, output_column: str):
         super().__init__()
@@ -38,10 +40,10 @@ class FeatureHasher(BuiltInPreprocessor):
         self._num_features = num_features
         self._output_column = output_column
 
-    def _transform_dataset(self, ds: "Dataset") -> None:
+    def _transform_dataset(self, ds: Dataset) -> None:
         check_numbers(self, ds, self._columns)
 
-    def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         import numpy as np
 
         columns = [

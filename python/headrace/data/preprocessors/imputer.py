@@ -1,5 +1,7 @@
 """SimpleImputer: values in the place of missing ones."""
 
+from __future__ import annotations
+
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -44,10 +46,10 @@ class SimpleImputer(BuiltInPreprocessor):
     _valid_strategies = ["mean", "most_frequent", "constant"]
     _FIELDS = ("columns", "strategy", "fill_value", "output_columns")
 
-    columns = read_only("columns", "The columns to fill.")
-    strategy = read_only("strategy", "How the value is found.")
-    fill_value = read_only("fill_value", "The value of the strategy 'constant'.")
-    output_columns = read_only("output_columns", "The columns that the result goes to.")
+    columns: list[str] = read_only("columns", "The columns to fill.")
+    strategy: str = read_only("strategy", "How the value is found.")
+    fill_value: Any = read_only("fill_value", "The value of the strategy 'constant'.")
+    output_columns: list[str] = read_only("output_columns", "The columns that the result goes to.")
 
     def __init__(
         self,
@@ -74,7 +76,7 @@ class SimpleImputer(BuiltInPreprocessor):
         super()._set_serializable_fields(fields, version)
         self._is_fittable = self._strategy != "constant"
 
-    def _fit(self, ds: "Dataset") -> "SimpleImputer":
+    def _fit(self, ds: Dataset) -> SimpleImputer:
         plan = self._stat_computation_plan
         if self._strategy == "mean":
             check_numbers(self, ds, self._columns)
@@ -103,7 +105,7 @@ class SimpleImputer(BuiltInPreprocessor):
     def _pairs(self):
         return zip(self._columns, self._output_columns, strict=True)
 
-    def _transform_dataset(self, ds: "Dataset") -> "Dataset":
+    def _transform_dataset(self, ds: Dataset) -> Dataset:
         from headrace.data.categories import to_json
         from headrace.data.expressions import coalesce, col, if_else, lit
 
@@ -126,7 +128,7 @@ class SimpleImputer(BuiltInPreprocessor):
                 made[out] = made[out]._categorized(to_json(categories, ordered))
         return ds.with_columns(made)
 
-    def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         made = {}
         for c, out in self._pairs():
             value = self._value(c)
@@ -136,7 +138,7 @@ class SimpleImputer(BuiltInPreprocessor):
         return df
 
 
-def _filled(values: "pd.Series", value: Any) -> "pd.Series":
+def _filled(values: pd.Series, value: Any) -> pd.Series:
     pd = package("pandas", "preprocessors")
     if isinstance(values.dtype, pd.CategoricalDtype) and value not in values.cat.categories:
         values = values.cat.add_categories([value])

@@ -1,5 +1,7 @@
 """Normalizer: rows of unit norm."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from headrace.data.preprocessors.utils import BuiltInPreprocessor, check_numbers, is_float, read_only
@@ -31,9 +33,9 @@ class Normalizer(BuiltInPreprocessor):
     _NORMS = ("l1", "l2", "max")
     _FIELDS = ("columns", "norm", "output_columns")
 
-    columns = read_only("columns", "The columns of the vector.")
-    norm = read_only("norm", "The kind of norm.")
-    output_columns = read_only("output_columns", "The columns that the result goes to.")
+    columns: list[str] = read_only("columns", "The columns of the vector.")
+    norm: str = read_only("norm", "The kind of norm.")
+    output_columns: list[str] = read_only("output_columns", "The columns that the result goes to.")
 
     def __init__(self, columns: list[str], norm: str = "l2", *, output_columns: list[str] | None = None):
         super().__init__()
@@ -43,7 +45,7 @@ class Normalizer(BuiltInPreprocessor):
         self._norm = norm
         self._output_columns = self._derive_and_validate_output_columns(columns, output_columns)
 
-    def _transform_dataset(self, ds: "Dataset") -> "Dataset | None":
+    def _transform_dataset(self, ds: Dataset) -> Dataset | None:
         from headrace.data.expressions import coalesce, col, greatest, if_else
 
         types = check_numbers(self, ds, self._columns)
@@ -63,7 +65,7 @@ class Normalizer(BuiltInPreprocessor):
         names = zip(self._columns, self._output_columns, strict=True)
         return ds.with_columns({out: values[c] / norm for c, out in names})
 
-    def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         import numpy as np
 
         matrix = np.column_stack([df[c].to_numpy(np.float64, na_value=np.nan) for c in self._columns])
@@ -73,7 +75,7 @@ class Normalizer(BuiltInPreprocessor):
                 df[out] = matrix[:, i] / norms
         return df
 
-    def _norms(self, sizes: "np.ndarray") -> "np.ndarray":
+    def _norms(self, sizes: np.ndarray) -> np.ndarray:
         import numpy as np
 
         if self._norm == "max":

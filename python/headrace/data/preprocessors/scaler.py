@@ -4,6 +4,8 @@ All learn in one pass over their columns, where nulls and NaN count as missing, 
 precision. Null stays null, NaN stays NaN. A column without any value becomes a column of nulls.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 from headrace.data.aggregate import AbsMax, ApproximateQuantile, Max, Mean, Min, Std
@@ -22,8 +24,8 @@ _EPSILON = 1e-8  # a spread below it counts as 0, as in Ray
 class _Scaler(BuiltInPreprocessor):
     """x -> (x - shift) / scale of each column, by `_shift_and_scale`."""
 
-    columns = read_only("columns", "The columns to scale.")
-    output_columns = read_only("output_columns", "The columns that the result goes to.")
+    columns: property = read_only("columns", "The columns to scale.")
+    output_columns: property = read_only("output_columns", "The columns that the result goes to.")
 
     def __init__(self, columns: list[str], output_columns: list[str] | None = None):
         super().__init__()
@@ -37,11 +39,11 @@ class _Scaler(BuiltInPreprocessor):
     def _pairs(self):
         return zip(self._columns, self._output_columns, strict=True)
 
-    def _transform_dataset(self, ds: "Dataset") -> "Dataset":
+    def _transform_dataset(self, ds: Dataset) -> Dataset:
         check_numbers(self, ds, self._columns)
         return ds.with_columns({out: self._expression(c) for c, out in self._pairs()})
 
-    def _expression(self, column: str) -> "Expr":
+    def _expression(self, column: str) -> Expr:
         from headrace.data.expressions import col, lit
 
         found = self._shift_and_scale(column)
@@ -53,13 +55,13 @@ class _Scaler(BuiltInPreprocessor):
             return lit(0.0, type="float64")
         return (x - lit(shift, type="float64")) / lit(scale, type="float64")
 
-    def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         made = {out: self._scaled(df[c]) for c, out in self._pairs()}  # all see the old columns
         for out, values in made.items():
             df[out] = values
         return df
 
-    def _scaled(self, values: "pd.Series") -> Any:
+    def _scaled(self, values: pd.Series) -> Any:
         import numpy as np
 
         numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -83,7 +85,7 @@ class StandardScaler(_Scaler):
         output_columns: as many names for the results; None: the results replace the columns.
     """
 
-    def _fit(self, ds: "Dataset") -> "StandardScaler":
+    def _fit(self, ds: Dataset) -> StandardScaler:
         check_numbers(self, ds, self._columns)
         plan = self._stat_computation_plan
         plan.add_aggregator(aggregator_fn=Mean, columns=self._columns, skip_nan=True)
@@ -108,7 +110,7 @@ class MinMaxScaler(_Scaler):
         output_columns: as many names for the results; None: the results replace the columns.
     """
 
-    def _fit(self, ds: "Dataset") -> "MinMaxScaler":
+    def _fit(self, ds: Dataset) -> MinMaxScaler:
         check_numbers(self, ds, self._columns)
         for aggregate in (Min, Max):
             self._stat_computation_plan.add_aggregator(
@@ -135,7 +137,7 @@ class MaxAbsScaler(_Scaler):
         output_columns: as many names for the results; None: the results replace the columns.
     """
 
-    def _fit(self, ds: "Dataset") -> "MaxAbsScaler":
+    def _fit(self, ds: Dataset) -> MaxAbsScaler:
         check_numbers(self, ds, self._columns)
         self._stat_computation_plan.add_aggregator(aggregator_fn=AbsMax, columns=self._columns, skip_nan=True)
         return self
@@ -163,8 +165,8 @@ class RobustScaler(_Scaler):
     DEFAULT_QUANTILE_PRECISION = 800
     _FIELDS = ("columns", "quantile_range", "output_columns", "quantile_precision")
 
-    quantile_range = read_only("quantile_range", "The lower and the upper quantile.")
-    quantile_precision = read_only("quantile_precision", "Has no effect.")
+    quantile_range: tuple[float, float] = read_only("quantile_range", "The lower and the upper quantile.")
+    quantile_precision: int = read_only("quantile_precision", "Has no effect.")
 
     def __init__(
         self,
@@ -182,7 +184,7 @@ class RobustScaler(_Scaler):
         self._quantile_range = quantile_range
         self._quantile_precision = quantile_precision
 
-    def _fit(self, ds: "Dataset") -> "RobustScaler":
+    def _fit(self, ds: Dataset) -> RobustScaler:
         check_numbers(self, ds, self._columns)
         low, high = self._quantile_range
         self._stat_computation_plan.add_aggregator(

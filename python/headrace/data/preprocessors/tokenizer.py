@@ -1,5 +1,7 @@
 """Tokenizer: texts to lists of tokens."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,7 @@ class TokenizingPreprocessor(BuiltInPreprocessor):
     """Base of the classes with a `tokenization_fn`. The text of a preprocessor has null for the default
     function."""
 
-    tokenization_fn = read_only("tokenization_fn", "The function from a text to a list of tokens.")
+    tokenization_fn: property = read_only("tokenization_fn", "The function from a text to a list of tokens.")
     _tokenization_fn: Callable[[str], list[str]]
 
     def _get_serializable_fields(self) -> dict[str, Any]:
@@ -50,7 +52,7 @@ def _checked_function(fn: Any) -> Callable[[str], list[str]]:
     return fn
 
 
-def check_texts(who: BuiltInPreprocessor, ds: "Dataset", columns: list[str]) -> dict[str, str]:
+def check_texts(who: BuiltInPreprocessor, ds: Dataset, columns: list[str]) -> dict[str, str]:
     """The types of the columns; TypeError unless they are texts."""
     types = check_columns(who, ds, columns)
     for c in columns:
@@ -72,8 +74,8 @@ class Tokenizer(TokenizingPreprocessor):
     _is_fittable = False
     _FIELDS = ("columns", "tokenization_fn", "output_columns")
 
-    columns = read_only("columns", "The columns of texts.")
-    output_columns = read_only("output_columns", "The columns that the result goes to.")
+    columns: list[str] = read_only("columns", "The columns of texts.")
+    output_columns: list[str] = read_only("output_columns", "The columns that the result goes to.")
 
     def __init__(
         self,
@@ -89,7 +91,7 @@ class Tokenizer(TokenizingPreprocessor):
     def _pairs(self):
         return zip(self._columns, self._output_columns, strict=True)
 
-    def _transform_dataset(self, ds: "Dataset") -> "Dataset | None":
+    def _transform_dataset(self, ds: Dataset) -> Dataset | None:
         from headrace.data.expressions import col
 
         check_texts(self, ds, self._columns)
@@ -97,14 +99,14 @@ class Tokenizer(TokenizingPreprocessor):
             return None
         return ds.with_columns({out: col(c).str.split(" ") for c, out in self._pairs()})
 
-    def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         made = {out: tokens_of(df[c], self._tokenization_fn) for c, out in self._pairs()}
         for out, values in made.items():
             df[out] = values
         return df
 
 
-def tokens_of(values: "pd.Series", fn: Callable[[str], list[str]]) -> "pd.Series":
+def tokens_of(values: pd.Series, fn: Callable[[str], list[str]]) -> pd.Series:
     """The tokens of each text, None for a missing one."""
     pd = package("pandas", "preprocessors")
     missing = values.isna().to_numpy()

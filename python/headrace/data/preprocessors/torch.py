@@ -1,5 +1,7 @@
 """TorchVisionPreprocessor: a transform of torchvision, or any function of tensors, over columns of images."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -31,15 +33,15 @@ class TorchVisionPreprocessor(BuiltInPreprocessor):
     _is_fittable = False
     _FIELDS = ("columns", "output_columns", "torchvision_transform", "batched")
 
-    columns = read_only("columns", "The columns of images.")
-    output_columns = read_only("output_columns", "The columns that the result goes to.")
-    torchvision_transform = read_only("torchvision_transform", "The function.")
-    batched = read_only("batched", "Whether the function gets whole batches.")
+    columns: list[str] = read_only("columns", "The columns of images.")
+    output_columns: list[str] = read_only("output_columns", "The columns that the result goes to.")
+    torchvision_transform: Callable[[Any], Any] = read_only("torchvision_transform", "The function.")
+    batched: bool = read_only("batched", "Whether the function gets whole batches.")
 
     def __init__(
         self,
         columns: list[str],
-        transform: "Callable[[np.ndarray | torch.Tensor], torch.Tensor]",
+        transform: Callable[[np.ndarray | torch.Tensor], torch.Tensor],
         output_columns: list[str] | None = None,
         batched: bool = False,
     ):

@@ -1,5 +1,7 @@
 """PowerTransformer: makes values more like a normal distribution."""
 
+from __future__ import annotations
+
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -32,10 +34,10 @@ class PowerTransformer(BuiltInPreprocessor):
     _valid_methods = ["yeo-johnson", "box-cox"]
     _FIELDS = ("columns", "power", "method", "output_columns")
 
-    columns = read_only("columns", "The columns to transform.")
-    power = read_only("power", "The parameter of the transform.")
-    method = read_only("method", "The kind of transform.")
-    output_columns = read_only("output_columns", "The columns that the result goes to.")
+    columns: list[str] = read_only("columns", "The columns to transform.")
+    power: float = read_only("power", "The parameter of the transform.")
+    method: str = read_only("method", "The kind of transform.")
+    output_columns: list[str] = read_only("output_columns", "The columns that the result goes to.")
 
     def __init__(
         self,
@@ -58,7 +60,7 @@ class PowerTransformer(BuiltInPreprocessor):
     def _pairs(self):
         return zip(self._columns, self._output_columns, strict=True)
 
-    def _transform_dataset(self, ds: "Dataset") -> "Dataset":
+    def _transform_dataset(self, ds: Dataset) -> Dataset:
         from headrace.data.expressions import col, if_else
 
         check_numbers(self, ds, self._columns)
@@ -73,7 +75,7 @@ class PowerTransformer(BuiltInPreprocessor):
                 made[out] = if_else(x >= 0, above, below)
         return ds.with_columns(made)
 
-    def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         import numpy as np
 
         made = {}

@@ -1,5 +1,7 @@
 """CountVectorizer and HashingVectorizer: how often a text has each token."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -22,24 +24,24 @@ if TYPE_CHECKING:
 class _Vectorizer(TokenizingPreprocessor):
     """A vector of counts (int64) for each text; null for a missing text."""
 
-    columns = read_only("columns", "The columns of texts.")
-    output_columns = read_only("output_columns", "The columns that the result goes to.")
+    columns: property = read_only("columns", "The columns of texts.")
+    output_columns: property = read_only("output_columns", "The columns that the result goes to.")
 
     def _place(self, column: str) -> tuple[Callable[[str], int], int]:
         """(the function from a token to its place, -1 for none; the number of places)"""
         raise NotImplementedError
 
-    def _transform_dataset(self, ds: "Dataset") -> None:
+    def _transform_dataset(self, ds: Dataset) -> None:
         check_texts(self, ds, self._columns)
 
-    def _transform_pandas(self, df: "pd.DataFrame") -> "pd.DataFrame":
+    def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         names = zip(self._columns, self._output_columns, strict=True)
         made = {out: self._vectors(df[c]) for c, out in names}
         for out, values in made.items():
             df[out] = values
         return df
 
-    def _vectors(self, values: "pd.Series") -> Any:
+    def _vectors(self, values: pd.Series) -> Any:
         import numpy as np
 
         place, n = self._place(str(values.name))
@@ -67,7 +69,7 @@ class HashingVectorizer(_Vectorizer):
 
     _is_fittable = False
     _FIELDS = ("columns", "num_features", "tokenization_fn", "output_columns")
-    num_features = read_only("num_features", "The length of the vectors.")
+    num_features: int = read_only("num_features", "The length of the vectors.")
 
     def __init__(
         self,
@@ -118,7 +120,7 @@ class CountVectorizer(_Vectorizer):
     """
 
     _FIELDS = ("columns", "tokenization_fn", "max_features", "output_columns")
-    max_features = read_only("max_features", "How many tokens to keep.")
+    max_features: int | None = read_only("max_features", "How many tokens to keep.")
 
     def __init__(
         self,
@@ -136,7 +138,7 @@ class CountVectorizer(_Vectorizer):
         self._max_features = max_features
         self._output_columns = self._derive_and_validate_output_columns(columns, output_columns)
 
-    def _fit(self, ds: "Dataset") -> "CountVectorizer":
+    def _fit(self, ds: Dataset) -> CountVectorizer:
         check_texts(self, ds, self._columns)
         self._stat_computation_plan.add_callable_stat(
             stat_fn=lambda name: {name(c): counts for c, counts in self._count(ds).items()},
@@ -146,7 +148,7 @@ class CountVectorizer(_Vectorizer):
         )
         return self
 
-    def _count(self, ds: "Dataset") -> dict[str, Counter]:
+    def _count(self, ds: Dataset) -> dict[str, Counter]:
         """The tokens of each column, counted by the workers batch by batch."""
         found: dict[str, Counter] = {c: Counter() for c in self._columns}
         counting = _CountTokens(self._columns, self._tokenization_fn)
@@ -169,7 +171,7 @@ class _CountTokens:
     def __init__(self, columns: list[str], fn: Callable[[str], list[str]]):
         self.columns, self.fn = columns, fn
 
-    def __call__(self, df: "pd.DataFrame") -> dict[str, list]:
+    def __call__(self, df: pd.DataFrame) -> dict[str, list]:
         rows: dict[str, list] = {"column": [], "token": [], "count": []}
         for column in dict.fromkeys(self.columns):
             counts = Counter(token for tokens in tokens_of(df[column], self.fn) for token in tokens or ())

@@ -1,0 +1,99 @@
+"""Type checkers over programs of users: mypy and pyright find nothing in tests/typing/right and every mistake
+in tests/typing/wrong.py; no name of the public interface lacks a type.
+"""
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.data import context
+
+PROGRAMS = Path(__file__).parents[1] / "typing"
+RIGHT = sorted(p.stem for p in (PROGRAMS / "right").glob("*.py"))
+MODULES = [
+    "headrace",
+    "headrace.data",
+    *(f"headrace.data.{m}" for m in ("aggregate", "collate_fn", "datasource", "expressions")),
+    *(f"headrace.data.{m}" for m in ("preprocessor", "preprocessors")),
+    *(f"headrace.{m}" for m in ("torch", "train", "train.collective", "train.torch")),
+]
+
+
+def run(*command):
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = {**os.environ, "PATH": path, "VIRTUAL_ENV": sys.prefix, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"}
+    return subprocess.run([sys.executable, "-m", *command], env=env, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module", params=["mypy", "pyright"])
+def checked(request, tmp_path_factory):
+    """{file: lines with an error}, of all programs."""
+    pytest.importorskip(request.param)
+    command = ["pyright", "--pythonpath", sys.executable]
+    if request.param == "mypy":
+        command = ["mypy", "--ignore-missing-imports", "--cache-dir", str(tmp_path_factory.mktemp("mypy"))]
+    done = run(*command, *map(str, [PROGRAMS / "wrong.py", *(PROGRAMS / "right").glob("*.py")]))
+    found = {}
+    for line in done.stdout.splitlines():
+        if m := re.match(r"\s*(\S+\.py):(\d+)(?::\d+)?(?: -|:) error", line):
+            found.setdefault(Path(m[1]).name, {})[int(m[2])] = line
+    assert found, done.stdout + done.stderr
+    return found
+
+
+def test_right_programs_have_no_mistake(checked):
+    checked = {name: lines for name, lines in checked.items() if name != "wrong.py"}
+    assert checked == {}
+
+
+def test_mistakes_are_marked(checked):
+    lines = (PROGRAMS / "wrong.py").read_text().splitlines()
+    wrong = {n: line for n, line in enumerate(lines, 1) if line.endswith("# wrong")}
+    assert len(wrong) >= 50
+    found = checked["wrong.py"]
+    assert [line for n, line in wrong.items() if n not in found] == []
+    assert [line for n, line in found.items() if n not in wrong] == []
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_programs_run(name, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(PROGRAMS / "right"))
+    importlib.import_module(name).main(tmp_path)
+
+
+def test_the_public_interface_has_types():
+    pytest.importorskip("pyright")
+    report = run("pyright", "--verifytypes", "headrace", "--ignoreexternal", "--outputjson").stdout
+    public = set()
+    for module in map(importlib.import_module, MODULES):
+        names = getattr(module, "__all__", None) or [name for name in vars(module) if name[0] != "_"]
+        for value in (getattr(module, name, None) for name in names):
+            if getattr(value, "__module__", "").startswith("headrace") and hasattr(value, "__qualname__"):
+                public.add(f"{value.__module__}.{value.__qualname__}")
+    assert len(public) > 150
+    unknown = [
+        (s["name"], [d["message"] for d in s["diagnostics"]])
+        for s in json.loads(report)["typeCompleteness"]["symbols"]
+        if not s["isTypeKnown"] and any(f"{s['name']}.".startswith(f"{p}.") for p in public)
+    ]
+    assert unknown == []
+
+
+def test_types_of_settings_are_those_that_the_context_checks():
+    """One line of context_types.py for each setting."""
+    types = {"bool": "bool", "int": "int", "count": "int", "float": "float", "str": "str", "None": "None"}
+    types |= {"texts": "Sequence[str]", "list": "Sequence[Any]", "dict": "dict[str, Any]"}
+    kinds = {name: kind for name, (_, kind) in context._FIELDS.items()}
+    kinds |= {name: kinds[other] for name, other in context.ALIASES.items()}
+    want = {
+        name: "Any" if kind == "any" else " | ".join(types[k] for k in kind.split("|"))
+        for name, kind in kinds.items()
+    }
+    text = Path(context.__file__).with_name("context_types.py").read_text()
+    assert dict(re.findall(r"^    (\w+): ([^#\n]*?)(?:  #.*)?$", text, re.M)) == want
