@@ -252,6 +252,19 @@ sdist: venv zstd
 	@$(ENV) $(PY) packaging/make_sdist.py
 	@$(ENV) $(PY) packaging/check_sdist.py
 
+# The wheel of dist/ with the oldest and the newest NumPy, pandas and pyarrow that are promised.
+.PHONY: check-versions
+check-versions: venv
+	$(call say,oldest and newest packages)
+	@$(ENV) $(PY) packaging/check_versions.py $(ARGS)
+
+# dist/ for a release (docs/releases.md), from a clean clone.
+.PHONY: release
+release: venv zstd
+	$(call say,release)
+	@$(PY) -m pip install -q --disable-pip-version-check -r requirements/wheel.txt
+	@$(ENV) $(PY) packaging/release.py $(ARGS)
+
 # The wheel of dist/ in a Debian without compiler and -dev packages; needs root and debootstrap.
 .PHONY: check-root
 check-root: venv

@@ -1,6 +1,7 @@
 """What `meson install` leaves serves a C program that knows nothing but pkg-config."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,8 +17,11 @@ PROGRAM = """
 
 int main(void)
 {
+    char made[32];
+
     puts(hr_version());
-    return strcmp(hr_version(), "0.1.0") != 0;
+    snprintf(made, sizeof made, "%d.%d.%d", HR_VERSION_MAJOR, HR_VERSION_MINOR, HR_VERSION_PATCH);
+    return strcmp(hr_version(), made) != 0;
 }
 """
 
@@ -59,7 +63,8 @@ def test_a_c_program(stage, tmp_path, kind):
     source.write_text(PROGRAM)
     strict = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     run(os.environ.get("CC", "cc"), *strict, source, "-o", tmp_path / "program", *flags)
-    assert run(tmp_path / "program", LD_LIBRARY_PATH=str(library.parent)) == "0.1.0\n"
+    version = re.search(r"^  version: '(.*)',$", (ROOT / "meson.build").read_text(), re.M)[1]
+    assert run(tmp_path / "program", LD_LIBRARY_PATH=str(library.parent)) == f"{version}\n"
 
 
 def test_what_is_installed(stage):

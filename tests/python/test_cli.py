@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import importlib.metadata
 import json
 import os
 import re
@@ -83,7 +84,7 @@ def text_file(tmp_path_factory):
 
 
 def test_version_and_help():
-    assert headrace("--version")[0] == "headrace 0.1.0\n"
+    assert headrace("--version")[0] == f"headrace {importlib.metadata.version('headrace')}\n"
     out = headrace("--help")[0]
     for name in (*COMMANDS, "HEADRACE_NUM_THREADS", "HEADRACE_MEMORY_LIMIT"):
         assert name in out
