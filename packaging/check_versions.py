@@ -24,6 +24,8 @@ TESTS = """
     arrow_ipc compute_matrix datasource display functions groupby in_memory iter join map_groups materialize
     no_rows numpy objects padding pack preprocessors summary table types udf union
 """
+# Tests that need torch, beside those that have it in their name.
+TORCH = "torch or tensors_in_and_out or what_cannot_be_done_with_them"
 # What an old pyarrow or pandas cannot do or writes otherwise, where the test compares with it.
 DIFFERENT = {
     "test_arrow_ipc": "files_of_pyarrow or no_rows_and_no_columns or streams_of_pyarrow or "
@@ -59,7 +61,7 @@ def check(which, python, wheel, folder):
     run(*pip, *wanted, *tools(), wheel)
     frozen = run(inside, "-m", "pip", "list", "--format=freeze")
     print(f"{which}:", *(line for line in frozen.split() if line.startswith(PACKAGES)), flush=True)
-    words = "torch"
+    words = TORCH
     if which == "oldest":
         words += "".join(f" or ({file} and ({names}))" for file, names in DIFFERENT.items())
     tests = [f"tests/python/test_{name}.py" for name in TESTS.split()]
