@@ -63,15 +63,28 @@ bool cli_grow(void *items, int64_t *cap, int64_t n, size_t item_bytes) HR_MUST_U
     "  -m, --memory BYTES       the limit for data, as 256MiB or 2GB; default: half of the memory\n"                   \
     "  -h, --help               this text\n"
 
+/* The options of commands that can leave out rows, and of those that can leave out columns, too. */
+enum { INPUT_FILTER = 1024 };
+#define FILTER_LONG { "filter", required_argument, NULL, INPUT_FILTER }
+#define FILTER_HELP                                                                                                    \
+    "      --filter EXPR        only the rows for which it is true, as 'x > 3 and is_in(k, [1, 2])'; may be "          \
+    "repeated\n"
+#define ROWS_SHORT "c:"
+#define ROWS_LONG { "columns", required_argument, NULL, 'c' }, { "select", required_argument, NULL, 'c' }, FILTER_LONG
+#define ROWS_HELP                                                                                                      \
+    "  -c, --columns A,B        only these columns, in this order; may be repeated; --select is the "                  \
+    "same\n" FILTER_HELP
+
 /* The input of a command. All zero is empty; strings are those of argv, but for the columns. */
 typedef struct input {
     const char *format;
+    hr_expr *filter; /* NULL: all rows */
     const char **settings;
     int64_t n_settings, cap_settings;
     char **columns;
     int64_t n_columns, cap_columns;
 } input;
-/* One option that getopt_long returned: true if it is one of INPUT_LONG but for --help. */
+/* One option that getopt_long returned: true if it is one of INPUT_LONG but for --help, or of ROWS_LONG, and right. */
 bool input_option(input *in, int option, char *value);
 /* Adds the names of "a,b,c". */
 hr_status input_columns(input *in, const char *text, hr_error *err) HR_MUST_USE;
@@ -82,23 +95,20 @@ void input_clear(input *in);
 /* --- output.c: commands that read files and write others */
 
 enum { OUTPUT_TO = 256, OUTPUT_PARTITION, OUTPUT_ROWS, OUTPUT_OVERWRITE, OUTPUT_FOLDER };
-#define OUTPUT_SHORT "c:w:"
+#define OUTPUT_SHORT "w:" ROWS_SHORT
 #define OUTPUT_LONG                                                                                                    \
     { "to", required_argument, NULL, OUTPUT_TO }, { "write-option", required_argument, NULL, 'w' },                    \
-        { "columns", required_argument, NULL, 'c' }, { "partition", required_argument, NULL, OUTPUT_PARTITION },       \
+        { "partition", required_argument, NULL, OUTPUT_PARTITION },                                                    \
         { "max-rows-per-file", required_argument, NULL, OUTPUT_ROWS },                                                 \
-        { "overwrite", no_argument, NULL, OUTPUT_OVERWRITE },                                                          \
-    {                                                                                                                  \
-        "folder", no_argument, NULL, OUTPUT_FOLDER                                                                     \
-    }
+        { "overwrite", no_argument, NULL, OUTPUT_OVERWRITE }, { "folder", no_argument, NULL, OUTPUT_FOLDER },          \
+        ROWS_LONG
 #define OUTPUT_HELP                                                                                                    \
     "      --to FORMAT          the format of OUT; default: by its suffix\n"                                           \
     "  -w, --write-option NAME=VALUE  an option of the written format; may be repeated\n"                              \
-    "  -c, --columns A,B        only these columns, in this order; may be repeated\n"                                  \
     "      --partition A,B      a folder for each value of these columns\n"                                            \
     "      --max-rows-per-file N  the maximum of rows in each file of the folder OUT\n"                                \
     "      --folder             OUT is a folder, whatever its suffix\n"                                                \
-    "      --overwrite          replaces existing files when all rows are written; default: an error\n"
+    "      --overwrite          replaces existing files when all rows are written; default: an error\n" ROWS_HELP
 
 typedef struct output {
     const char *to;

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const struct option long_options[] = { INPUT_LONG, { 0 } };
+static const struct option long_options[] = { FILTER_LONG, INPUT_LONG, { 0 } };
 
 /* For formats without a number of rows in their metadata: reads rows without columns, which costs the least. */
 static hr_status count_by_reading(hr_plan *p, int64_t *out, hr_error *err)
@@ -74,6 +74,6 @@ const command cmd_count = {
     .name = "count",
     .args = "[OPTION]... FILE...",
     .doc = "Prints the number of rows in all files, from their metadata where possible",
-    .more = INPUT_HELP,
+    .more = FILTER_HELP INPUT_HELP,
     .run = count_run,
 };

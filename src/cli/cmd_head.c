@@ -14,9 +14,9 @@
 enum { OPTION_WIDTH = 256 };
 static const struct option long_options[] = {
     { "rows", required_argument, NULL, 'n' },
-    { "columns", required_argument, NULL, 'c' },
     { "json", no_argument, NULL, 'j' },
     { "width", required_argument, NULL, OPTION_WIDTH },
+    ROWS_LONG,
     INPUT_LONG,
     { 0 },
 };
@@ -108,7 +108,7 @@ static int head_run(const command *cmd, int argc, char **argv)
     int status = 0, option;
 
     optind = 0;
-    while (!status && (option = getopt_long(argc, argv, "n:c:j" INPUT_SHORT, long_options, NULL)) != -1) {
+    while (!status && (option = getopt_long(argc, argv, "n:j" ROWS_SHORT INPUT_SHORT, long_options, NULL)) != -1) {
         switch (option) {
         case 'h': status = cli_help(cmd); goto done;
         case 'n':
@@ -119,10 +119,6 @@ static int head_run(const command *cmd, int argc, char **argv)
             if (!parse_count(optarg, 1 << 20, &n))
                 status = cli_misused(cmd, "--width %s: expected a number of characters up to %d", optarg, 1 << 20);
             args.width = (int)n;
-            break;
-        case 'c':
-            if (input_columns(&in, optarg, &err))
-                status = cli_failed(&err);
             break;
         case 'j': args.json = true; break;
         default:
@@ -145,8 +141,8 @@ const command cmd_head = {
     .args = "[OPTION]... FILE...",
     .doc = "Prints the first rows, as a table or as JSON lines",
     .more = "  -n, --rows N             the number of rows; default 10\n"
-            "  -c, --columns A,B        only these columns, in this order; may be repeated\n"
             "  -j, --json               one JSON object a line\n"
-            "      --width N            cuts cells of the table to N characters; default 40; 0: no cut\n" INPUT_HELP,
+            "      --width N            cuts cells of the table to N characters; default 40; 0: no cut\n" ROWS_HELP
+                INPUT_HELP,
     .run = head_run,
 };

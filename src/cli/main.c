@@ -106,10 +106,37 @@ static bool set_memory(const char *value)
     return false;
 }
 
+/* Rows must pass all filters. */
+static hr_status add_filter(input *in, const char *text, hr_error *err)
+{
+    hr_expr *more = NULL, *both[] = { in->filter, NULL };
+    hr_status st;
+
+    HR_TRY(hr_expr_parse(text, &more, err));
+    if (!in->filter) {
+        in->filter = more;
+        return HR_OK;
+    }
+    both[1] = more;
+    st = hr_expr_call("and", both, 2, NULL, 0, &in->filter, err);
+    hr_expr_unref(both[0]);
+    hr_expr_unref(more);
+    return st;
+}
+
 bool input_option(input *in, int option, char *value)
 {
+    hr_error err = HR_ERROR_INIT;
+
     if (option == 'm')
         return set_memory(value);
+    if (option == INPUT_FILTER || option == 'c') {
+        if (!(option == 'c' ? input_columns(in, value, &err) : add_filter(in, value, &err)))
+            return true;
+        print_error(option == 'c' ? "headrace: --columns" : "headrace: --filter", err.text);
+        hr_error_clear(&err);
+        return false;
+    }
     if (option == 'f') {
         in->format = value;
         return true;
@@ -144,12 +171,26 @@ hr_status input_columns(input *in, const char *text, hr_error *err)
 hr_status input_plan(const input *in, int argc, char **argv, hr_plan **out, hr_error *err)
 {
     hr_read_options options = { .struct_bytes = sizeof options };
+    const char *const *columns = in->n_columns ? (const char *const *)in->columns : NULL;
+    hr_plan *all = NULL, *kept = NULL;
+    hr_status st = HR_OK;
 
-    options.columns = in->n_columns ? (const char *const *)in->columns : NULL;
-    options.n_columns = (int)in->n_columns;
+    *out = NULL;
+    options.columns = in->filter ? NULL : columns; /* a filter may use others */
+    options.n_columns = in->filter ? 0 : (int)in->n_columns;
     options.format_options = in->settings;
     options.n_format_options = (int)in->n_settings;
-    return hr_plan_read((const char *const *)argv + optind, argc - optind, in->format, &options, out, err);
+    HR_GO(hr_plan_read((const char *const *)argv + optind, argc - optind, in->format, &options, &all, err));
+    if (in->filter)
+        HR_GO(hr_plan_filter_expr(all, in->filter, &kept, err));
+    if (kept && columns)
+        HR_GO(hr_plan_project(kept, columns, NULL, (int)in->n_columns, out, err));
+    else
+        *out = hr_plan_ref(kept ? kept : all);
+done:
+    hr_plan_unref(kept);
+    hr_plan_unref(all);
+    return st;
 }
 
 void input_clear(input *in)
@@ -158,6 +199,7 @@ void input_clear(input *in)
         free(in->columns[i]);
     free(in->columns);
     free(in->settings);
+    hr_expr_unref(in->filter);
     *in = (input){ 0 };
 }
 

@@ -142,13 +142,10 @@ int output_option(const command *cmd, output *a, int option, char *value)
 /* Handles one option: of the command, of the input, or of the output. */
 static int read_option(const command *cmd, const rewrite *r, input *in, output *out, int option)
 {
-    hr_error err = HR_ERROR_INIT;
     int status = r->option ? r->option(cmd, r->context, option, optarg) : -1;
 
     if (status >= 0)
         return status;
-    if (option == 'c')
-        return input_columns(in, optarg, &err) ? cli_failed(&err) : 0;
     status = output_option(cmd, out, option, optarg);
     if (status >= 0)
         return status;

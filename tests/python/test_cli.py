@@ -217,6 +217,23 @@ def test_an_interrupted_command_leaves_nothing(tmp_path, number):
         assert sorted(os.listdir(tmp_path)) == ["in.parquet"]
 
 
+def test_filter(folder, tmp_path):
+    rows = pa.concat_tables([pq.read_table(folder / f"{name}.parquet") for name in "ab"]).to_pylist()
+    want = [row["id"] for row in rows if row["id"] > 1 and row["x"] is not None and row["x"] < 0.5]
+    assert 0 < len(want) < len(rows)
+    where = ("--filter", "id > 1", "--filter", "x < 0.5", folder)
+    lines = headrace("head", "--json", "--select", "id", *where)[0].splitlines()
+    assert [json.loads(line) for line in lines] == [{"id": i} for i in want]
+    assert headrace("count", *where)[0] == f"{len(want)}\n"
+    headrace("sort", "--key", "id:desc", "-c", "id", *where, tmp_path / "sorted.parquet")
+    assert pq.read_table(tmp_path / "sorted.parquet").to_pydict() == {"id": want[::-1]}
+    headrace("group", "--agg", "count() as n", *where, tmp_path / "n.parquet")
+    assert pq.read_table(tmp_path / "n.parquet").to_pydict() == {"n": [len(want)]}
+    assert "headrace: --filter: " in headrace("count", "--filter", "id >", folder, status=2)[1]
+    assert "nosuch" in headrace("count", "--filter", "nosuch > 1", folder, status=1)[1]
+    assert "int64, expected bool" in headrace("count", "--filter", "id + 1", folder, status=1)[1]
+
+
 def test_convert(folder, tmp_path):
     out, _ = headrace("convert", folder, tmp_path / "all.parquet", "-w", "compression=snappy")
     assert out.startswith(f"{tmp_path}/all.parquet\t8 rows\t")

@@ -61,7 +61,6 @@ AnyBatchFunction: TypeAlias = (
     Callable[[Any], BatchResults] | Callable[Concatenate[Any, ...], BatchResults] | Class
 )
 ColumnFunction: TypeAlias = Callable[[Any], Any] | Class
-Blocks: TypeAlias = Iterable[Any]
 
 Compute: TypeAlias = (
     Literal["processes", "threads", "inline", "tasks", "actors"] | ActorPoolStrategy | TaskPoolStrategy | None
