@@ -52,7 +52,7 @@ def test_the_examples_of_a_page(page, tmp_path):
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
     assert blocks or page not in FORMAT_PAGES, "a page about a format shows how it is used"
     frameworks = "torch|lightning|transformers|accelerate|xgboost|lightgbm"
-    needed = rf"^import ({frameworks}|PIL|zarr|h5py|duckdb|soundfile)"
+    needed = rf"^import ({frameworks}|PIL|zarr|h5py|duckdb|polars|soundfile)"
     for module in set(re.findall(needed, "\n".join(blocks), re.MULTILINE)):
         pytest.importorskip(module)
     script = tmp_path / "page.py"
