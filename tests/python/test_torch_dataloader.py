@@ -5,6 +5,8 @@ import signal
 import time
 
 import numpy as np
+import process_tree
+import psutil
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -173,6 +175,54 @@ def test_dead_worker_is_named():
         list(DataLoader(Dies(), 4, num_workers=2))
 
 
+def test_what_a_worker_gave_before_it_died_is_kept():
+    """The story: a request that could not be sent was an error, and the batches before it were lost."""
+    loader = DataLoader(Dies(), 4, num_workers=2)
+    batches = iter(loader)
+    found = []
+    wait_for_end(workers_of(loader)[:1], but_zombies=True)
+    with pytest.raises(
+        PeerError, match=r"worker 0 \(process \d+\) was killed by SIGKILL before it gave batch 2"
+    ):
+        for batch in batches:
+            found.append(batch.tolist())
+    assert found == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+class DiesEarly(Dataset):
+    """The worker of row 1 dies; that of row 0 gives its row when the other one is no more."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, i):
+        if i == 1:
+            (self.folder / "new").write_text(str(os.getpid()))
+            (self.folder / "new").rename(self.folder / "pid")
+            os.kill(os.getpid(), signal.SIGKILL)
+        until = time.monotonic() + 60
+        while not (self.folder / "pid").exists():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        while process_tree.is_alive(int((self.folder / "pid").read_text())):
+            time.sleep(0.01)
+        time.sleep(0.1)  # so that the death is known before this row
+        return i
+
+
+def test_a_worker_that_died_while_another_was_waited_for(tmp_path):
+    """The story: its batch was waited for without an end, where no other worker had anything to say."""
+    batches = iter(DataLoader(DiesEarly(tmp_path), 1, num_workers=2, timeout=60))
+    assert int(next(batches)) == 0
+    begin = time.monotonic()
+    with pytest.raises(PeerError, match=r"worker 1 .* was killed by SIGKILL before it gave batch 1"):
+        next(batches)
+    assert time.monotonic() - begin < 50
+
+
 class Large(Dataset):
     """An array of n KiB a row, which reading marks."""
 
@@ -229,9 +279,10 @@ def workers_of(loader):
     return [worker.process.pid for group in loader._groups for worker in group.workers]
 
 
-def wait_for_end(pids):
-    until = time.monotonic() + 5
-    while any(os.path.exists(f"/proc/{pid}") for pid in pids):
+def wait_for_end(pids, but_zombies=False):
+    until = time.monotonic() + 60
+    there = process_tree.is_alive if but_zombies else psutil.pid_exists
+    while any(map(there, pids)):
         assert time.monotonic() < until, "a worker outlives its loader"
         time.sleep(0.01)
 

@@ -1,6 +1,7 @@
 """The worker processes of a DataLoader, as the process with the training loop sees them."""
 
 import collections
+import errno
 import os
 import select
 import socket
@@ -74,27 +75,29 @@ class Group:
         one = self.workers[worker]
         until = time.monotonic() + timeout if timeout else None
         while not one.answers:
+            if one.gone:
+                raise self._died(one, i)
             left = None if until is None else until - time.monotonic()
             if left is not None and left <= 0:
                 raise late(timeout)
             self._listen(left)
-            if one.gone and not one.answers:
-                raise self._died(one, f" before it gave batch {i}")
         return one.answers.popleft()
 
     def close(self):
         self._end()
 
-    def _died(self, one, when):
+    def _died(self, one, i):
         code = one.process.wait()
         self.close()
-        return PeerError(f"DataLoader: worker {one.number} (process {one.process.pid}) {how(code)}{when}")
+        who = f"worker {one.number} (process {one.process.pid})"
+        return PeerError(f"DataLoader: {who} {how(code)} before it gave batch {i}")
 
     def _send_value(self, worker, message):
         parts = messages.dumps(message)
         self._send(worker, lambda sock: messages.send(sock, parts, socket.MSG_DONTWAIT))
 
     def _send(self, worker, send):
+        """Sends; a worker that died gets nothing, and take() reports it behind what it gave before."""
         while True:
             try:
                 send(worker.socket)
@@ -102,7 +105,7 @@ class Group:
             except BlockingIOError:
                 self._listen(0.01)
             except (BrokenPipeError, ConnectionResetError):
-                raise self._died(worker, "") from None
+                return
 
     def _listen(self, seconds):
         """Receives what has come, and waits for `seconds` at most if nothing has."""
@@ -132,7 +135,14 @@ class _Worker:
     def receive(self, epoch):
         try:
             number, *answer = messages.receive(self.socket)
-        except (EOFError, ConnectionResetError):
+        except ConnectionResetError:  # said once where requests were not read; what it gave before comes next
+            return
+        except EOFError:
+            self.gone = True
+            return
+        except OSError as e:
+            if e.errno != errno.ENOTCONN:  # a kernel before 6.0, after a request that could not be sent
+                raise
             self.gone = True
             return
         if number == epoch:
