@@ -38,6 +38,7 @@ _hosts: list[Host] = []  # of this process
 _sources: weakref.WeakSet[LauncherSource] = weakref.WeakSet()
 LOOK_S = 0.5  # seconds between a host's checks for readers
 CONNECT_S = 2.0  # for one attempt
+REASON_S = 2.0  # that a host whose process raised an exception waits for the others to receive it
 LANES = 12  # with several hosts, so that 1, 2, 3, 4, 6 or 12 hosts have equally many
 MOST_LANES = 4096
 
@@ -244,12 +245,13 @@ def at_exit():
         source.process_ends(why)
     with _lock:
         hosts = list(_hosts)
+    until = time.monotonic() + REASON_S
     for host in hosts:
         with contextlib.suppress(_core.HeadraceError):
             if why is None:
                 _serve_to_the_end(host)
-            elif host.n_others() > 0:
-                time.sleep(0.2)  # so that the others receive the reason
+            while why is not None and host.n_others() > 0 and time.monotonic() < until:
+                time.sleep(0.02)
         host.close()
 
 
