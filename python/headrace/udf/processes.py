@@ -180,7 +180,8 @@ class Processes(State):
             return
         if self.calls.n_waiting:
             self.quiet = now
-        if now - self.quiet > QUIET and len(self.workers) > max(self.least, 1):
+        n = self.calls.n_workers  # not len(self.workers), which has those that end, too
+        if now - self.quiet > QUIET and n > max(self.least, 1):
             self.quiet = now
             self.calls.end_idle()
 
