@@ -215,8 +215,8 @@ LEFT = """
             assert hd.range(10**7).map(slow, **more).limit(3).count() == 3
         elif how == "interrupt":
             timer = threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT])
-            timer.start()
             try:
+                timer.start()
                 for batch in hd.range(10**6).map(slow, **more).iter_batches():
                     pass
             except KeyboardInterrupt:
@@ -233,7 +233,7 @@ LEFT = """
 
     compute, ways = sys.argv[1], sys.argv[2:]
     hd.range(10).map(slow, compute=compute).take_all()  # what is started once and for all
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while True:
         gc.collect()
         before = state()  # of workers only the fork server stays
@@ -243,7 +243,7 @@ LEFT = """
         time.sleep(0.02)
     for how in ways:
         use(how, compute)
-        until = time.monotonic() + 15
+        until = time.monotonic() + 60
         while True:
             gc.collect()
             after = state()
@@ -263,7 +263,7 @@ def test_nothing_is_left_of_what_ended_early(tmp_path, compute):
     script.write_text(textwrap.dedent(LEFT))
     ways = ["break", "limit", "interrupt", "raise", *(["die"] if compute == "processes" else [])]
     out = subprocess.run(
-        [sys.executable, script, compute, *ways], capture_output=True, text=True, timeout=100
+        [sys.executable, script, compute, *ways], capture_output=True, text=True, timeout=200
     )
     assert out.stdout.strip().endswith("clean"), out.stdout + out.stderr[-2000:]
 
@@ -271,31 +271,35 @@ def test_nothing_is_left_of_what_ended_early(tmp_path, compute):
 # ------------------------------------------------------------------------------------------------ the pool
 
 
-def test_a_pool_grows_and_shrinks_within_its_bounds(monkeypatch):
+def test_a_pool_grows_and_shrinks_within_its_bounds(monkeypatch, tmp_path):
     monkeypatch.setattr(processes, "QUIET", 0.2)
     seen, ended = [], threading.Event()
+    grown, until = str(tmp_path / "grown"), time.monotonic() + 120
 
     def work(batch):
-        time.sleep(0.04 if batch["id"][0] < 60 else 0)
+        if not os.path.exists(grown):
+            time.sleep(0.04)  # the workers are busy, and calls wait
         return batch
 
     def watch():
         while not ended.wait(0.01):
             seen.extend(len(s.workers) for s in states.live() if s.name == "map_batches(work)")
+            if 4 in seen:
+                pathlib.Path(grown).touch()
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
         strategy = hd.ActorPoolStrategy(min_size=2, max_size=4, initial_size=3)
-        ds = hd.range(300).map_batches(work, batch_size=1, compute=strategy)
+        ds = hd.range(2000).map_batches(work, batch_size=1, compute=strategy)
         found = []
-        for n, batch in enumerate(ds.iter_batches(batch_size=1, prefetch_batches=0)):
+        for batch in ds.iter_batches(batch_size=1, prefetch_batches=0):
             found += batch["id"].tolist()
-            if 200 < n < 240:
-                time.sleep(0.03)  # the consumer is slow: workers have nothing to do
+            while 4 in seen and 2 not in seen[seen.index(4) :] and time.monotonic() < until:
+                time.sleep(0.01)  # the consumer is slow: workers have nothing to do
     finally:
         ended.set()
         watcher.join()
-    assert found == list(range(300))
+    assert found == list(range(2000))
     most = seen.index(max(seen))
     assert seen[most] == 4 and min(seen[most:]) == 2, seen

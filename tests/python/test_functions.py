@@ -29,17 +29,33 @@ def operators(ds):
 
 
 def visible(batch):
-    time.sleep(0.05)
     devices = os.environ.get("CUDA_VISIBLE_DEVICES", "-")
     return {"id": batch["id"], "gpus": [devices] * len(batch["id"]), "pid": [os.getpid()] * len(batch["id"])}
 
 
-def test_each_worker_has_gpus_of_its_own(monkeypatch):
+def by_two(folder):
+    """visible(), which goes on when a second worker calls it, too."""
+    folder.mkdir()
+
+    def function(batch):
+        (folder / str(os.getpid())).touch()
+        until = time.monotonic() + 60
+        while len(os.listdir(folder)) < 2:
+            assert time.monotonic() < until, "there is one worker"
+            time.sleep(0.005)
+        return visible(batch)
+
+    return function
+
+
+def test_each_worker_has_gpus_of_its_own(monkeypatch, tmp_path):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,GPU-7")
-    both = hd.range(24).map_batches(visible, batch_size=1, num_gpus=1, concurrency=(2, 2))
+    function = by_two(tmp_path / "both")
+    both = hd.range(24).map_batches(function, batch_size=1, num_gpus=1, concurrency=(2, 2))
     assert set(column(both, "gpus")) == {"4", "5"}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "8")
-    shared = hd.range(24).map_batches(visible, batch_size=1, num_gpus=0.5, concurrency=(2, 2))
+    function = by_two(tmp_path / "shared")
+    shared = hd.range(24).map_batches(function, batch_size=1, num_gpus=0.5, concurrency=(2, 2))
     table = shared.to_arrow()
     assert set(table["gpus"].to_pylist()) == {"8"} and len(set(table["pid"].to_pylist())) == 2
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2,3")
@@ -133,6 +149,9 @@ def test_the_pool_starts_initial_workers_and_ends_when_idle(monkeypatch):
     ds = hd.range(4).map(slow_pid, compute=hd.ActorPoolStrategy(min_size=1, max_size=3, initial_size=2))
     assert column(ds) == [0, 1, 2, 3]
     pool = ds._node.pool
+    until = time.monotonic() + 30  # the rows are there as soon as one of the workers is
+    while len(pool.pids()) < 2 and time.monotonic() < until:
+        time.sleep(0.01)
     assert len(pool.pids()) == 2
     monkeypatch.setattr(processes, "IDLE", 0.05)
     pool._state.wake()

@@ -14,6 +14,7 @@ import textwrap
 import threading
 from pathlib import Path
 
+import forked_ranks
 import numpy as np
 import psutil
 import pyarrow as pa
@@ -45,8 +46,30 @@ def plan(name):
     return ds
 
 def write(value):
-    with open(f"{OUT}/{RANK}.json", "w") as f:
+    with open(f"{OUT}/{RANK}.new", "w") as f:
         json.dump(value, f)
+    os.rename(f"{OUT}/{RANK}.new", f"{OUT}/{RANK}.json")
+
+def wait_until(condition):
+    until = time.monotonic() + 50
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+def is_there(name):
+    return os.path.exists(f"{OUT}/{name}")
+
+def is_stopped(rank):  # which writes its process id before
+    if not is_there(f"{rank}.json"):
+        return False
+    with open(f"{OUT}/{rank}.json") as f:
+        pid = json.load(f)
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rpartition(")")[2].split()[0] == "T"
+
+def states(share):  # of the ranks, as the engine knows them
+    info = share._source._info()
+    return [r["state"] for r in info["ranks"]] if info else [""] * SIZE
 """
 
 
@@ -119,6 +142,9 @@ class Runs:
         return code, "".join(p.read_text() for p in sorted(logs.rglob("std*.log"))), out
 
     def kill(self):
+        for rank in forked_ranks.Rank.started:  # a fork's variables are not in its /proc/PID/environ
+            if rank.is_alive():
+                os.kill(rank.pid, signal.SIGKILL)
         for child in psutil.process_iter(["environ"]):
             if (child.info["environ"] or {}).get("OUT", "").startswith(str(self.folder)):
                 child.kill()
@@ -649,11 +675,15 @@ def test_a_rank_that_reads_another_plan(runs):
         2,
         """
         context.stall_warning_s, context.stall_timeout_s = 0.3, 0.8
+        share = plan("map" if RANK else "read").shard()
+        share.stats()  # this rank runs an engine from now on
+        open(f"{OUT}/met{RANK}", "w").close()
+        wait_until(lambda: is_there("met0") and is_there("met1"))
         try:
-            list(plan("map" if RANK else "read").shard().iter_batches())
+            list(share.iter_batches())
         except exceptions.PeerError as e:
             write(str(e))
-        time.sleep(1)
+        wait_until(lambda: is_there("0.json") and is_there("1.json"))
         """,
     )
     assert code == 0, text
@@ -664,9 +694,14 @@ def test_ranks_with_other_data(runs):
     code, text, out = runs.torchrun(
         2,
         """
-        context.stall_timeout_s = 2
+        context.stall_timeout_s = 1
+        share = hd.from_items([{"id": i + RANK} for i in range(100)]).shard()
+        if RANK == 0:
+            share.stats()  # runs the engine from now on
+            open(f"{OUT}/first", "w").close()
+        wait_until(lambda: is_there("first") and (RANK == 1 or is_there("1.json")))
         try:
-            list(hd.from_items([{"id": i + RANK} for i in range(100)]).shard().iter_batches())
+            list(share.iter_batches())
         except (exceptions.MismatchError, exceptions.PeerError) as e:
             write(str(e))
         """,
@@ -682,7 +717,7 @@ def test_ranks_that_resume_from_different_places(runs):
     code, text, out = runs.torchrun(
         2,
         """
-        context.stall_timeout_s = 2
+        context.stall_timeout_s = 30
         its = plan("read").shard().iter_batches(batch_size=10)
         states = []
         for i, b in enumerate(its):
@@ -707,22 +742,25 @@ def test_a_rank_that_is_stopped(runs):
     code, text, out = runs.torchrun(
         2,
         """
-        context.stall_warning_s, context.stall_timeout_s = 0.5, 2
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the agent's, when it sees the death
         share = plan("map").shard()
         if RANK == 0:
+            context.stall_warning_s, context.stall_timeout_s = 0.5, 2
             share.stats()
             open(f"{OUT}/first", "w").close()
+            wait_until(lambda: states(share)[1] == "asked")
         else:
-            while not os.path.exists(f"{OUT}/first"):
-                time.sleep(0.01)
+            wait_until(lambda: is_there("first"))
         try:
             for i, b in enumerate(share.iter_batches(batch_size=10)):
                 if i == 3 and RANK == 1:
                     write(os.getpid())
                     os.kill(os.getpid(), signal.SIGSTOP)
+                if i == 0 and RANK == 0:
+                    wait_until(lambda: is_stopped(1))
         except exceptions.PeerError as e:
-            os.kill(json.load(open(f"{OUT}/1.json")), signal.SIGKILL)
             write(str(e))
+            os.kill(json.load(open(f"{OUT}/1.json")), signal.SIGKILL)
         """,
     )
     assert code == 1, text
@@ -738,22 +776,26 @@ def test_the_engine_is_stopped(runs):
         2,
         """
         from headrace.data import shares
-        shares.CONNECT_S = 0.3
-        context.stall_warning_s, context.stall_timeout_s = 0.4, 1
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the agent's, when it sees the death
         share = plan("map").shard()
         if RANK == 0:
             share.stats()
             write(os.getpid())
         else:
-            while not os.path.exists(f"{OUT}/0.json"):
-                time.sleep(0.01)
+            wait_until(lambda: is_there("0.json"))
+            share.stats()
+            wait_until(lambda: states(share)[0] == "asked")
+            shares.CONNECT_S = 0.3
+            context.stall_warning_s, context.stall_timeout_s = 0.4, 2
         try:
             for i, b in enumerate(share.iter_batches(batch_size=10)):
                 if i == 3 and RANK == 0:
                     os.kill(os.getpid(), signal.SIGSTOP)
+                if i == 0 and RANK == 1:
+                    wait_until(lambda: is_stopped(0))
         except exceptions.PeerError as e:
-            os.kill(json.load(open(f"{OUT}/0.json")), signal.SIGKILL)
             write(str(e))
+            os.kill(json.load(open(f"{OUT}/0.json")), signal.SIGKILL)
         """,
     )
     assert code == 1, text

@@ -118,7 +118,7 @@ def test_a_folder_that_is_no_more(tmp_path, monkeypatch):
     assert hd.range(3).map(lambda row: row).take_all() == [{"id": i} for i in range(3)]
 
 
-def test_workers_share_nothing_of_their_servers():
+def test_workers_share_nothing_of_their_servers(tmp_path):
     def looked():
         import random
         import threading
@@ -130,7 +130,10 @@ def test_workers_share_nothing_of_their_servers():
                 others.append(os.readlink(f"/proc/self/fd/{name}").split(":")[0])
             except OSError:
                 pass
-        time.sleep(0.2)
+        (tmp_path / str(os.getpid())).touch()
+        until = time.monotonic() + 60
+        while len(os.listdir(tmp_path)) < 2 and time.monotonic() < until:
+            time.sleep(0.005)  # until the other worker is there, too
         return {
             "standard": links,
             "sockets": others.count("socket"),
@@ -330,7 +333,7 @@ def test_a_driver_with_workers(tmp_path, how, pidfd):
         else:
             time.sleep(1 if how == "both" else 0)
             process.kill()
-        assert gone(pids, 30)
+        assert gone(pids)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
