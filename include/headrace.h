@@ -436,6 +436,24 @@ typedef struct hr_join_options {
 HR_API HR_MUST_USE hr_status hr_plan_join(hr_plan *left, hr_plan *right, const hr_join_options *options, hr_plan **out,
                                           hr_error *err);
 
+/* Which row of equal ones stays. */
+typedef enum hr_keep {
+    HR_KEEP_FIRST,
+    HR_KEEP_LAST,
+    HR_KEEP_NONE, /* only rows that no other row equals */
+} hr_keep;
+/* The rows that differ in `keys` (n_keys 0: in all columns), in their order. Null equals null, NaN equals NaN, -0.0
+ * equals 0.0. Columns must be known: after a function that makes unknown ones it is HR_UNSUPPORTED. Rows of different
+ * keys stay in memory and in the spill folder as hr_plan_group's and hr_plan_sort's. */
+HR_API HR_MUST_USE hr_status hr_plan_distinct(hr_plan *in, const char *const *keys, int n_keys, hr_keep keep,
+                                              hr_plan **out, hr_error *err);
+/* A row for each value of the lists of `column`, which takes the list's place; the other columns repeat. A null and an
+ * empty list give one row with a null. HR_TYPE: the column has no lists. */
+HR_API HR_MUST_USE hr_status hr_plan_explode(hr_plan *in, const char *column, hr_plan **out, hr_error *err);
+/* Exactly n rows (all, if there are fewer), each with the same probability, in their order: a function of the seed and
+ * the rows' coordinates, the same in each epoch. It keeps n rows as hr_plan_sort does. */
+HR_API HR_MUST_USE hr_status hr_plan_sample_rows(hr_plan *in, int64_t n, uint64_t seed, hr_plan **out, hr_error *err);
+
 /* The first n rows. */
 HR_API HR_MUST_USE hr_status hr_plan_limit(hr_plan *in, int64_t n, hr_plan **out, hr_error *err);
 /* All columns, and `name`, an int64 that counts the rows from 0 in their order. HR_INVALID: the input has a column of

@@ -100,7 +100,7 @@ static const char *const key[] = { "k" };
 
 static hr_status group_plan(hr_plan *in, hr_plan **out, hr_error *err)
 {
-    static const char *const half[] = { "q=0.5" };
+    static const char *const half[] = { "q=0.5" }, *const by[] = { "by=x" };
     static const hr_aggregate aggs[] = {
         { SIZED, .function = "count" },
         { SIZED, .function = "sum", .column = "x", .name = "total" },
@@ -108,6 +108,8 @@ static hr_status group_plan(hr_plan *in, hr_plan **out, hr_error *err)
         { SIZED, .function = "unique", .column = "x" },
         { SIZED, .function = "max", .column = "k" },
         { SIZED, .function = "quantile", .column = "x", .settings = half, .n_settings = 1 },
+        { SIZED, .function = "last", .column = "x" },
+        { SIZED, .function = "arg_min", .column = "x", .settings = by, .n_settings = 1 },
     };
 
     return hr_plan_group(in, key, 1, aggs, HR_LEN(aggs), out, err);
@@ -194,7 +196,100 @@ static void test_groups(void **state)
     assert_int_equal(t->n_rows, KEYS);
     assert_int_equal(sum_of(t, "count()"), ROWS);
     assert_int_equal(sum_of(t, "total"), (int64_t)ROWS * (ROWS - 1) / 2);
+    /* key k has the rows k, k + KEYS, k + 2 * KEYS */
+    assert_int_equal(sum_of(t, "arg_min(x)"), (int64_t)KEYS * (KEYS - 1) / 2);
+    assert_int_equal(sum_of(t, "last(x)"), (int64_t)KEYS * (KEYS - 1) / 2 + (int64_t)KEYS * (ROWS - KEYS));
     hr_table_unref(t);
+}
+
+static hr_keep keep_to_make;
+
+static hr_status make_distinct(int64_t cut, hr_plan **out, hr_error *err)
+{
+    hr_plan *in = NULL;
+    hr_status st;
+
+    (void)cut;
+    /* 100 keys have a row less; or: 300 keys have two rows, the others one */
+    HR_TRY(keyed_plan(keep_to_make == HR_KEEP_NONE ? KEYS + 300 : ROWS - 100, KEYS, 5000, &in, err));
+    st = hr_plan_distinct(in, key, 1, keep_to_make, out, err);
+    hr_plan_unref(in);
+    return st;
+}
+
+/* Row i of t is the row `first` + i, of the columns k and x alone. */
+static void check_numbers(const hr_table *t, int64_t first)
+{
+    assert_int_equal(t->schema->n, 2);
+    for (int64_t i = 0; i < t->n_rows; i++)
+        assert_int_equal(hr__array_int(t->columns[1], i), first + i);
+}
+
+static void test_distinct(void **state)
+{
+    hr_table *t = NULL;
+
+    (void)state;
+    keep_to_make = HR_KEEP_FIRST;
+    check(make_distinct, 3 << 20, true, &t);
+    assert_int_equal(t->n_rows, KEYS);
+    check_numbers(t, 0);
+    hr_table_unref(t);
+    keep_to_make = HR_KEEP_LAST;
+    check(make_distinct, 3 << 20, false, &t);
+    assert_int_equal(t->n_rows, KEYS);
+    check_numbers(t, ROWS - 100 - KEYS);
+    hr_table_unref(t);
+    keep_to_make = HR_KEEP_NONE;
+    check(make_distinct, 3 << 20, false, &t);
+    assert_int_equal(t->n_rows, KEYS - 300);
+    check_numbers(t, 300);
+    hr_table_unref(t);
+}
+
+static hr_status make_sample(int64_t cut, hr_plan **out, hr_error *err)
+{
+    hr_plan *in = NULL;
+    hr_status st;
+
+    (void)cut;
+    HR_TRY(keyed_plan(ROWS, ROWS, 5000, &in, err));
+    st = hr_plan_sample_rows(in, 1234, 5, out, err);
+    hr_plan_unref(in);
+    return st;
+}
+
+static void test_sample(void **state)
+{
+    hr_table *t = NULL;
+
+    (void)state;
+    check(make_sample, 3 << 20, true, &t);
+    assert_int_equal(t->n_rows, 1234);
+    assert_int_equal(t->schema->n, 2);
+    for (int64_t i = 1; i < t->n_rows; i++)
+        assert_true(hr__array_int(t->columns[1], i) > hr__array_int(t->columns[1], i - 1));
+    hr_table_unref(t);
+}
+
+static void test_wrong_choices(void **state)
+{
+    static const char *const twice[] = { "x", "x" }, *const other[] = { "y" };
+    hr_plan *in = NULL, *out = NULL;
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    assert_ok(keyed_plan(10, 5, 5, &in, &err), &err);
+    assert_int_equal(hr_plan_distinct(in, NULL, 0, (hr_keep)3, &out, &err), HR_INVALID);
+    assert_contains(err.text, "keep 3, expected 0 to 2");
+    assert_int_equal(hr_plan_distinct(in, twice, 2, HR_KEEP_FIRST, &out, &err), HR_INVALID);
+    assert_contains(err.text, "'x' is given twice");
+    assert_int_equal(hr_plan_distinct(in, other, 1, HR_KEEP_FIRST, &out, &err), HR_INVALID);
+    assert_contains(err.text, "no column 'y'");
+    assert_int_equal(hr_plan_sample_rows(in, -1, 0, &out, &err), HR_INVALID);
+    assert_contains(err.text, "-1 rows");
+    hr_error_clear(&err);
+    hr_plan_unref(in);
 }
 
 static hr_join_kind kind_to_make;
@@ -371,6 +466,24 @@ done:
     return st;
 }
 
+static hr_status small_distinct(hr_error *err)
+{
+    hr_plan *in = NULL, *some = NULL, *p = NULL;
+    hr_table *t = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(keyed_plan(600, 500, 200, &in, err));
+    HR_GO(hr_plan_distinct(in, key, 1, HR_KEEP_NONE, &some, err));
+    HR_GO(hr_plan_sample_rows(some, 20, 3, &p, err));
+    st = run_all(p, 1, 0, &t, err);
+done:
+    hr_table_unref(t);
+    hr_plan_unref(in);
+    hr_plan_unref(some);
+    hr_plan_unref(p);
+    return st;
+}
+
 static int64_t small_rows; /* of the left side */
 
 static hr_status small_join(hr_error *err)
@@ -419,6 +532,7 @@ static void test_faults(void **state)
 {
     (void)state;
     assert_true(run_with_faults(small_group, HR_FAULT_MEMORY | MAY_RECOVER) > 20);
+    assert_true(run_with_faults(small_distinct, HR_FAULT_MEMORY | MAY_RECOVER) > 20);
     kind_to_make = HR_JOIN_SEMI;
     small_rows = 50;
     assert_true(run_with_faults(small_join, HR_FAULT_MEMORY | MAY_RECOVER) > 20);
@@ -446,6 +560,7 @@ static int end_pool(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_distinct),    cmocka_unit_test(test_sample), cmocka_unit_test(test_wrong_choices),
         cmocka_unit_test(test_groups),      cmocka_unit_test(test_joins),  cmocka_unit_test(test_turned),
         cmocka_unit_test(test_large_right), cmocka_unit_test(test_skewed), cmocka_unit_test(test_faults),
     };

@@ -152,6 +152,12 @@ static void refuse_steps(hr_plan *p)
     REFUSES("out", hr_plan_limit, p, 1, NULL);
     REFUSES("in", hr_plan_limit, NULL, 1, &out);
     REFUSES("out", hr_plan_number_rows, p, "n", NULL);
+    REFUSES("out", hr_plan_distinct, p, NULL, 0, HR_KEEP_FIRST, NULL);
+    REFUSES("in", hr_plan_distinct, NULL, NULL, 0, HR_KEEP_FIRST, &out);
+    REFUSES("keys", hr_plan_distinct, p, NULL, 1, HR_KEEP_FIRST, &out);
+    REFUSES("out", hr_plan_explode, p, "n", NULL);
+    REFUSES("column", hr_plan_explode, p, NULL, &out);
+    REFUSES("out", hr_plan_sample_rows, p, 1, 0, NULL);
     REFUSES("out", hr_plan_slice, p, 0, 1, NULL);
     REFUSES("out", hr_plan_sample, p, &sample, NULL);
     REFUSES("out", hr_plan_zip, &p, 1, NULL);

@@ -4,6 +4,7 @@
  * it. Constructors list files and read footers without the GIL. */
 #include "pyhr.h"
 #include "op/call.h"
+#include "plan/plan.h"
 
 typedef struct plan_object {
     PyObject ob_base;
@@ -526,6 +527,59 @@ static PyObject *plan_number_rows(PyObject *op, PyObject *arg)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
     st = hr_plan_number_rows(((plan_object *)op)->plan, name, &plan, &err);
+    Py_END_ALLOW_THREADS
+    return plan_made(pyhr_state_of(op), st, plan, &err);
+}
+
+static PyObject *plan_distinct(PyObject *op, PyObject *args)
+{
+    PyObject *columns, *keys, *made = NULL;
+    texts column = { 0 }, key = { 0 };
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *plan = NULL;
+    hr_status st;
+    int keep;
+
+    if (!PyArg_ParseTuple(args, "OOi", &columns, &keys, &keep))
+        return NULL;
+    if (texts_get(&column, columns, "columns") < 0 || texts_get(&key, keys, "keys") < 0)
+        goto done;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__plan_distinct(((plan_object *)op)->plan, column.v, column.n, key.v, key.n, (hr_keep)keep, &plan, &err);
+    Py_END_ALLOW_THREADS
+    made = plan_made(pyhr_state_of(op), st, plan, &err);
+done:
+    texts_clear(&column);
+    texts_clear(&key);
+    return made;
+}
+
+static PyObject *plan_explode(PyObject *op, PyObject *arg)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *plan = NULL;
+    const char *column = pyhr_text(arg);
+    hr_status st;
+
+    if (!column)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_plan_explode(((plan_object *)op)->plan, column, &plan, &err);
+    Py_END_ALLOW_THREADS
+    return plan_made(pyhr_state_of(op), st, plan, &err);
+}
+
+static PyObject *plan_sample_rows(PyObject *op, PyObject *args)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *plan = NULL;
+    long long n, seed;
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "LL", &n, &seed))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_plan_sample_rows(((plan_object *)op)->plan, n, (uint64_t)seed, &plan, &err);
     Py_END_ALLOW_THREADS
     return plan_made(pyhr_state_of(op), st, plan, &err);
 }
@@ -1263,6 +1317,10 @@ static PyMethodDef plan_methods[] = {
     { "slice", plan_slice, METH_VARARGS, "slice(begin, end): the rows [begin, end)." },
     { "sample", WITH_WORDS(plan_sample), METH_VARARGS | METH_KEYWORDS,
       "sample(begin, end, seed=None, once=False, column=None): rows with a random number in [begin, end)." },
+    { "distinct", plan_distinct, METH_VARARGS,
+      "distinct(columns, keys, keep): rows that differ in the keys ([]: all columns); keep: 0 first, 1 last, 2 none." },
+    { "explode", plan_explode, METH_O, "explode(column): a row for each value of the column's lists." },
+    { "sample_rows", plan_sample_rows, METH_VARARGS, "sample_rows(n, seed): n rows, in their order." },
     { "limit", plan_limit, METH_O, "limit(n): the first n rows." },
     { "number_rows", plan_number_rows, METH_O, "number_rows(name): all columns and the number of each row, from 0." },
     { "rebatch", WITH_WORDS(plan_rebatch), WORDS, "rebatch(n_rows, drop_last=False): tables of exactly n_rows rows." },

@@ -10,6 +10,8 @@ hr_status hr__op_project(const char *const *names, const char *const *new_names,
                          hr_error *err) HR_MUST_USE;
 hr_status hr__op_limit(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
 hr_status hr__op_number_rows(const char *name, hr_op **out, hr_error *err) HR_MUST_USE;
+/* A row for each value of the lists of `column`, which becomes the value; a null or empty list gives one null. */
+hr_status hr__op_explode(const char *column, hr_op **out, hr_error *err) HR_MUST_USE;
 /* Tables of exactly n_rows; the state is {rows to skip of the open batch, ordinal of the next batch}. HR_BUDGET: one
  * batch is larger than the memory limit and is no slice of one table. */
 hr_status hr__op_rebatch(int64_t n_rows, bool drop_last, hr_op **out, hr_error *err) HR_MUST_USE;

@@ -78,6 +78,9 @@ bool hr__plan_makes_batches(const hr_plan *p);
 hr_fragments_of hr__plan_fragments_of(const hr_plan *p);
 /* The same rows; which of them are in one table of a run depends on the rows and on the plan's arguments alone. */
 hr_status hr__plan_fragments(hr_plan *in, hr_plan **out, hr_error *err) HR_MUST_USE;
+/* plan_distinct.c: hr_plan_distinct of an input whose n columns the caller knows. */
+hr_status hr__plan_distinct(hr_plan *in, const char *const *columns, int n, const char *const *keys, int n_keys,
+                            hr_keep keep, hr_plan **out, hr_error *err) HR_MUST_USE;
 /* A node like `p` (scan or operator shared) over other inputs (shared); without p's rules. */
 hr_status hr__plan_like(hr_plan *p, hr_plan *const *inputs, hr_plan **out, hr_error *err) HR_MUST_USE;
 /* The schema if it is known without running functions; opens the first file if necessary. *out NULL: only a run can

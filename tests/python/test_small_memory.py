@@ -134,6 +134,13 @@ SPILL = {
     "groupby, quantile": grouped(agg.Quantile("x", q=0.25), agg.CountDistinct("x")),
     "groupby, values": grouped(agg.ValueCounter("x")),
     "groupby, percentages": grouped(agg.MissingValuePercentage("x"), agg.ZeroPercentage("x")),
+    "groupby, first and last": grouped(
+        agg.First("name"), agg.Last("x"), agg.ArgMin("name", "x"), agg.ArgMax("id", "x")
+    ),
+    "drop_duplicates": lambda ds: ds.drop_duplicates("key"),
+    "drop_duplicates, last": lambda ds: ds.drop_duplicates(["key"], keep="last"),
+    "distinct": lambda ds: ds.union(ds).distinct(),
+    "value_counts": lambda ds: ds.value_counts("name"),
     "join inner": joined("inner"),
     "join left": joined("left_outer"),
     "join right": joined("right_outer"),
@@ -166,6 +173,7 @@ STAY = {
     "union": lambda ds: ds.union(ds),
     "zip": lambda ds: ds.zip(ds.rename_columns({"id": "i", "key": "k", "x": "y", "name": "n"})),
     "mix": lambda ds: ds.mix(ds, weights=[0.7, 0.3]),
+    "sample": lambda ds: ds.sample(5000, seed=3),
     "random_sample": lambda ds: ds.random_sample(0.7, seed=2),
     "randomize_block_order": lambda ds: ds.randomize_block_order(seed=3),
     "repartition": lambda ds: ds.repartition(6),
@@ -192,6 +200,9 @@ STAY = {
     "local shuffle": functools.partial(rows, local_shuffle_buffer_size=20_000, local_shuffle_seed=4),
     "streaming_split": shards,
     "pack": lambda ds: hd.from_arrow(pa.table({"tokens": tokens()})).pack(16, "best_fit", pad_token_id=0),
+    "explode": lambda ds: hd.from_arrow(pa.table({"tokens": tokens(), "i": np.arange(60_000)})).explode(
+        "tokens"
+    ),
     "batch_by_length": lambda ds: (
         hd.from_arrow(pa.table({"tokens": tokens()}))
         .batch_by_length("tokens", max_tokens=4096)
@@ -256,7 +267,7 @@ def test_none_is_forgotten():
         size_bytes num_blocks set_name name explain stats context take take_all take_batch show head iterator
         iter_torch_batches to_torch iter_rows to_pandas to_arrow to_arrow_refs to_pandas_refs to_numpy_refs
         write_images write_sql write_datasink copy count iter_jax_batches shard
-        iter_tf_batches to_tf
+        iter_tf_batches to_tf to_dict to_polars
     """.split()
     methods = [m for m in vars(hd.Dataset) if not m.startswith("_")]
     assert len(methods) > 40

@@ -263,6 +263,45 @@ class AsList(BuiltIn):
         super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
 
 
+class First(BuiltIn):
+    """The value of the first row, in the order of the dataset; with `ignore_nulls` the first value that is
+    not null. None if there is none."""
+
+    function = "first"
+
+    def __init__(self, on: str | None, ignore_nulls: bool = False, alias_name: str | None = None) -> None:
+        super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
+
+
+class Last(BuiltIn):
+    """As `First`, of the last row."""
+
+    function = "last"
+
+    def __init__(self, on: str | None, ignore_nulls: bool = False, alias_name: str | None = None) -> None:
+        super().__init__(on, alias_name, ignore_nulls=ignore_nulls)
+
+
+class _AtExtreme(BuiltIn):
+    def __init__(self, on: str | None, by: str, alias_name: str | None = None) -> None:
+        if not isinstance(by, str) or not by:
+            raise TypeError(f"{type(self).__name__}: by={by!r} is not the name of a column")
+        super().__init__(on, alias_name, by=by)
+
+
+class ArgMin(_AtExtreme):
+    """The value of column `on` in the row whose `by` is least: the first of such rows. A row without a `by`
+    does not count, NaN only if there is nothing else. None if no row counts, or if the value is null."""
+
+    function = "arg_min"
+
+
+class ArgMax(_AtExtreme):
+    """As `ArgMin`, of the row whose `by` is greatest."""
+
+    function = "arg_max"
+
+
 class ValueCounter(BuiltIn):
     """Distinct values and the number of rows of each: `{"values": [...], "counts": [...]}`."""
 
@@ -330,9 +369,13 @@ __all__ = [
     "AggregateFnV2",
     "ApproximateQuantile",
     "ApproximateTopK",
+    "ArgMax",
+    "ArgMin",
     "AsList",
     "Count",
     "CountDistinct",
+    "First",
+    "Last",
     "Max",
     "Mean",
     "Min",

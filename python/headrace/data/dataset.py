@@ -74,6 +74,7 @@ expressions = lazy_module("headrace.data.expressions")
 combining = lazy_module("headrace.data.combining")
 grouping = lazy_module("headrace.data.grouping")
 joining = lazy_module("headrace.data.joining")
+distinct = lazy_module("headrace.data.distinct")
 shuffling = lazy_module("headrace.data.shuffling")
 splitting = lazy_module("headrace.data.splitting")
 materializing = lazy_module("headrace.data.materializing")
@@ -575,6 +576,47 @@ class Dataset(Consumers, Writing):
         values keep the distinct ones.
         """
         return summaries.summarize(self, columns, override_dtype_agg_mapping)
+
+    def distinct(self) -> Dataset:
+        """The rows that differ, each as it comes first: drop_duplicates() of all columns."""
+        return distinct.drop_duplicates(self, None, "first", "distinct")
+
+    def drop_duplicates(
+        self, subset: Columns | None = None, keep: Literal["first", "last", False] = "first"
+    ) -> Dataset:
+        """The rows that differ in `subset` (a column, several, or None for all), in the order of the dataset.
+
+        keep: which of equal rows stays: "first", "last", or False for none of them. Null equals null, NaN
+        equals NaN, -0.0 equals 0.0. The columns of the subset are numbers, times, decimals, bool, text or
+        bytes; the others may be anything.
+
+        Memory: as groupby() with a row for each different one, then as sort(). All rows are read before the
+        first one comes.
+        """
+        return distinct.drop_duplicates(self, subset, keep)
+
+    def explode(self, column: str) -> Dataset:
+        """A row for each value of the lists of `column`, which becomes the value; the other columns repeat.
+        A null and an empty list give one row with a null, as in pandas and Polars.
+        """
+        return distinct.explode(self, column)
+
+    def sample(self, n: int, *, seed: int | None = None) -> Dataset:
+        """Exactly n rows (all, if there are fewer), each with the same probability, in the order of the
+        dataset. random_sample(fraction) keeps each row by itself.
+
+        seed: None for DataContext.seed now. The same rows come in each epoch. One pass reads all rows;
+        memory: as sort() of n rows.
+        """
+        return distinct.sample(self, n, seed)
+
+    def value_counts(self, column: str, *, normalize: bool = False, sort: bool = True) -> Dataset:
+        """A row for each value of the column: the value and `count`, the number of its rows.
+
+        normalize: `proportion` instead, the share of all rows, null included; this runs the plan now, for the
+        number of rows. sort: the most frequent first, equal counts by value; else by value. Null is a value.
+        """
+        return distinct.value_counts(self, column, normalize, sort)
 
     def limit(self, limit: int) -> Dataset:
         """The first `limit` rows. The engine reads no more than they need."""
@@ -1189,6 +1231,27 @@ class Dataset(Consumers, Writing):
         return blocks.to_format(
             tables[0] if len(tables) == 1 else Table.concat(tables), check_format("pandas")
         )
+
+    def to_dict(self, limit: int | None = None) -> dict[str, list[Any]]:
+        """All rows as columns: a dict of name -> list of Python values. InvalidArgument if there are more
+        than `limit`. take_all() gives rows.
+        """
+        tables = self._limited(limit, "to_dict")
+        found: dict[str, list[Any]] = {name: [] for name in self._names()}
+        for table in tables:
+            for row in table.to_pylist():
+                for name, value in row.items():
+                    found[name].append(value)
+        return found
+
+    def to_polars(self, limit: int | None = None) -> Any:
+        """All rows as a polars.DataFrame, which shares the memory where Polars can. InvalidArgument if there
+        are more than `limit`.
+        """
+        polars = package("polars", "to_polars")
+        tables = self._limited(limit, "to_polars")
+        schema = tables[0].schema if tables else getattr(self.schema(), "_core", None)
+        return polars.DataFrame() if schema is None else polars.DataFrame(ArrowStream(schema, tables))
 
     def _limited(self, limit, where):
         if limit is None:

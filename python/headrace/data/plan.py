@@ -15,7 +15,18 @@ from headrace import _core
 from headrace._core import Plan, Table
 
 ALL_ROWS = 2**63 - 1  # end of a slice without an end
-_KEEPS_COLUMNS = ("filter", "limit", "slice", "sample", "sort", "random_shuffle", "randomize_block_order")
+_KEEPS_COLUMNS = (
+    "distinct",
+    "explode",
+    "filter",
+    "limit",
+    "randomize_block_order",
+    "random_shuffle",
+    "sample",
+    "sample_rows",
+    "slice",
+    "sort",
+)
 
 
 class Node:
@@ -119,6 +130,15 @@ class Node:
 
     def _limit(self):
         return self.inputs[0].plan.limit(self.args["n"])
+
+    def _distinct(self):
+        return self.inputs[0].plan.distinct(*self.args.values())
+
+    def _explode(self):
+        return self.inputs[0].plan.explode(self.args["column"])
+
+    def _sample_rows(self):
+        return self.inputs[0].plan.sample_rows(self.args["n"], self.args["seed"])
 
     def _slice(self):
         return self.inputs[0].plan.slice(self.args["begin"], self.args["end"])
@@ -242,6 +262,11 @@ class Node:
         if self.op == "group":
             names = ", ".join(name for _, _, name, _ in args["aggregates"])
             return f"groupby({', '.join(args['keys'])}).aggregate({names})"
+        if self.op == "distinct":
+            keep = "" if args["keep"] == 0 else f", keep={('first', 'last', False)[args['keep']]!r}"
+            return f"drop_duplicates({', '.join(args['keys'] or args['columns'])}{keep})"
+        if self.op == "sample_rows":
+            return f"sample({args['n']}, seed={args['seed']})"
         if self.op == "join":
             return f"join({self.inputs[1].chain()}, on={args['on']})"
         if self.op == "sort":

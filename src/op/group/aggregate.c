@@ -67,9 +67,34 @@ void hr__agg_clear(hr_agg *a)
     hr__own_unref(a->own);
     hr__free(a->column);
     hr__free(a->name);
+    hr__type_unref(a->pair);
     hr__type_unref(a->result);
     hr__type_unref(a->state);
     *a = (hr_agg){ 0 };
+}
+
+/* Binds an aggregate of pairs to its second column: the input becomes struct<value, by>. */
+static hr_status bind_pair(hr_agg *a, const hr_schema *in, hr_error *err)
+{
+    int by = a->options.by ? hr__schema_find(in, a->options.by) : -1;
+    hr_field fields[2] = { 0 };
+    hr_status st = HR_OK;
+
+    if (!a->input)
+        return hr__agg_refuse(a, "a column", err);
+    if (!a->options.by || !*a->options.by)
+        return hr_error_set(err, HR_INVALID,
+                            "%s: expected by=, the column whose least or greatest value chooses the row", a->cls->name);
+    if (by < 0)
+        return hr__error_at(err, hr__schema_missing(in, a->options.by, err), "%s: by", a->cls->name);
+    HR_GO(hr__field_init(&fields[0], "value", a->input, true, err));
+    HR_GO(hr__field_init(&fields[1], "by", in->fields[by].type, true, err));
+    HR_GO(hr__type_struct(fields, 2, &a->pair, err));
+    a->input = a->pair;
+done:
+    hr__field_clear(&fields[0]);
+    hr__field_clear(&fields[1]);
+    return st;
 }
 
 static hr_status state_type(hr_agg *a, hr_error *err)
@@ -91,7 +116,9 @@ hr_status hr__agg_bind(const hr_agg *a, const hr_schema *in, hr_agg *out, hr_err
     hr_status st = HR_OK;
 
     *out = (hr_agg){ .cls = a->cls, .own = a->own ? hr__own_ref(a->own) : NULL, .options = a->options };
-    out->options.quantiles = NULL; /* a text of `a`'s own, not shared */
+    out->options.quantiles = out->options.by = NULL; /* texts of `a`'s own, not shared */
+    if (a->options.by && !(out->options.by = hr__strdup(NULL, a->options.by)))
+        HR_GO(hr__error_memory(err, "aggregate", 64));
     if (a->options.quantiles && !(out->options.quantiles = hr__strdup(NULL, a->options.quantiles)))
         HR_GO(hr__error_memory(err, "aggregate", 64));
     if ((a->column && !(out->column = hr__strdup(NULL, a->column))) || !(out->name = hr__strdup(NULL, a->name)))
@@ -101,6 +128,8 @@ hr_status hr__agg_bind(const hr_agg *a, const hr_schema *in, hr_agg *out, hr_err
         goto done;
     }
     out->input = column >= 0 ? in->fields[column].type : NULL;
+    if (a->cls->pairs)
+        HR_GO(bind_pair(out, in, err));
     HR_GO(a->cls->bind(out, err));
     HR_GO(state_type(out, err));
 done:
@@ -126,7 +155,10 @@ void hr__agg_describe(const hr_agg *a, hr_text *out)
 {
     const char *name = name_of(a);
 
-    hr__text_add(out, "%s(%s)", name, a->column ? a->column : "");
+    hr__text_add(out, "%s(%s", name, a->column ? a->column : "");
+    if (a->cls->pairs)
+        hr__text_add(out, ", by=%s", a->options.by);
+    hr__text_add(out, ")");
     if (strncmp(a->name, name, strlen(name)) != 0)
         hr__text_add(out, " as %s", a->name);
 }
@@ -142,6 +174,8 @@ void hr__agg_fingerprint(const hr_agg *a, hr_hash *h)
     hr__hash_int(h, a->options.k);
     hr__hash_add(h, &a->options.q, sizeof a->options.q);
     hr__hash_text(h, a->options.quantiles);
+    if (a->cls->pairs)
+        hr__hash_text(h, a->options.by);
 }
 
 hr_status hr__agg_update(const hr_agg *a, const hr_table *t, int column, const uint32_t *ids, void *states,
@@ -208,6 +242,20 @@ static hr_status zero_offsets(by_group *b, int64_t n_groups, const hr_mem *mem, 
     HR_TRY(hr__buffer_new(mem, (n_groups + 1) * 8, &b->offsets, err));
     memset(b->offsets->data, 0, (size_t)(n_groups + 1) * 8);
     return HR_OK;
+}
+
+hr_status hr__agg_input(const hr_agg *a, const hr_table *t, int column, hr_array **out, hr_error *err)
+{
+    hr_buffer *none[3] = { 0 };
+    hr_array *both[2] = { NULL };
+
+    if (!a->pair) {
+        *out = hr__array_ref(t->columns[column]);
+        return HR_OK;
+    }
+    both[0] = hr__array_ref(t->columns[column]);
+    both[1] = hr__array_ref(t->columns[hr__schema_find(t->schema, a->options.by)]);
+    return hr__array_new(a->pair, t->n_rows, 0, none, both, 2, out, err);
 }
 
 hr_status hr__agg_lists(const hr_agg *a, const hr_array *in, int64_t begin, int64_t n, const uint32_t *ids,

@@ -18,6 +18,7 @@ typedef struct hr_aggregate_options {
     int64_t ddof, k;
     double q;
     char *quantiles;
+    char *by; /* another column */
 } hr_aggregate_options;
 
 typedef struct hr_agg hr_agg;
@@ -39,6 +40,7 @@ typedef struct hr_agg_class {
     hr_status (*shorten)(const hr_agg *a, const hr_array *lists, const hr_mem *mem, hr_array **out, hr_error *err);
     hr_status (*finish)(const hr_agg *a, const hr_array *lists, const hr_mem *mem, hr_array **out, hr_error *err);
     bool distinct; /* values: equal values count once, the first */
+    bool pairs;    /* values: the input is struct<value, by>: of the column and of the column `by` */
 } hr_agg_class;
 
 /* The callbacks of a user's aggregate, counted. */
@@ -53,6 +55,7 @@ struct hr_agg {
     char *name;   /* of the result */
     /* bound */
     hr_type *input;  /* borrowed; NULL: rows */
+    hr_type *pair;   /* owned: the input of an aggregate of pairs; else NULL */
     hr_type *result; /* owned */
     int state_bytes; /* fixed */
     hr_type *state;  /* owned: type of the column of partial results */
@@ -73,6 +76,8 @@ hr_status hr__agg_update(const hr_agg *a, const hr_table *t, int column, const u
                          hr_error *err) HR_MUST_USE;
 hr_status hr__agg_merge(const hr_agg *a, const void *from, int64_t n, const uint32_t *ids, void *states,
                         hr_error *err) HR_MUST_USE;
+/* The values of the rows of t: of `column`, or pairs of two columns. *out is new. */
+hr_status hr__agg_input(const hr_agg *a, const hr_table *t, int column, hr_array **out, hr_error *err) HR_MUST_USE;
 /* The values of rows [begin, begin + n) as one list per group, in order: a large_list of n_groups rows. */
 hr_status hr__agg_lists(const hr_agg *a, const hr_array *in, int64_t begin, int64_t n, const uint32_t *ids,
                         int64_t n_groups, const hr_mem *mem, hr_array **out, hr_error *err) HR_MUST_USE;

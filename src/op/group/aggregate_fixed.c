@@ -800,24 +800,25 @@ static const hr_option std_options[] = { IGNORE_NULLS(1),
                                          { 0 } };
 
 /* min and max of numbers; aggregate_values.c has those of other types and uses these for numbers. */
-const hr_agg_class hr__agg_min_number = { "min",     NULL,           null_options, extreme_bind, min_update,
-                                          min_merge, extreme_result, NULL,         NULL,         false };
-const hr_agg_class hr__agg_max_number = { "max",     NULL,           null_options, extreme_bind, max_update,
-                                          max_merge, extreme_result, NULL,         NULL,         false };
+const hr_agg_class hr__agg_min_number = { "min",          NULL, null_options, extreme_bind, min_update, min_merge,
+                                          extreme_result, NULL, NULL,         false,        false };
+const hr_agg_class hr__agg_max_number = { "max",          NULL, null_options, extreme_bind, max_update, max_merge,
+                                          extreme_result, NULL, NULL,         false,        false };
 
 const hr_agg_class hr__agg_fixed[] = {
     { "count", "number of rows, or of values", count_options, count_bind, count_update, count_merge, count_result, NULL,
-      NULL, false },
+      NULL, false, false },
     { "sum", "sum of numbers or durations; none: null", null_options, sum_bind, sum_update, sum_merge, sum_result, NULL,
-      NULL, false },
-    { "mean", "mean of numbers", null_options, mean_bind, mean_update, mean_merge, mean_result, NULL, NULL, false },
-    { "std", "standard deviation of numbers", std_options, moments_bind, std_update, std_merge, std_result, NULL, NULL,
+      NULL, false, false },
+    { "mean", "mean of numbers", null_options, mean_bind, mean_update, mean_merge, mean_result, NULL, NULL, false,
       false },
+    { "std", "standard deviation of numbers", std_options, moments_bind, std_update, std_merge, std_result, NULL, NULL,
+      false, false },
     { "abs_max", "greatest magnitude of numbers", null_options, abs_max_bind, abs_max_update, max_merge, extreme_result,
-      NULL, NULL, false },
+      NULL, NULL, false, false },
     { "missing_pct", "percentage of rows that are null or NaN", NULL, part_bind, missing_update, part_merge,
-      part_result, NULL, NULL, false },
+      part_result, NULL, NULL, false, false },
     { "zero_pct", "percentage of numbers that are zero", null_options, zero_bind, zero_update, part_merge, part_result,
-      NULL, NULL, false },
+      NULL, NULL, false, false },
     { 0 },
 };

@@ -91,20 +91,18 @@ static hr_status extreme_bind(hr_agg *a, const hr_agg_class *of_numbers, hr_erro
 static hr_status min_bind(hr_agg *a, hr_error *err) { return extreme_bind(a, &hr__agg_min_number, err); }
 static hr_status max_bind(hr_agg *a, hr_error *err) { return extreme_bind(a, &hr__agg_max_number, err); }
 
-/* Shortens each list to its least or greatest value, or to a null if nulls count. */
-static hr_status extreme_shorten(const hr_agg *a, const hr_array *lists, const hr_mem *mem, hr_array **out,
-                                 hr_error *err)
+/* Shortens each list to its first value in an order of `values` (a row for each value of the child); the first of
+ * equal ones. */
+static hr_status shorten_to_best(const hr_agg *a, const hr_array *lists, const hr_table *values,
+                                 const hr_order_key *key, const hr_mem *mem, hr_array **out, hr_error *err)
 {
-    hr_order_key key = { .column = 0, .descending = !strcmp(a->cls->name, "max"), .nulls_first = true };
     const int64_t *at = offsets_of(lists);
     hr_order *order = NULL;
-    hr_table *values = NULL;
     hr_buffer *offsets = NULL;
     int64_t *picks = NULL, n = 0;
     hr_status st = HR_OK;
 
-    HR_GO(values_table(lists, &values, err));
-    HR_GO(hr__order_new(values->schema, &key, 1, mem->account, &order, err));
+    HR_GO(hr__order_new(values->schema, key, 1, mem->account, &order, err));
     HR_GO(hr__buffer_new(mem, (lists->length + 1) * 8, &offsets, err));
     if (!(picks = hr__alloc(mem->account, (size_t)(lists->length + 1) * sizeof *picks)))
         HR_GO(hr__error_memory(err, a->cls->name, lists->length * 8));
@@ -125,13 +123,25 @@ done:
     hr__buffer_unref(offsets);
     hr__free(picks);
     hr__order_free(order);
+    return st;
+}
+
+/* Shortens each list to its least or greatest value, or to a null if nulls count. */
+static hr_status extreme_shorten(const hr_agg *a, const hr_array *lists, const hr_mem *mem, hr_array **out,
+                                 hr_error *err)
+{
+    hr_order_key key = { .column = 0, .descending = !strcmp(a->cls->name, "max"), .nulls_first = true };
+    hr_table *values = NULL;
+    hr_status st;
+
+    HR_TRY(values_table(lists, &values, err));
+    st = shorten_to_best(a, lists, values, &key, mem, out, err);
     hr_table_unref(values);
     return st;
 }
 
-/* Makes a column of lists that have at most one value. */
-static hr_status extreme_finish(const hr_agg *a, const hr_array *lists, const hr_mem *mem, hr_array **out,
-                                hr_error *err)
+/* Makes a column of the lists, which a->cls->shorten shortens to at most one value. */
+static hr_status only_values(const hr_agg *a, const hr_array *lists, const hr_mem *mem, hr_array **out, hr_error *err)
 {
     hr_array *best = NULL;
     int64_t *picks = hr__alloc(mem->account, (size_t)(lists->length + 1) * sizeof *picks);
@@ -139,7 +149,7 @@ static hr_status extreme_finish(const hr_agg *a, const hr_array *lists, const hr
 
     if (!picks)
         return hr__error_memory(err, a->cls->name, lists->length * 8);
-    HR_GO(extreme_shorten(a, lists, mem, &best, err));
+    HR_GO(a->cls->shorten(a, lists, mem, &best, err));
     for (int64_t i = 0; i < best->length; i++) {
         const int64_t *at = offsets_of(best);
 
@@ -149,6 +159,127 @@ static hr_status extreme_finish(const hr_agg *a, const hr_array *lists, const hr
 done:
     hr__free(picks);
     hr__array_unref(best);
+    return st;
+}
+
+/* ------------------------------------------------------------------------------------------------------ first, last */
+
+static hr_status end_bind(hr_agg *a, hr_error *err)
+{
+    if (!a->input)
+        return hr__agg_refuse(a, "a column", err);
+    a->result = hr__type_ref(a->input);
+    return HR_OK;
+}
+
+/* Shortens each list to its first or its last value. */
+static hr_status end_shorten(const hr_agg *a, const hr_array *lists, const hr_mem *mem, hr_array **out, hr_error *err)
+{
+    const int64_t *at = offsets_of(lists);
+    bool last = !strcmp(a->cls->name, "last");
+    int64_t *picks = NULL, n = 0;
+    hr_buffer *offsets = NULL;
+    hr_status st;
+
+    HR_TRY(hr__buffer_new(mem, (lists->length + 1) * 8, &offsets, err));
+    if (!(picks = hr__alloc(mem->account, (size_t)(lists->length + 1) * sizeof *picks))) {
+        hr__buffer_unref(offsets);
+        return hr__error_memory(err, a->cls->name, lists->length * 8);
+    }
+    for (int64_t i = 0; i < lists->length; i++) {
+        ((int64_t *)offsets->data)[i] = n;
+        if (at[i] < at[i + 1])
+            picks[n++] = last ? at[i + 1] - 1 : at[i];
+    }
+    ((int64_t *)offsets->data)[lists->length] = n;
+    st = picked_lists(lists, offsets, picks, mem, out, err);
+    hr__free(picks);
+    return st;
+}
+
+/* ------------------------------------------------------------------------------------------------ arg_min, arg_max */
+
+static hr_status at_extreme_bind(hr_agg *a, hr_error *err)
+{
+    const hr_type *by = a->pair->children[1].type;
+    hr_text type = { 0 };
+    hr_status st;
+
+    if (hr__type_is_orderable(by)) {
+        a->result = hr__type_ref(a->pair->children[0].type);
+        return HR_OK;
+    }
+    hr__type_print(by, &type);
+    st = hr_error_set(err, HR_TYPE, "%s: column '%s' is %s, expected values that have an order", a->cls->name,
+                      a->options.by, type.data ? type.data : "");
+    hr__text_clear(&type);
+    return st;
+}
+
+/* A child of structs, for each struct. *out is new. */
+static hr_status child_of(const hr_array *structs, int i, hr_array **out, hr_error *err)
+{
+    return hr__array_slice(structs->children[i], structs->offset, structs->length, out, err);
+}
+
+/* A table of one column: `by` of all pairs. */
+static hr_status by_table(const hr_array *lists, hr_table **out, hr_error *err)
+{
+    hr_array *by = NULL;
+    hr_field f = { 0 };
+    hr_schema *schema = NULL;
+    hr_status st = HR_OK;
+
+    HR_GO(child_of(lists->children[0], 1, &by, err));
+    HR_GO(hr__field_init(&f, "by", by->type, true, err));
+    HR_GO(hr__schema_new(&f, 1, &schema, err));
+    st = hr__table_new(schema, &by, by->length, NULL, out, err);
+    by = NULL;
+done:
+    hr__field_clear(&f);
+    hr__schema_unref(schema);
+    hr__array_unref(by);
+    return st;
+}
+
+/* Shortens each list to its pair with the least or the greatest `by`; NaN, then null come last. */
+static hr_status at_extreme_shorten(const hr_agg *a, const hr_array *lists, const hr_mem *mem, hr_array **out,
+                                    hr_error *err)
+{
+    hr_order_key key = { .column = 0, .descending = !strcmp(a->cls->name, "arg_max") };
+    hr_table *by = NULL;
+    hr_status st;
+
+    HR_TRY(by_table(lists, &by, err));
+    st = shorten_to_best(a, lists, by, &key, mem, out, err);
+    hr_table_unref(by);
+    return st;
+}
+
+/* The values of the best pairs; null where no pair has a `by`. */
+static hr_status at_extreme_finish(const hr_agg *a, const hr_array *lists, const hr_mem *mem, hr_array **out,
+                                   hr_error *err)
+{
+    hr_array *best = NULL, *values = NULL, *by = NULL;
+    int64_t *picks = hr__alloc(mem->account, (size_t)(lists->length + 1) * sizeof *picks);
+    hr_status st = HR_OK;
+
+    if (!picks)
+        return hr__error_memory(err, a->cls->name, lists->length * 8);
+    HR_GO(at_extreme_shorten(a, lists, mem, &best, err));
+    HR_GO(child_of(best->children[0], 0, &values, err));
+    HR_GO(child_of(best->children[0], 1, &by, err));
+    for (int64_t i = 0; i < best->length; i++) {
+        const int64_t *at = offsets_of(best);
+
+        picks[i] = at[i] < at[i + 1] && !hr__array_is_null(by, at[i]) ? at[i] : -1;
+    }
+    st = hr__array_take(mem, values, picks, 8, best->length, out, err);
+done:
+    hr__free(picks);
+    hr__array_unref(best);
+    hr__array_unref(values);
+    hr__array_unref(by);
     return st;
 }
 
@@ -684,25 +815,36 @@ static const hr_option quantiles_options[] = { IGNORE_NULLS(1),
                                                { "quantiles", HR_OPT_TEXT, offsetof(hr_aggregate_options, quantiles), 0,
                                                  0, 0, "0.5", "which quantiles, for example 0.1,0.5,0.9" },
                                                { 0 } };
+static const hr_option by_options[] = {
+    { "by", HR_OPT_TEXT, offsetof(hr_aggregate_options, by), 0, 0, 0, "", "the column that chooses the row" }, { 0 }
+};
 static const hr_option top_options[] = {
     IGNORE_NULLS(1), { "k", HR_OPT_INT, offsetof(hr_aggregate_options, k), 1, 1e9, 10, NULL, "number of values" }, { 0 }
 };
 
 const hr_agg_class hr__agg_values[] = {
-    { "min", "least value", null_options, min_bind, NULL, NULL, NULL, extreme_shorten, extreme_finish, false },
-    { "max", "greatest value", null_options, max_bind, NULL, NULL, NULL, extreme_shorten, extreme_finish, false },
+    { "min", "least value", null_options, min_bind, NULL, NULL, NULL, extreme_shorten, only_values, false, false },
+    { "max", "greatest value", null_options, max_bind, NULL, NULL, NULL, extreme_shorten, only_values, false, false },
     { "quantile", "the q-quantile of numbers", quantile_options, quantile_bind, NULL, NULL, NULL, NULL, quantile_finish,
-      false },
+      false, false },
     { "approx_quantile", "several quantiles, as a list", quantiles_options, quantiles_bind, NULL, NULL, NULL, NULL,
-      quantiles_finish, false },
+      quantiles_finish, false, false },
     { "unique", "distinct values, as a list in order of first occurrence", keep_options, unique_bind, NULL, NULL, NULL,
-      distinct_shorten, distinct_shorten, true },
+      distinct_shorten, distinct_shorten, true, false },
     { "count_distinct", "number of distinct values", null_options, count_distinct_bind, NULL, NULL, NULL,
-      distinct_shorten, count_distinct_finish, true },
+      distinct_shorten, count_distinct_finish, true, false },
     { "value_counter", "distinct values and their counts", null_options, counter_bind, NULL, NULL, NULL, NULL,
-      counter_finish, false },
+      counter_finish, false, false },
     { "approx_topk", "the most frequent values with their counts", top_options, top_bind, NULL, NULL, NULL, NULL,
-      top_finish, false },
-    { "list", "all values", keep_options, list_bind, NULL, NULL, NULL, NULL, list_finish, false },
+      top_finish, false, false },
+    { "list", "all values", keep_options, list_bind, NULL, NULL, NULL, NULL, list_finish, false, false },
+    { "first", "value of the first row", keep_options, end_bind, NULL, NULL, NULL, end_shorten, only_values, false,
+      false },
+    { "last", "value of the last row", keep_options, end_bind, NULL, NULL, NULL, end_shorten, only_values, false,
+      false },
+    { "arg_min", "value of the row where another column is least", by_options, at_extreme_bind, NULL, NULL, NULL,
+      at_extreme_shorten, at_extreme_finish, false, true },
+    { "arg_max", "value of the row where another column is greatest", by_options, at_extreme_bind, NULL, NULL, NULL,
+      at_extreme_shorten, at_extreme_finish, false, true },
     { 0 },
 };

@@ -140,10 +140,14 @@ static hr_status fixed_states(const hr_agg *a, const hr_table *rows, int column,
 static hr_status value_states(const hr_agg *a, const hr_table *rows, int column, const uint32_t *ids, int64_t n,
                               const hr_mem *mem, hr_array **out, hr_error *err)
 {
-    hr_array *lists = NULL;
+    hr_array *values = NULL, *lists = NULL;
     hr_status st;
 
-    HR_TRY(hr__agg_lists(a, rows->columns[column], 0, rows->n_rows, ids, n, mem, &lists, err));
+    HR_TRY(hr__agg_input(a, rows, column, &values, err));
+    st = hr__agg_lists(a, values, 0, rows->n_rows, ids, n, mem, &lists, err);
+    hr__array_unref(values);
+    if (st)
+        return st;
     if (!a->cls->shorten) {
         *out = lists;
         return HR_OK;

@@ -70,6 +70,9 @@ static hr_status group_needs(const hr_op *op, int input, const char *const *want
             all = true; /* the aggregate sees whole rows */
         else if (o->aggs[a].column)
             HR_TRY(hr__needs_add(out, o->aggs[a].column, err));
+    for (int a = 0; a < o->n_aggs; a++)
+        if (o->aggs[a].cls->pairs && o->aggs[a].options.by)
+            HR_TRY(hr__needs_add(out, o->aggs[a].options.by, err));
     out->n = all ? -1 : out->n;
     return HR_OK;
 }
@@ -355,11 +358,22 @@ static hr_status group_push(const hr_op *op, hr_task *task, const hr_table *in, 
     return HR_OK;
 }
 
+/* Adds a column of numbers to fields[0 .. *n), unless it is there. */
+static void assume(const char *column, hr_field *fields, int *n)
+{
+    for (int i = 0; i < *n; i++)
+        if (!strcmp(fields[i].name, column))
+            return;
+    fields[(*n)++] = (hr_field){ .name = (char *)(uintptr_t)column, /* borrowed: hr__schema_new copies */
+                                 .type = hr__type_simple(HR_T_INT64),
+                                 .nullable = true };
+}
+
 /* The schema of an unknown input without rows: the aggregated columns as numbers; each function gives its result for no
  * rows. *out is new. */
 static hr_status assumed_schema(const group_op *o, hr_schema **out, hr_error *err)
 {
-    hr_field *fields = hr__zalloc(NULL, ((size_t)o->n_aggs + 1) * sizeof *fields);
+    hr_field *fields = hr__zalloc(NULL, ((size_t)o->n_aggs * 2 + 1) * sizeof *fields);
     hr_status st;
     int n = 0;
 
@@ -367,14 +381,10 @@ static hr_status assumed_schema(const group_op *o, hr_schema **out, hr_error *er
     if (!fields)
         return hr__error_memory(err, "group", o->n_aggs * (int64_t)sizeof *fields);
     for (int a = 0; a < o->n_aggs; a++) {
-        bool seen = !o->aggs[a].column;
-
-        for (int i = 0; i < n; i++)
-            seen = seen || !strcmp(fields[i].name, o->aggs[a].column);
-        if (!seen)
-            fields[n++] = (hr_field){ .name = o->aggs[a].column, /* borrowed: hr__schema_new copies */
-                                      .type = hr__type_simple(HR_T_INT64),
-                                      .nullable = true };
+        if (o->aggs[a].column)
+            assume(o->aggs[a].column, fields, &n);
+        if (o->aggs[a].options.by)
+            assume(o->aggs[a].options.by, fields, &n);
     }
     st = hr__schema_new(fields, n, out, err);
     hr__free(fields);
