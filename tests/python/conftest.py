@@ -18,6 +18,11 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+def pytest_unconfigure():
+    """Python's end collects what is not frozen; of DuckDB's types, nanobind said that they leaked."""
+    gc.unfreeze()
+
+
 @pytest.fixture(params=["processes", "threads", "inline"])
 def compute(request):
     """Where a function runs."""
