@@ -26,6 +26,17 @@ static void print_error(const char *where, const char *text)
     fputc('\n', stderr);
 }
 
+void cli_warn(const char *fmt, ...)
+{
+    char text[500];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    print_error("headrace", text);
+}
+
 int cli_failed(hr_error *err)
 {
     print_error("headrace", err->text[0] ? err->text : hr_status_text(err->status));
@@ -205,33 +216,12 @@ void input_clear(input *in)
 
 /* ------------------------------------------------------------------------------------------------------------ main */
 
-/* The library uses its default and logs a warning when a variable is wrong; the command fails. */
-static hr_status check_environment(hr_error *err)
-{
-    const char *limit = getenv("HEADRACE_MEMORY_LIMIT"), *threads = getenv("HEADRACE_NUM_THREADS");
-    int64_t n_bytes;
-    char *end = NULL;
-    long n;
-
-    if (limit && *limit && hr_parse_bytes(limit, &n_bytes, err))
-        return hr_error_set(err, HR_INVALID, "HEADRACE_MEMORY_LIMIT: %s", err->text);
-    HR_TRY(hr_set_spill_quota(-1, err));
-    if (threads && *threads) {
-        errno = 0;
-        n = strtol(threads, &end, 10);
-        if (errno || *end || n < 1 || n > 1024)
-            return hr_error_set(err, HR_INVALID, "HEADRACE_NUM_THREADS: '%s', expected a number from 1 to 1024",
-                                threads);
-    }
-    return HR_OK;
-}
-
 static int run_command(const command *cmd, int argc, char **argv)
 {
     hr_error err = HR_ERROR_INIT;
     char name[64];
 
-    if (check_environment(&err))
+    if (cli_check_environment(&err))
         return cli_failed(&err);
     snprintf(name, sizeof name, "headrace %s", cmd->name);
     argv[0] = name; /* what getopt_long calls us in its messages */

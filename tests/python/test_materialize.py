@@ -372,4 +372,6 @@ def test_variables_of_the_environment(tmp_path):
         ).stdout.strip()
 
     assert run(HEADRACE_SPILL_DIR=str(tmp_path), HEADRACE_SPILL_QUOTA="3KiB") == f"[] {tmp_path} 3072"
-    assert "HEADRACE_SPILL_QUOTA: 'x' is not a number of bytes" in run(HEADRACE_SPILL_QUOTA="x")
+    with pytest.raises(subprocess.CalledProcessError) as e:
+        run(HEADRACE_SPILL_QUOTA="x")
+    assert "InvalidArgument: HEADRACE_SPILL_QUOTA: 'x' is not a number of bytes" in e.value.stderr

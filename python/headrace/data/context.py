@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace import _core
+from headrace.data import environment
 from headrace.data.context_fields import (
     ALIASES,
     WARNED,
@@ -176,7 +177,7 @@ class DataContext(Fields):
         """The settings of this process."""
         with cls._lock:
             if cls._current is None:
-                _warn_of_environment()
+                environment.check()
                 cls._current = cls()
             return cls._current
 
@@ -311,23 +312,6 @@ class DataContext(Fields):
 
 
 DatasetContext = DataContext  # Ray's older name
-
-
-def _warn_of_environment():
-    """Warns of variables that the engine cannot parse: it uses defaults without a message."""
-    threads = os.environ.get("HEADRACE_NUM_THREADS", "")
-    wrong = []
-    default = "the engine uses the default"
-    for name, then in (("MEMORY_LIMIT", default), ("SPILL_QUOTA", "the engine cannot spill")):
-        name = f"HEADRACE_{name}"
-        try:
-            _core.parse_bytes(os.environ.get(name) or "0")
-        except _core.InvalidArgument as e:
-            wrong.append(f"{name}: {e}; {then}")
-    if threads and not (threads.isascii() and threads.isdigit() and 1 <= int(threads) <= 1024):
-        wrong.append(f"HEADRACE_NUM_THREADS: expected a number from 1 to 1024, found {threads!r}; {default}")
-    for text in wrong:
-        warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
 _CLUSTER_ONLY = {

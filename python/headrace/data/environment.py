@@ -1,0 +1,45 @@
+"""The environment variables HEADRACE_*, and the values that are refused; docs/environment.md lists them."""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+from headrace import _core
+from headrace.settings import nearest
+
+KNOWN = (
+    "HEADRACE_DEBUG",
+    "HEADRACE_LAUNCHER",
+    "HEADRACE_LOCAL_WORLD_SIZE",
+    "HEADRACE_MEMORY_LIMIT",
+    "HEADRACE_NODE_RANK",
+    "HEADRACE_NUM_THREADS",
+    "HEADRACE_RANK",
+    "HEADRACE_RULES",
+    "HEADRACE_RUN_ID",
+    "HEADRACE_SPILL_DIR",
+    "HEADRACE_SPILL_QUOTA",
+    "HEADRACE_WORLD_SIZE",
+)
+OF_TESTS = ("HEADRACE_BUILD", "HEADRACE_EXAMPLES", "HEADRACE_HUGE", "HEADRACE_LIB", "HEADRACE_THOROUGH")
+
+
+def check() -> None:
+    """Raises InvalidArgument for a value that the engine cannot parse; warns of names that nothing reads."""
+    for name in ("HEADRACE_MEMORY_LIMIT", "HEADRACE_SPILL_QUOTA"):
+        try:
+            _core.parse_bytes(os.environ.get(name) or "0")
+        except _core.InvalidArgument as e:
+            raise _core.InvalidArgument(f"{name}: {e}") from None
+    threads = os.environ.get("HEADRACE_NUM_THREADS", "")
+    if threads and not (threads.isascii() and threads.isdigit() and 1 <= int(threads) <= 1024):
+        raise _core.InvalidArgument(f"HEADRACE_NUM_THREADS: {threads!r}, expected a number from 1 to 1024")
+    for name in sorted(os.environ):
+        if name.startswith("HEADRACE_") and name not in KNOWN and name not in OF_TESTS:
+            near = nearest(name, KNOWN)
+            text = f"{name}: Headrace has no such environment variable"
+            warnings.warn(text + (f"; did you mean {near}?" if near else ""), RuntimeWarning, stacklevel=4)
+
+
+__all__ = ["KNOWN", "check"]

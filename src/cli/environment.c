@@ -1,0 +1,116 @@
+/* environment.c - the environment variables HEADRACE_*: refuses wrong values, and warns of names that nothing reads.
+ *
+ * The library uses its default and logs a warning when a value is wrong; the command and Python refuse it.
+ *
+ * Tests: test_environment.py, test_cli.py. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+extern char **environ;
+
+#define PREFIX "HEADRACE_"
+#define LONGEST 64
+
+/* The variables of Python and of launchers as well: one environment may serve both. */
+static const char *const known[] = {
+    "HEADRACE_DEBUG",        "HEADRACE_LAUNCHER",    "HEADRACE_LOCAL_WORLD_SIZE",
+    "HEADRACE_MEMORY_LIMIT", "HEADRACE_NODE_RANK",   "HEADRACE_NUM_THREADS",
+    "HEADRACE_RANK",         "HEADRACE_RULES",       "HEADRACE_RUN_ID",
+    "HEADRACE_SPILL_DIR",    "HEADRACE_SPILL_QUOTA", "HEADRACE_WORLD_SIZE",
+    "HEADRACE_BUILD",        "HEADRACE_EXAMPLES",    "HEADRACE_HUGE",
+    "HEADRACE_LIB",          "HEADRACE_THOROUGH", /* the last five: of the project's tests */
+};
+#define N_KNOWN ((int)(sizeof known / sizeof *known))
+#define N_OF_USERS (N_KNOWN - 5)
+
+static int least(int a, int b) { return a < b ? a : b; }
+
+/* The number of characters to insert, delete or replace to make `b` of `a`, both shorter than LONGEST. */
+static int edits(const char *a, const char *b)
+{
+    int n = (int)strlen(b), row[LONGEST + 1];
+
+    for (int j = 0; j <= n; j++)
+        row[j] = j;
+    for (int i = 0; a[i]; i++) {
+        int corner = row[0];
+
+        row[0] = i + 1;
+        for (int j = 1; j <= n; j++) {
+            int above = row[j];
+
+            row[j] = least(least(above, row[j - 1]) + 1, corner + (a[i] != b[j - 1]));
+            corner = above;
+        }
+    }
+    return row[n];
+}
+
+/* The known name that is most like `name`; NULL: none is. */
+static const char *nearest(const char *name)
+{
+    const char *found = NULL;
+    int fewest = 5;
+
+    for (int i = 0; i < N_OF_USERS; i++) {
+        int n = edits(name, known[i]);
+
+        if (n < fewest) {
+            fewest = n;
+            found = known[i];
+        }
+    }
+    return found;
+}
+
+static bool is_known(const char *name)
+{
+    for (int i = 0; i < N_KNOWN; i++)
+        if (!strcmp(name, known[i]))
+            return true;
+    return false;
+}
+
+static void warn_of_unknown(void)
+{
+    char name[LONGEST];
+
+    for (char **at = environ; at && *at; at++) {
+        size_t n = strcspn(*at, "=");
+        const char *near;
+
+        if (strncmp(*at, PREFIX, strlen(PREFIX)) != 0 || n >= sizeof name)
+            continue;
+        memcpy(name, *at, n);
+        name[n] = 0;
+        if (is_known(name))
+            continue;
+        near = nearest(name);
+        cli_warn("%s: Headrace has no such environment variable%s%s%s", name, near ? "; did you mean " : "",
+                 near ? near : "", near ? "?" : "");
+    }
+}
+
+hr_status cli_check_environment(hr_error *err)
+{
+    const char *limit = getenv("HEADRACE_MEMORY_LIMIT"), *threads = getenv("HEADRACE_NUM_THREADS");
+    int64_t n_bytes;
+    char *end = NULL;
+    long n;
+
+    warn_of_unknown();
+    if (limit && *limit && hr_parse_bytes(limit, &n_bytes, err))
+        return hr_error_set(err, HR_INVALID, "HEADRACE_MEMORY_LIMIT: %s", err->text);
+    HR_TRY(hr_set_spill_quota(-1, err));
+    if (threads && *threads) {
+        errno = 0;
+        n = strtol(threads, &end, 10);
+        if (errno || *end || n < 1 || n > 1024)
+            return hr_error_set(err, HR_INVALID, "HEADRACE_NUM_THREADS: '%s', expected a number from 1 to 1024",
+                                threads);
+    }
+    return HR_OK;
+}
