@@ -25,11 +25,11 @@ TESTS = """
     no_rows numpy objects padding pack preprocessors summary table types udf union
 """
 # Tests that need torch, beside those that have it in their name.
-TORCH = "torch or tensors_in_and_out or what_cannot_be_done_with_them"
+TORCH = "torch or tensors_in_and_out or what_cannot_be_done_with_them or knows_no_intervals"
 # What an old pyarrow or pandas cannot do or writes otherwise, where the test compares with it.
 DIFFERENT = {
     "test_arrow_ipc": "files_of_pyarrow or no_rows_and_no_columns or streams_of_pyarrow or "
-    "written_files_are_read or knows_no_intervals",  # casts to string_view
+    "written_files_are_read",  # casts to string_view
     "test_display": "rows_that_are_there",  # text of pandas 2 is `string`, of pandas 3 `large_string`
     "test_preprocessors": "test_of_fit and city",  # the same
     "test_types": "what_a_column_is and string",  # the same

@@ -318,7 +318,6 @@ def _in_unit(array, dtype):
     np = _numpy()
     dtype = np.dtype(dtype)
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    made = array.astype(dtype, copy=False)
     factor = 1
     if dtype == "M8[D]":  # years and months have no fixed length
         low, high = np.array([-(2**31), 2**31 - 1]).view(dtype).astype(array.dtype)  # rounded down
@@ -328,14 +327,32 @@ def _in_unit(array, dtype):
         factor = int(np.array([1]).view(span[0]).astype(span[1]).astype("i8")[0])  # 0: from a finer unit
         high = np.array([(2**63 - 1) // (factor or 1)]).view(array.dtype)[0]
         low = np.array([-((2**63 - 1) // (factor or 1))]).view(array.dtype)[0]
-    wrong = (array > high) | (array < low)
     if not factor:
-        wrong = (made.astype(array.dtype) != array) & ~np.isnat(array)
+        made, wrong = _in_nanoseconds(array)
+    else:
+        made, wrong = None, (array > high) | (array < low)
     if wrong.any():
         unit, bits = np.datetime_data(dtype)[0], 32 if dtype == "M8[D]" else 64
         place, time = int(wrong.argmax()), array[wrong][0]
+        try:
+            time = str(time)
+        except OverflowError:  # numpy from 2.5 on prints no year beyond 64 bits of seconds
+            time = f"{time.astype('i8')} x {time.dtype}"
         raise TypeMismatchError(f"value {place}: time {time} does not fit in {bits} bits in unit {unit!r}")
-    return made
+    return array.astype(dtype, copy=False) if made is None else made.view(dtype)
+
+
+def _in_nanoseconds(array):
+    """(int64 nanoseconds, which of them are cut) of times in a finer unit, by integers: numpy from 2.5 on
+    refuses some conversions near the limits.
+    """
+    np = _numpy()
+    unit, count = np.datetime_data(array.dtype)
+    per = {"ps": 10**3, "fs": 10**6, "as": 10**9}[unit]
+    ints, nat = array.view("i8"), np.isnat(array)
+    rest = ints % per
+    made = ints // per * count + rest * count // per
+    return np.where(nat, ints, made), (rest * count % per != 0) & ~nat
 
 
 def _numpy_times(values, letter):
