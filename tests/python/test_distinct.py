@@ -305,3 +305,14 @@ def test_explain_shows_the_steps(capsys):
     assert "explode(list)" in capsys.readouterr().out
     assert "drop_duplicates(k, keep='last')" in repr(ds.drop_duplicates("k", keep="last"))
     assert "sample(3, seed=1)" in repr(ds.sample(3, seed=1))
+
+
+def test_a_summary_prints_its_table():
+    ds = hd.from_items([{"age": 25, "city": "NYC"}, {"age": 30, "city": None}])
+    summary = ds.summary()
+    lines = repr(summary).splitlines()
+    assert lines[0].startswith("DatasetSummary(") and "statistic" in lines[2]
+    assert len({len(line) for line in lines[1:]}) == 1
+    for name in summary.statistics:
+        assert sum(line.startswith(f"│ {name} ") for line in lines) == 1
+    assert any("│ max " in line and " 30 " in line for line in lines)

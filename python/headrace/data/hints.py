@@ -32,7 +32,6 @@ ELSEWHERE = {
     "persist": "materialize()",
     "prefetch": "iter_batches(prefetch_batches=)",
     "rename": "rename_columns()",
-    "sample": "random_sample()",
     "select": "select_columns()",
     "shape": "count() and columns()",
     "shuffle": "random_shuffle(), or iter_batches(local_shuffle_buffer_size=)",

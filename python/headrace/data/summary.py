@@ -172,4 +172,10 @@ class DatasetSummary:
         return pandas.DataFrame({STATISTIC: list(self.statistics), "value": values})
 
     def __repr__(self) -> str:
-        return f"DatasetSummary({len(self.statistics)} statistics of {', '.join(self.columns)})"
+        from headrace.data import display  # imports numpy
+
+        title = f"DatasetSummary({len(self.statistics)} statistics of {', '.join(self.columns)})"
+        rows = [
+            {STATISTIC: name} | {c: of.get(c) for c in self.columns} for name, of in self.statistics.items()
+        ]
+        return f"{title}\n{display.table(None, rows)}" if rows else title
