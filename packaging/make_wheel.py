@@ -10,10 +10,13 @@
 3. The licence texts of the libraries inside go beside ours, under dist-info/licenses.
 4. abi3audit checks that the module uses nothing but Python's stable ABI of 3.11.
 
-packaging/check_wheel.py installs and tries it.
+packaging/check_wheel.py installs and tries it. docs/releases.md says how to make the wheel of another
+machine, with --cross.
 """
 
 import argparse
+import configparser
+import os
 import shutil
 import subprocess
 import sys
@@ -25,10 +28,13 @@ from common import DIST, ROOT, one, run, shown
 COPYRIGHT = Path("/usr/share/doc")  # /PACKAGE/copyright, on Debian
 
 
-def build(folder):
-    settings = [f"--config-settings={s}" for s in ("install-args=--strip", "setup-args=-Dtiff=disabled")]
+def build(folder, cross=None, machine=None):
+    given = ["install-args=--strip", "setup-args=-Dtiff=disabled"]
+    given += [f"setup-args=--cross-file={cross.absolute()}"] if cross else []
+    settings = [f"--config-settings={s}" for s in given]
+    env = {"_PYTHON_HOST_PLATFORM": f"linux-{machine}"} if cross else None
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
-    run(*pip, *settings, "-w", folder, ROOT)
+    run(*pip, *settings, "-w", folder, ROOT, env=env)
     return one(folder, "headrace-*.whl")
 
 
@@ -61,7 +67,7 @@ def add_licences(wheel, zstd):
         packages = debian_packages(sorted(tree.glob("headrace.libs/*")))
         for package in packages:
             shutil.copy(COPYRIGHT / package / "copyright", texts / f"{package}.txt")
-        if zstd.exists():  # linked into the module, from its own sources
+        if zstd.exists() and "libzstd1" not in packages:  # linked into the module, from its sources
             shutil.copy(zstd, texts / "libzstd.txt")
             packages.append("libzstd")
         wheel.unlink()
@@ -69,15 +75,28 @@ def add_licences(wheel, zstd):
     return packages
 
 
+def cross_machine(path):
+    """(cpu_family, sys_root) of a cross file."""
+    words = configparser.ConfigParser()
+    words.read_string(path.read_text())
+    return words["host_machine"]["cpu_family"].strip("'"), words["properties"]["sys_root"].strip("'")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dist", type=Path, default=DIST, help="the folder it is written to")
+    parser.add_argument("--cross", type=Path, help="meson's cross file, for a wheel of another machine")
     args = parser.parse_args()
+    machine, audit = None, []
+    if args.cross:
+        machine, root = cross_machine(args.cross)
+        folders = [f"{root}/{top}/{machine}-linux-gnu" for top in ("usr/lib", "lib")]
+        audit = ["--ldpaths", os.pathsep.join(folders)]
     args.dist.mkdir(exist_ok=True)
     for old in args.dist.glob("headrace-*.whl"):
         old.unlink()
     with tempfile.TemporaryDirectory() as folder:
-        run("auditwheel", "repair", "-w", args.dist, build(Path(folder)))
+        run("auditwheel", "repair", *audit, "-w", args.dist, build(Path(folder), args.cross, machine))
     packages = add_licences(one(args.dist, "headrace-*.whl"), ROOT / "build" / "zstd" / "zstd" / "LICENSE")
     wheel = one(args.dist, "headrace-*.whl")
     run("abi3audit", "--strict", wheel)
