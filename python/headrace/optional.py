@@ -23,6 +23,7 @@ PACKAGES = {
     "lightning": ("lightning", "lightning"),
     "msgpack": ("msgpack", "webdataset"),
     "pandas": ("pandas", "pandas"),
+    "polars": ("polars", "polars"),
     "pyarrow": ("pyarrow", "pyarrow"),
     "pyiceberg": ("pyiceberg", "iceberg"),
     "pytorch_lightning": ("lightning", "lightning"),

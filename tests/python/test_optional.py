@@ -58,6 +58,7 @@ USES = {
             Result(metrics={}, checkpoint=None, error=None, path=tmp, history=[{"x": 1}]).metrics_dataframe
         """,
     },
+    "polars": {"to_polars": "ds.to_polars()"},
     "pyarrow": {
         "read_orc": "hd.read_orc(tmp)",
         "from_arrow": "hd.from_arrow(b'')",
