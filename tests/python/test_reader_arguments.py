@@ -380,22 +380,3 @@ def test_integers_of_numpy_are_integers(tmp_path):
     for wrong in (True, 2.0, np.float64(2), np.bool_(True)):
         with pytest.raises(exceptions.InvalidArgument, match="limit"):
             ds.limit(wrong)
-
-
-@pytest.mark.parametrize(
-    "name, text, said",
-    [
-        ("MEMORY_LIMIT", "64MBB", "is not a number of bytes"),
-        ("NUM_THREADS", "many", "expected a number from 1 to 1024"),
-        ("MEMORY_LIMIT", "64MB", None),
-        ("NUM_THREADS", "2", None),
-    ],
-)
-def test_a_variable_that_is_wrong_is_said(monkeypatch, name, text, said):
-    monkeypatch.setenv(f"HEADRACE_{name}", text)
-    monkeypatch.setattr(context.DataContext, "_current", None)
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        context.DataContext.get_current()
-    texts = [str(w.message) for w in found]
-    assert texts == [] if said is None else (len(texts) == 1 and name in texts[0] and said in texts[0])
