@@ -242,7 +242,7 @@ def in_python_tests(f):
 
 def in_dataset(f):
     writer = (f.reader()[0] or f"read_{f.name}").replace("read_", "write_", 1)
-    if f.has("create") and f"    def {writer}(self" not in read(ROOT / "python/headrace/data/write.py"):
+    if f.has("create") and f"    def {writer}(" not in read(ROOT / "python/headrace/data/write.py"):
         return f"Dataset has no method {writer}"
     return None
 
