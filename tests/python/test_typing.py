@@ -31,13 +31,12 @@ def run(*command):
     return subprocess.run([sys.executable, "-m", *command], env=env, capture_output=True, text=True)
 
 
-@pytest.fixture(scope="module", params=["mypy", "pyright"])
-def checked(request, tmp_path_factory):
-    """{file: lines with an error}, of all programs."""
-    pytest.importorskip(request.param)
+def errors(checker, cache):
+    """{file: {line: message}}, of all programs."""
+    pytest.importorskip(checker)
     command = ["pyright", "--pythonpath", sys.executable]
-    if request.param == "mypy":
-        command = ["mypy", "--ignore-missing-imports", "--cache-dir", str(tmp_path_factory.mktemp("mypy"))]
+    if checker == "mypy":
+        command = ["mypy", "--ignore-missing-imports", "--cache-dir", str(cache)]
     done = run(*command, *map(str, [PROGRAMS / "wrong.py", *(PROGRAMS / "right").glob("*.py")]))
     found = {}
     for line in done.stdout.splitlines():
@@ -47,18 +46,16 @@ def checked(request, tmp_path_factory):
     return found
 
 
-def test_right_programs_have_no_mistake(checked):
-    checked = {name: lines for name, lines in checked.items() if name != "wrong.py"}
-    assert checked == {}
-
-
-def test_mistakes_are_marked(checked):
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_mistakes_are_marked_and_nothing_else(checker, tmp_path):
+    found = errors(checker, tmp_path)
+    marked = found.pop("wrong.py")
+    assert found == {}
     lines = (PROGRAMS / "wrong.py").read_text().splitlines()
     wrong = {n: line for n, line in enumerate(lines, 1) if line.endswith("# wrong")}
     assert len(wrong) >= 50
-    found = checked["wrong.py"]
-    assert [line for n, line in wrong.items() if n not in found] == []
-    assert [line for n, line in found.items() if n not in wrong] == []
+    assert [line for n, line in wrong.items() if n not in marked] == []
+    assert [line for n, line in marked.items() if n not in wrong] == []
 
 
 @pytest.mark.parametrize("name", RIGHT)
