@@ -8,7 +8,9 @@ trainer = TorchTrainer(train_loop, datasets={"train": ds}, scaling_config=train.
 result = trainer.fit()
 """
 
-from headrace._core import UnsupportedError
+from typing import TYPE_CHECKING
+
+from headrace import absent
 from headrace.train import collective
 from headrace.train.backend import BackendConfig
 from headrace.train.callback import (
@@ -53,17 +55,8 @@ from headrace.train.result import (
 )
 from headrace.train.validation_config import ValidationConfig, ValidationFn, ValidationTaskConfig
 
-_GONE = {
-    "SyncConfig": "Ray Train has no effect for it any more; leave out RunConfig(sync_config=...): the files "
-    "of a checkpoint are in the run's folder when report() returns",
-}
-
-
-def __getattr__(name: str):
-    if name in _GONE:
-        raise UnsupportedError(f"headrace.train.{name}: {_GONE[name]}")
-    raise AttributeError(f"module 'headrace.train' has no attribute {name!r}")
-
+if not TYPE_CHECKING:
+    __getattr__ = absent.hook("headrace.train")
 
 __all__ = [
     "TRAIN_DATASET_KEY",
