@@ -356,6 +356,28 @@ static void ranks_disagree(void **state)
     hr_plan_unref(p);
 }
 
+/* A rank dies of the error that all ranks get. The others, which collect theirs later, heard only of the death. */
+static void a_rank_dies_of_the_answer(void **state)
+{
+    const hr_split_request a = { .batch_rows = 10, .prefetch = 1 }, b = { .batch_rows = 20, .prefetch = 1 };
+    hr_plan *p = plan_of_range(100);
+    hr_split *s = split_of(p, 2, HR_TAIL_EQUAL);
+    hr_error err = HR_ERROR_INIT, died = HR_ERROR_INIT;
+
+    (void)state;
+    assert_int_equal(hr__split_begin(s, 0, &a, 0, &err), HR_PENDING);
+    assert_status(begin(s, 1, &b, &err), HR_MISMATCH, &err);
+    hr_error_set(&died, HR_PEER, "its process died");
+    hr__split_lost(s, 1, &died);
+    assert_status(begin(s, 0, &a, &err), HR_MISMATCH, &err);
+    assert_contains(err.text, "rank 0: batch_size 10, drop_last no, prefetch 1; rank 1: batch_size 20");
+    assert_status(begin(s, 0, &a, &err), HR_PEER, &err);
+    hr_error_clear(&err);
+    hr_error_clear(&died);
+    hr__split_unref(s);
+    hr_plan_unref(p);
+}
+
 /* Rows of steps are counted in 64 bits. */
 static void batches_too_large(void **state)
 {
@@ -493,6 +515,39 @@ static void begin_all(hr_split *s, const hr_split_request *q)
         assert_int_equal(hr__split_begin(s, r, q, 0, &err), HR_PENDING);
     for (int r = n - 1; r >= 0; r--)
         assert_ok(begin(s, r, q, &err), &err);
+}
+
+/* A rank dies of the run's error. The others hear the error, not of the death. */
+static void a_rank_dies_of_the_run(void **state)
+{
+    const hr_map_function fn = { .struct_bytes = sizeof fn, .name = "bad", .call = bad_at_500 };
+    const hr_map_options o = { .struct_bytes = sizeof o, .batch_rows = 100, .one_to_one = true };
+    const hr_split_request request = { .batch_rows = 50, .prefetch = 1 };
+    hr_plan *p = plan_of_range(1000), *q = NULL;
+    hr_error err = HR_ERROR_INIT, died = HR_ERROR_INIT;
+    hr_table *t = NULL;
+    hr_status st = HR_OK;
+    hr_split *s;
+
+    (void)state;
+    assert_ok(hr_plan_map(p, &fn, &o, &q, &err), &err);
+    s = split_of(q, 2, HR_TAIL_EQUAL);
+    begin_all(s, &request);
+    for (int step = 0; !st && step < 10; step++)
+        for (int r = 0; !st && r < 2; r++) {
+            st = next(s, r, &t, &err);
+            hr_table_unref(t);
+        }
+    assert_status(st, HR_CALLBACK, &err);
+    hr_error_set(&died, HR_PEER, "its process died");
+    hr__split_lost(s, 0, &died);
+    assert_status(next(s, 1, &t, &err), HR_CALLBACK, &err);
+    assert_contains(err.text, "ValueError: 500");
+    hr_error_clear(&err);
+    hr_error_clear(&died);
+    hr__split_unref(s);
+    hr_plan_unref(q);
+    hr_plan_unref(p);
 }
 
 static void end_all(hr_split *s)
@@ -1043,9 +1098,11 @@ int main(void)
         cmocka_unit_test(lead_is_bounded),
         cmocka_unit_test(small_batches_lead),
         cmocka_unit_test(ranks_disagree),
+        cmocka_unit_test(a_rank_dies_of_the_answer),
         cmocka_unit_test(batches_too_large),
         cmocka_unit_test(a_rank_is_lost),
         cmocka_unit_test(error_of_the_run),
+        cmocka_unit_test(a_rank_dies_of_the_run),
         cmocka_unit_test(positions),
         cmocka_unit_test(positions_of_done_steps),
         cmocka_unit_test(positions_of_a_rank),

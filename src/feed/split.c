@@ -1007,13 +1007,14 @@ static hr_status check_rank(const hr_split *s, int rank, hr_error *err)
     return HR_OK;
 }
 
-/* The error of every call after the split was closed or a rank was lost; otherwise HR_OK. */
+/* The error of every call after the split was closed or a rank was lost; otherwise HR_OK. A feed that failed in an
+ * epoch is the reason for what ranks did then. */
 static hr_status check_alive_locked(hr_split *s, hr_error *err)
 {
     if (s->closed)
         return hr_error_set(err, HR_CANCELLED, "the split was closed");
     if (s->lost_st)
-        return hr__error_copy(err, &s->lost_err);
+        return hr__error_copy(err, s->phase == FAILED ? &s->feed_err : &s->lost_err);
     return HR_OK;
 }
 
@@ -1519,7 +1520,10 @@ hr_status hr__split_begin(hr_split *s, int rank, const hr_split_request *q, int 
             r->request.batch_rows = USUAL_ROWS;
     }
     for (;;) {
-        st = check_alive_locked(s, err);
+        /* The error of the epoch comes first: a rank that had it may have died of it. */
+        bool failed = r->answered && r->answer.status;
+
+        st = failed ? HR_OK : check_alive_locked(s, err);
         if (!st)
             st = answer_locked(r, err);
         if (st != HR_PENDING)

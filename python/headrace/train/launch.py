@@ -119,7 +119,7 @@ def _failed(control: Control, children: dict[int, Any], watched: dict[int, str])
         if rank not in reported and rank not in watched:
             parts.append(f"rank {rank} (pid {f.pid}) {_how_it_ended(f.exitcode)}")
     if not parts:
-        for f in control.failures[:1]:
+        for f in _first(control.failures):
             parts.append(f"rank {f.rank} failed{_left_alone(control, f)}:\n\n{f.traceback.rstrip()}")
             cause = f.exception
     failures = {f.rank: f.exception or f.traceback for f in control.failures}
@@ -128,6 +128,14 @@ def _failed(control: Control, children: dict[int, Any], watched: dict[int, str])
     error = WorkerGroupError("; ".join(parts), failures)
     error.__cause__ = cause
     return error
+
+
+def _first(failures: list[WorkerFailure]) -> list[WorkerFailure]:
+    """The failure that the others follow from, if there is one. Reports of workers may cross; a worker that
+    hears of another's end (PeerError) is not the cause.
+    """
+    causes = [f for f in failures if not isinstance(f.exception, _core.PeerError)]
+    return (causes or failures)[:1]
 
 
 def _left_alone(control: Control, failure: WorkerFailure) -> str:
