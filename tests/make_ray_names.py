@@ -29,6 +29,7 @@ import importlib.machinery
 import inspect
 import json
 import pkgutil
+import re
 import sys
 import types
 from pathlib import Path
@@ -38,7 +39,7 @@ NAMES = Path(__file__).parent / "ray_names.json"
 LEFT_OUT = ("ray.data.llm", "ray.train.examples", "ray.train.horovod")
 ALSO = ("ray.train.v2.jax",)
 NOT_MARKED = {"ray.data.grouped_data": {"GroupedData"}}
-NOT_INSTALLED = ("tensorflow", "xgboost", "lightgbm", "lightning", "pytorch_lightning", "jax", "accelerate")
+NOT_INSTALLED = ("tensorflow", "xgboost", "lightgbm", "lightning", "pytorch_lightning", "jax", "transformers")
 SPECIAL = ("__call__", "__class_getitem__", "__getitem__", "__iter__", "__len__", "__contains__", "__eq__")
 GONE = object()
 PLAIN = (type(None), bool, int, float, str, bytes)
@@ -86,7 +87,8 @@ def text_of(value):
     if isinstance(value, enum.Enum):
         return f"{type(value).__name__}.{value.name}"
     if isinstance(value, PLAIN):
-        return repr(value)
+        text = repr(value)
+        return "..." if str(Path.home()) in text or re.search(r"\d{4}-\d\d-\d\d", text) else text
     if isinstance(value, (list, tuple, set, dict)) and "..." not in (text := repr(value)) and len(text) < 80:
         return text if "<" not in text and " object at " not in text else "..."
     return "..."
@@ -186,6 +188,7 @@ def entry(value):
         bases = [c.__name__ for c in value.__mro__[1:-1] if is_public(c) or issubclass(c, BaseException)]
         init = next(c for c in value.__mro__ if "__init__" in vars(c))
         call = parameters(value.__init__) if belongs(init) else None
+        call = None if call == ["*args", "**kwargs"] else call
         made = {"kind": "class", "bases": bases, "call": call, "members": members(value)}
         return made | fields(value) | deprecated(value)
     if callable(value) and hasattr(value, "__name__"):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         available_resources,
         cluster_resources,
         get,
+        get_gpu_ids,
         init,
         is_initialized,
         put,
@@ -30,6 +31,7 @@ __all__ = [
     "data",
     "exceptions",
     "get",
+    "get_gpu_ids",
     "init",
     "is_initialized",
     "put",
@@ -58,7 +60,7 @@ def __getattr__(name):
         return importlib.import_module(f"headrace.{name}")
     if name in __all__:
         return getattr(importlib.import_module("headrace.session"), name)
-    raise AttributeError(f"module 'headrace' has no attribute '{name}'")
+    return importlib.import_module("headrace.absent").hook("headrace")(name)
 
 
 def __dir__():

@@ -75,16 +75,16 @@ def put(value: T, **ignored: Any) -> T:
     return value
 
 
-def get(refs: Any, *, timeout: float | None = None, **ignored: Any) -> Any:
+def get(object_refs: Any, *, timeout: float | None = None, **ignored: Any) -> Any:
     """Returns what put() returned: an object, or a list of objects."""
-    return refs
+    return object_refs
 
 
 def wait(
-    refs: Any, *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
+    ray_waitables: Any, *, num_returns: int = 1, timeout: float | None = None, fetch_local: bool = True
 ) -> tuple[list[Any], list[Any]]:
     """(the first num_returns objects, the others): all are there."""
-    refs = list(refs)
+    refs = list(ray_waitables)
     if not 1 <= num_returns <= len(refs):
         raise ValueError(f"wait: num_returns: expected 1 to {len(refs)}, found {num_returns!r:.50}")
     return refs[:num_returns], refs[num_returns:]
@@ -104,6 +104,15 @@ def cluster_resources() -> dict[str, float]:
 
 
 available_resources = cluster_resources
+
+
+def get_gpu_ids() -> list[int | str]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them: numbers, or texts. In a
+    function with num_gpus=n these are the n GPUs of its worker.
+    """
+    from headrace.udf import gpus
+
+    return [int(device) if device.isdigit() else device for device in gpus.visible()]
 
 
 def remote(*args: Any, **kwargs: Any) -> NoReturn:

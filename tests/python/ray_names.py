@@ -35,6 +35,40 @@ DIFFERENT = {
     "ray.data.dataset.Dataset.mix(stopping_condition)": "the same, as its text",
     "ray.data.ExecutionOptions(preserve_order)": "order is part of the result: True",
     "ray.data.context.DataContext{enable_arrow_backed_pandas_conversion}": "docs/ray.md: False",
+    "ray.data.block.BlockMetadata(*)": "its arguments have defaults; `schema` is one of them",
+    "ray.data.block.BlockMetadata.to_stats": "BlockStats belongs to Ray's scheduler",
+    "ray.data.block.BatchFormat.CUDF": "there are no batches in the memory of GPUs",
+    "ray.data.util.data_batch_conversion.BatchFormat.*": "the names that map_batches takes",
+    "ray.data.grouped_data.GroupedData(*)": "groupby() makes it",
+    "ray.data.stats.DatasetSummary(*)": "summary() makes it",
+    "ray.data.expressions.Expr(*)": "col(), lit() and operators make expressions",
+    "ray.data.expressions.Expr{data_type}": "an expression has a type when it is bound to columns",
+    "ray.data.preprocessor.SerializablePreprocessorBase.*": "serialize() writes JSON text",
+    "ray.data.preprocessors.encoder.OneHotEncoder.safe_get": "a function of its own implementation",
+    "ray.data.aggregate.*.output_field": "the engine binds aggregates to columns, and has their types",
+    "ray.data.aggregate.*(is a VectorizedAggregateFnV2)": "the engine computes it",
+    "ray.data.aggregate.CountDistinct(is a Unique)": "the engine counts",
+    "ray.data.aggregate.Approximate*.zero": "the engine computes it, exactly",
+    "ray.data.expressions._*Namespace*(*": "further options of pyarrow's functions",
+    "ray.data.ExecutionResources.*memory_str": "a text of Ray's logs",
+    "ray.data.datasource.*.FileShuffleConfig.get_seed": "a method of Ray's readers",
+    "ray.data.RandomSeedConfig.*": "a method of Ray's operators",
+    "ray.data.datasource.partitioning.Partitioning.*": "a method of Ray's readers",
+    "ray.data.datasource.partitioning.PathPartitionParser.evaluate*": "a method of Ray's readers",
+    "ray.train.*.RayTrainReportCallback(filename)": "CHECKPOINT_NAME, which it is in Ray",
+    "ray.train.ScalingConfig(*)": "num_workers is first; trainer_resources, use_tpu, topology are errors",
+    "ray.train.RunConfig(*_config)": "the same; left out, they are made",
+    "ray.train.*.backend_cls": "start(session) and stop() of the config, which each worker calls",
+    "ray.train.*.framework": "Ray's statistics of use",
+    "ray.train.*.train_func_context": "start(session) and stop() of the config, which each worker calls",
+    "ray.train.RunConfig.storage_context": "it belongs to Ray's controller",
+    "ray.train.Result.config": "Ray's Tune has it",
+    "ray.train.*TrainContext.get_trial_resources": "Ray's Tune has it",
+    "ray.train.*Trainer(is a BaseTrainer)": "there are no trainers without a train loop",
+    "ray.train.*.DataParallelTrainer.get_dataset_config": "it belongs to Ray's controller",
+    "ray.train.data_parallel_trainer.DataParallelTrainer.training_loop": "it belongs to Ray's controller",
+    "ray.train.*GBMTrainer(*)": "trainers without a train loop are an error",
+    "ray.train.*XGBoostTrainer(*)": "trainers without a train loop are an error",
     "ray.train.Result(*)": "fit() and from_path() make it",
     "ray.train.NCCLHangError(*)": "fit() raises it",
     "ray.train.WorkerGroupError(*)": "fit() raises it",
@@ -55,9 +89,13 @@ def text_of(value):
 
 
 def keys_of(name):
-    """The keys of ABSENT that speak of a name: its own, or that of its module or class."""
+    """The keys of ABSENT that speak of a name: its own, those of its module or class, or the name in a
+    package of its module.
+    """
     parts = ours(name).split(".")
-    return [key for end in range(len(parts), 1, -1) if (key := ".".join(parts[:end])) in ABSENT]
+    ends = [parts[:end] for end in range(len(parts), 1, -1)]
+    ends += [[*parts[:end], parts[-1]] for end in range(2, len(parts) - 1)]
+    return [key for end in ends if (key := ".".join(end)) in ABSENT]
 
 
 def sentence(name, error):
@@ -65,9 +103,17 @@ def sentence(name, error):
     return any(ABSENT[key] in str(error) for key in keys_of(name))
 
 
+def has_hook(cls):
+    return any("__getattr__" in vars(base) for base in cls.__mro__)
+
+
 def get(owner, name, full):
-    """(value, state): the attribute, or why it is not there."""
+    """(value, state): the attribute, or why it is not there. An object of a class has the sentence of a
+    method that is not there.
+    """
     try:
+        if isinstance(owner, type) and not hasattr(owner, name) and has_hook(owner):
+            return owner.__getattr__(object.__new__(owner), name), PRESENT
         return getattr(owner, name), PRESENT
     except (AttributeError, UnsupportedError) as e:
         return None, GONE if sentence(full, e) else LACKING
@@ -178,8 +224,17 @@ def check_member(full, entry, cls):
         yield f"{full}(call)", LACKING
 
 
+def maker(cls):
+    """The first __init__ that names its parameters."""
+    for base in cls.__mro__:
+        fn = vars(base).get("__init__")
+        if fn is not None and str(inspect.signature(fn)).find("*args") < 0:
+            return fn
+    return cls.__init__
+
+
 def check_class(full, entry, cls):
-    yield from check_call(full, entry["call"], cls.__init__)
+    yield from check_call(full, entry["call"], maker(cls))
     for base in entry["bases"]:
         same = base in {c.__name__ for c in cls.__mro__}
         yield f"{full}(is a {base})", PRESENT if same else LACKING

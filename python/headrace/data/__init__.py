@@ -4,8 +4,11 @@ A Dataset is an immutable plan. A consumer starts a run, and the C engine then r
 does not depend on threads, processes or memory.
 """
 
+from typing import TYPE_CHECKING
+
+from headrace import absent
 from headrace.data.combining import MixStoppingCondition
-from headrace.data.context import DataContext, ExecutionOptions, ExecutionResources
+from headrace.data.context import DataContext, DatasetContext, ExecutionOptions, ExecutionResources
 from headrace.data.csv_files import read_csv, read_fwf
 from headrace.data.dataset import ActorPoolStrategy, Dataset, MaterializedDataset, Schema, TaskPoolStrategy
 from headrace.data.datasource.datasource import BlockMetadata, Datasource, ReadTask, read_datasource
@@ -26,8 +29,9 @@ from headrace.data.in_memory import (
     from_pandas,
     from_pandas_refs,
 )
-from headrace.data.iterator import DataIterator, SplitIterator
+from headrace.data.iterator import DataIterator, DatasetIterator, SplitIterator
 from headrace.data.ordering import RandomSeedConfig
+from headrace.data.preprocessor import Preprocessor
 from headrace.data.read_api import (
     range,
     range_tensor,
@@ -51,9 +55,22 @@ from headrace.data.sources.sql import read_sql
 from headrace.data.sources.tables import read_avro, read_delta, read_iceberg, read_lance, read_orc
 from headrace.data.sources.torch import from_torch
 from headrace.data.sources.zarr import read_zarr
-from headrace.data.write import Datasink, FilenameProvider, SaveMode, WriteResult
+from headrace.data.write import Datasink, FilenameProvider, SaveMode, SinkMode, WriteResult
 
 NodeIdStr = str  # Ray's name of a machine; there is one machine here
+
+if TYPE_CHECKING:
+    from headrace.data.summary import DatasetSummary
+else:
+
+    def __getattr__(name):
+        """Imports summary.py on the first use of DatasetSummary."""
+        if name == "DatasetSummary":
+            from headrace.data.summary import DatasetSummary
+
+            return DatasetSummary
+        return absent.hook("headrace.data")(name)
+
 
 __all__ = [
     "ActorPoolStrategy",
@@ -61,6 +78,9 @@ __all__ = [
     "DataContext",
     "DataIterator",
     "Dataset",
+    "DatasetContext",
+    "DatasetIterator",
+    "DatasetSummary",
     "Datasink",
     "Datasource",
     "ExecutionOptions",
@@ -74,10 +94,12 @@ __all__ = [
     "Partitioning",
     "PathPartitionFilter",
     "PathPartitionParser",
+    "Preprocessor",
     "RandomSeedConfig",
     "ReadTask",
     "SaveMode",
     "Schema",
+    "SinkMode",
     "SplitIterator",
     "TaskPoolStrategy",
     "WriteResult",

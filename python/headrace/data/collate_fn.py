@@ -7,6 +7,8 @@ the batch; iter_torch_batches moves its tensors to the device. A plain function 
 from __future__ import annotations
 
 import abc
+import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace._core import Table, TypeMismatchError, from_arrow
@@ -17,6 +19,29 @@ if TYPE_CHECKING:
     import pyarrow
 
 DataBatchType = TypeVar("DataBatchType")
+
+
+def _is_sequence(batch: Any, of: Any) -> bool:
+    return isinstance(batch, (list, tuple)) and all(of(value) for value in batch)
+
+
+def _is_tensor(batch: Any) -> bool:
+    torch = sys.modules.get("torch")  # without it nothing is a tensor
+    return torch is not None and isinstance(batch, torch.Tensor)
+
+
+def is_tensor_batch_type(batch: Any) -> bool:
+    """Whether a batch is a torch.Tensor, a list or tuple of them, one of these lists, or a dict of column ->
+    tensor or list of tensors.
+    """
+
+    def tensors(value: Any) -> bool:
+        return _is_sequence(value, _is_tensor)
+
+    if isinstance(batch, Mapping):
+        values = list(batch.values())
+        return _is_sequence(values, _is_tensor) or _is_sequence(values, tensors)
+    return _is_tensor(batch) or tensors(batch) or _is_sequence(batch, tensors)
 
 
 class CollateFn(abc.ABC, Generic[DataBatchType]):

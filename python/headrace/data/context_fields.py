@@ -197,7 +197,7 @@ WITHOUT_EFFECT = {
     "op_resource_reservation_enabled": (True, "bool"),
     "op_resource_reservation_ratio": (0.5, "float"),
     "output_backpressure_guard_release_interval_s": (None, "float|None"),
-    "execution_no_progress_timeout_s": (1800.0, "float"),
+    "execution_no_progress_timeout_s": (1800, "float"),
     "log_internal_stack_trace": (False, "bool"),
     "raise_original_map_exception": (False, "bool"),
     "print_on_execution_start": (True, "bool"),

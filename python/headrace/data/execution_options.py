@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
+from collections.abc import Callable, Iterable
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -131,6 +134,19 @@ class ExecutionResources(OnlyKnown):
 
     def _with(self, other, how):
         return type(self)(**{n: how(getattr(self, n), getattr(other, n)) for n in RESOURCES})
+
+    @classmethod
+    def combine(
+        cls, resources: Iterable[ExecutionResources], fn: Callable[[float, float], float]
+    ) -> ExecutionResources | None:
+        """fn(first, second) of each resource, from the first to the last; None for none."""
+        found = list(resources)
+        return functools.reduce(lambda a, b: a._with(b, fn), found) if found else None
+
+    @classmethod
+    def combine_sum(cls, resources: Iterable[ExecutionResources]) -> ExecutionResources:
+        """The sum of each resource."""
+        return cls.combine(resources, operator.add) or cls.zero()
 
     def add(self, other: Any) -> ExecutionResources:
         """The sum of each resource."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import datetime
+import importlib
 import itertools
 import os
 from collections.abc import Mapping, Sequence
@@ -100,8 +101,6 @@ def _namespace(name):
     module, cls = _NAMESPACES[name]
 
     def get(self):
-        import importlib
-
         return getattr(importlib.import_module(module), cls)(self)
 
     return property(get, doc=f"Functions of {name} values; see {cls}.")
@@ -135,6 +134,13 @@ class Expr:
         self._core = core
         self._name = name
         self._calls = calls or None  # Python functions that make hidden columns: function_expressions.py
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            from headrace import absent
+
+            raise absent.no_attribute(self, "headrace.data.expressions.Expr", name)
 
     # -------------------------------------------------------------------------------------------- operators
 
@@ -575,9 +581,22 @@ if not TYPE_CHECKING:
             from headrace.data import function_expressions
 
             return getattr(function_expressions, name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from headrace import absent
+
+        if name in _RAY_NAMES:
+            module, functions = _NAMESPACES[_RAY_NAMES[name]]
+            return getattr(importlib.import_module(module), functions)
+        return absent.hook("headrace.data.expressions")(name)
 
 
+_RAY_NAMES = {  # Ray's names of the classes
+    "_ArrayNamespace": "arr",
+    "_DatetimeNamespace": "dt",
+    "_ListNamespace": "list",
+    "_MapNamespace": "map",
+    "_StringNamespace": "str",
+    "_StructNamespace": "struct",
+}
 _FUNCTIONS_OF_PYTHON = ("udf", "pyarrow_udf", "download", "monotonically_increasing_id")
 
 # ------------------------------------------------------------------------------------------------ as text

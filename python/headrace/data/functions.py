@@ -25,7 +25,11 @@ BATCHED = ("batches", "column", "groups")  # kinds that get columns, in batch_fo
 SEVERAL = ("batches", "rows", "flat", "filter")  # kinds that can get several batches at a time
 
 
-class TaskPoolStrategy(OnlyKnown):
+class ComputeStrategy(OnlyKnown):
+    """The base of the strategies for compute=."""
+
+
+class TaskPoolStrategy(ComputeStrategy):
     """Workers for a function; size: the most workers."""
 
     _names = ("size",)
@@ -44,7 +48,7 @@ class TaskPoolStrategy(OnlyKnown):
         return f"TaskPoolStrategy(size={self.size})"
 
 
-class ActorPoolStrategy(OnlyKnown):
+class ActorPoolStrategy(ComputeStrategy):
     """Workers for a function or class: `size` of them, or from min_size (1) to max_size (no limit), with
     initial_size (min_size) at first.
 

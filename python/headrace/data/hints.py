@@ -2,6 +2,8 @@
 
 import difflib
 
+from headrace import absent
+
 ELSEWHERE = {
     "agg": "aggregate() or groupby().aggregate()",
     "apply": "map() for rows, map_batches() for batches",
@@ -48,7 +50,9 @@ ELSEWHERE = {
 def no_attribute(value, name):
     """The AttributeError for a name that `value` does not have."""
     text = f"{type(value).__name__!r} object has no attribute {name!r}"
-    if name in ELSEWHERE:
+    if because := absent.ABSENT.get(f"headrace.data.dataset.Dataset.{name}"):
+        text += f": {because}"
+    elif name in ELSEWHERE:
         text += f": use {ELSEWHERE[name]}"
     elif near := difflib.get_close_matches(name, (n for n in dir(value) if n[0] != "_"), 1, 0.7):
         text += f": did you mean {near[0]!r}?"

@@ -71,7 +71,7 @@ def from_numpy(ndarrays: Any) -> MaterializedDataset:
     return _dataset(Table.conformed([Table.build({"data": a}) for a in arrays]), "from_numpy")
 
 
-def from_pandas(dfs: Any, *, override_num_blocks: int | None = None) -> MaterializedDataset:
+def from_pandas(dfs: Any, override_num_blocks: int | None = None) -> MaterializedDataset:
     """The rows of a DataFrame, or of each DataFrame of a list, without the index. Copies the values; NaN is
     null. override_num_blocks: see from_items().
     """

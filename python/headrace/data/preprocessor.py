@@ -15,6 +15,8 @@ import logging
 import warnings
 from typing import TYPE_CHECKING, Any, final
 
+from headrace import absent
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -395,6 +397,9 @@ class SerializablePreprocessorBase(Preprocessor, abc.ABC):
         """
         return super().serialize(allow_pickle=allow_pickle)
 
+
+if not TYPE_CHECKING:
+    __getattr__ = absent.hook("headrace.data.preprocessor")
 
 __all__ = [
     "BatchFormat",

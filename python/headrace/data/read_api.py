@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+from headrace import absent
 from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
 from headrace.data.context import accept_cluster_arguments, is_whole
 from headrace.data.dataset import Dataset
@@ -360,3 +361,7 @@ def range_tensor(
     shape = tuple(shape)
     rows = _range("range_tensor", n, override_num_blocks)
     return rows.map_batches(filled, compute="threads", udf_modifying_row_count=False)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = absent.hook("headrace.data.read_api", "headrace.data")  # the readers of other modules

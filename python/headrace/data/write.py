@@ -48,6 +48,14 @@ class SaveMode(enum.StrEnum):
     UPSERT = "upsert"
 
 
+class SinkMode(enum.Enum):
+    """Ray's older name of ways to write; CREATE, APPEND and OVERWRITE are those of SaveMode."""
+
+    CREATE = enum.auto()
+    APPEND = enum.auto()
+    OVERWRITE = enum.auto()
+
+
 class FilenameProvider:
     """Names of files. A subclass defines get_filename_for_task, or one of the two older methods.
 
@@ -112,6 +120,8 @@ class _RowNames:
 
 
 def _mode(mode, where):
+    if isinstance(mode, SinkMode):
+        mode = SaveMode[mode.name]
     if not isinstance(mode, SaveMode):
         if not isinstance(mode, str):
             raise TypeMismatchError(f"{where}: mode: expected a SaveMode, found {type(mode).__name__}")
@@ -297,6 +307,12 @@ class WriteResult:
     num_rows: int = 0
     size_bytes: int = 0
     write_returns: list[Any] = field(default_factory=list)
+
+    @classmethod
+    def combine(cls, *wrs: WriteResult) -> WriteResult:
+        """The sums of several results, and all of their write_returns."""
+        returns = [value for one in wrs for value in one.write_returns]
+        return cls(sum(one.num_rows for one in wrs), sum(one.size_bytes for one in wrs), returns)
 
 
 class TaskContext:
@@ -534,4 +550,4 @@ class Writing:
             raise
 
 
-__all__ = ["Datasink", "FilenameProvider", "SaveMode", "WriteResult", "Writing"]
+__all__ = ["Datasink", "FilenameProvider", "SaveMode", "SinkMode", "WriteResult", "Writing"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace import absent
 from headrace._core import UnsupportedError
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ class BackendConfig:
                 "methods start(session) and stop() instead, which each worker calls"
             )
 
+    def to_dict(self) -> dict[str, Any]:
+        """Its fields: name -> value."""
+        return dict(vars(self))
+
     def start(self, session: Session) -> None:
         """Each worker calls it before the train loop. session has world_rank, world_size, local_rank, and
         channel.meet(name, value), a barrier that returns rank 0's value to all.
@@ -36,3 +41,6 @@ class BackendConfig:
 
 
 __all__ = ["BackendConfig"]
+
+if not TYPE_CHECKING:
+    __getattr__ = absent.hook("headrace.train.backend")

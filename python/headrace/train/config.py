@@ -34,6 +34,17 @@ def _expect(what: str, value, kind: type) -> None:
         raise TypeError(f"{what}: expected {kind.__name__}, found {type(value).__name__} {value!r}")
 
 
+_OLD = "DEPRECATED"  # Ray's default of arguments that it does not have any more
+
+
+def _refuse_old(owner: str, **given) -> None:
+    for name, value in given.items():
+        if value != _OLD:
+            raise NotImplementedError(
+                f"{owner}({name}=...): Ray Train has no effect for it any more; leave it out"
+            )
+
+
 _RESOURCES = ("CPU", "GPU", "memory")  # what a machine is asked for; other names mean machines of a cluster
 
 
@@ -51,7 +62,8 @@ class ScalingConfig(OnlyKnown):
     elastic_resize_monitor_interval_s: with (least, most), the driver looks so often whether another number of
         workers fits; then they start again, as after a failure that does not count.
 
-    The other arguments name machines of a cluster and have no effect.
+    trainer_resources, use_tpu, topology: an error; there are no TPUs, and the driver is this process. The
+    other arguments name machines of a cluster and have no effect.
     """
 
     _names = {
@@ -69,8 +81,17 @@ class ScalingConfig(OnlyKnown):
     accelerator_type: str | None = None
     label_selector: Any = None
     elastic_resize_monitor_interval_s: float = 60.0
+    trainer_resources: dict[str, float] | None = field(default=None, kw_only=True)
+    use_tpu: bool = field(default=False, kw_only=True)
+    topology: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        _refuse(
+            "ScalingConfig",
+            trainer_resources=self.trainer_resources or None,
+            use_tpu=self.use_tpu or None,
+            topology=self.topology,
+        )
         n = self.num_workers
         both = n if isinstance(n, tuple) else (n, n)
         least = 1 if isinstance(n, tuple) else 0
@@ -114,6 +135,10 @@ class ScalingConfig(OnlyKnown):
         return self.needs().get("GPU", 0)
 
     @property
+    def num_tpus_per_worker(self) -> float:
+        return 0
+
+    @property
     def additional_resources_per_worker(self) -> dict[str, float]:
         """What one worker needs beside CPUs and GPUs."""
         return {name: n for name, n in self.needs().items() if name not in ("CPU", "GPU")}
@@ -147,13 +172,26 @@ class FailureConfig(OnlyKnown):
     """max_failures: how often fit() restarts the workers (in local mode the train loop) from the last
     checkpoint after a failure; -1: without limit. Each driver of a run counts from 0. A MismatchError
     (positions that do not fit the datasets) is never repeated: it would come again.
+
+    max_preemption_failures and controller_failure_limit have no effect; the others are an error.
     """
 
     _names = {"max_failures": "int", "max_preemption_failures": "int", "controller_failure_limit": "int"}
 
     max_failures: int = 0
-    max_preemption_failures: int = -1
+    fail_fast: Any = _OLD
     controller_failure_limit: int = -1
+    max_preemption_failures: int = -1
+    relax_collectives_on_preemption: bool = False
+    preemption_grace_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        _refuse_old("FailureConfig", fail_fast=self.fail_fast)
+        _refuse(
+            "FailureConfig",
+            relax_collectives_on_preemption=self.relax_collectives_on_preemption or None,
+            preemption_grace_s=self.preemption_grace_s or None,
+        )
 
 
 @dataclass
@@ -181,10 +219,17 @@ class CheckpointConfig(OnlyKnown):
     num_to_keep: int | None = None
     checkpoint_score_attribute: str | None = None
     checkpoint_score_order: Literal["max", "min"] = "max"
-    positions_every_n_batches: int | None = None
-    positions_every_s: float | None = None
+    checkpoint_frequency: Any = _OLD
+    checkpoint_at_end: Any = _OLD
+    positions_every_n_batches: int | None = field(default=None, kw_only=True)
+    positions_every_s: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        _refuse_old(
+            "CheckpointConfig",
+            checkpoint_frequency=self.checkpoint_frequency,
+            checkpoint_at_end=self.checkpoint_at_end,
+        )
         if self.positions_every_n_batches is not None and self.positions_every_n_batches < 1:
             raise ValueError(
                 f"CheckpointConfig(positions_every_n_batches={self.positions_every_n_batches}): expected at "
@@ -245,8 +290,21 @@ class RunConfig(OnlyKnown):
     callbacks: list[UserCallback] | None = None
     worker_runtime_env: dict[str, Any] | None = None
     logging_config: LoggingConfig | None = None
+    sync_config: Any = _OLD
+    verbose: Any = _OLD
+    stop: Any = _OLD
+    progress_reporter: Any = _OLD
+    log_to_file: Any = _OLD
 
     def __post_init__(self) -> None:
+        _refuse_old(
+            "RunConfig",
+            sync_config=self.sync_config,
+            verbose=self.verbose,
+            stop=self.stop,
+            progress_reporter=self.progress_reporter,
+            log_to_file=self.log_to_file,
+        )
         _refuse(
             "RunConfig",
             storage_filesystem=self.storage_filesystem,

@@ -14,7 +14,16 @@ from headrace.train.checkpoint import Checkpoint
 PROGRESS_FILE = "progress.json"
 
 
-class TrainingFailedError(RuntimeError):
+def local_only(what: str, storage_filesystem: Any) -> None:
+    if storage_filesystem is not None:
+        raise NotImplementedError(f"{what}(storage_filesystem=...) is not supported; give a local path")
+
+
+class RayTrainError(RuntimeError):
+    """The base of the errors of training, under Ray's name."""
+
+
+class TrainingFailedError(RayTrainError):
     """The training failed. fit() raises a WorkerGroupError; errors of the driver keep their own type."""
 
     def __init__(self, message: str, worker_failures: dict[int, Any] | None = None):
@@ -88,10 +97,11 @@ class Result:
         return (max if mode == "max" else min)(having, key=lambda pair: pair[1])[0]
 
     @classmethod
-    def from_path(cls, path: str | os.PathLike[str]) -> Result:
+    def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> Result:
         """The result of an earlier run, from its folder: also of one that failed, was killed, or is running.
-        Metrics are as JSON stored them.
+        Metrics are as JSON stored them. NotImplementedError: there is a storage_filesystem.
         """
+        local_only("Result.from_path", storage_filesystem)
         file = Path(path, PROGRESS_FILE)
         try:
             known = json.loads(file.read_text(encoding="utf-8"))

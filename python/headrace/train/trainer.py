@@ -14,8 +14,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from headrace import absent
 from headrace.data import launchers
 from headrace.train import context, restore
 from headrace.train.backend import BackendConfig
@@ -27,7 +28,7 @@ from headrace.train.failures import Failures
 from headrace.train.launch import run_workers
 from headrace.train.positions import PositionKeeper
 from headrace.train.progress import training_line
-from headrace.train.result import Result, TrainingFailedError
+from headrace.train.result import Result, TrainingFailedError, local_only
 from headrace.train.shards import Shards, ShardServer
 from headrace.train.sizes import Sizes
 from headrace.train.storage import RunStorage
@@ -132,7 +133,7 @@ class DataParallelTrainer:
     @classmethod
     def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
         """Whether `path` is the folder of a run (Result.path) that restore() can go on with."""
-        _local_only("can_restore", storage_filesystem)
+        local_only("can_restore", storage_filesystem)
         return restore.is_there(path)
 
     @classmethod
@@ -155,7 +156,7 @@ class DataParallelTrainer:
 
         Raises ValueError if `path` is no folder of a run, or datasets or an argument are missing.
         """
-        _local_only("restore", storage_filesystem)
+        local_only("restore", storage_filesystem)
         made_by, names, packed = restore.load(path)
         if made_by != f"{cls.__module__}.{cls.__qualname__}":
             warnings.warn(f"restore: {os.fspath(path)} is a run of {made_by}", stacklevel=2)
@@ -331,6 +332,5 @@ class DataParallelTrainer:
         )
 
 
-def _local_only(what: str, storage_filesystem: Any) -> None:
-    if storage_filesystem is not None:
-        raise NotImplementedError(f"{what}(storage_filesystem=...) is not supported; give a local path")
+if not TYPE_CHECKING:
+    __getattr__ = absent.hook("headrace.train.trainer")

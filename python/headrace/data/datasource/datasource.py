@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from headrace import absent
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.dataset import Dataset
@@ -32,14 +33,16 @@ class BlockMetadata:
         self,
         num_rows: int | None = None,
         size_bytes: int | None = None,
-        input_files: list[str] | None = None,
         exec_stats: Any = None,
+        task_exec_stats: Any = None,
+        input_files: list[str] | None = None,
         schema: Any = None,
     ) -> None:
         self.num_rows = num_rows
         self.size_bytes = size_bytes
         self.input_files: list[str] = list(input_files or ())
         self.exec_stats = exec_stats
+        self.task_exec_stats = task_exec_stats
         self.schema = schema
 
 
@@ -177,3 +180,7 @@ def ranges(n, size):
 def task(function, *args):
     """A task that calls function(*args)."""
     return functools.partial(function, *args)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = absent.hook("headrace.data.datasource.datasource")

@@ -125,12 +125,14 @@ class PathPartitionParser:
     A file outside of base_dir, or directly in it, gives an empty dict.
     """
 
+    scheme: Partitioning
+
     def __init__(self, partitioning: Partitioning) -> None:
         self.scheme = partitioning
 
     @staticmethod
     def of(
-        style: PartitionStyle | str = "hive",
+        style: PartitionStyle | str = PartitionStyle.HIVE,
         base_dir: str | None = None,
         field_names: Sequence[str] | None = None,
         field_types: Mapping[str, type] | None = None,
@@ -189,6 +191,8 @@ class PathPartitionFilter:
     A call takes a list of paths and returns a list of paths.
     """
 
+    parser: PathPartitionParser
+
     def __init__(
         self, path_partition_parser: PathPartitionParser, filter_fn: Callable[[dict[str, str]], bool]
     ) -> None:
@@ -198,7 +202,7 @@ class PathPartitionFilter:
     @staticmethod
     def of(
         filter_fn: Callable[[dict[str, str]], bool],
-        style: PartitionStyle | str = "hive",
+        style: PartitionStyle | str = PartitionStyle.HIVE,
         base_dir: str | None = None,
         field_names: Sequence[str] | None = None,
         field_types: Mapping[str, type] | None = None,
@@ -209,7 +213,11 @@ class PathPartitionFilter:
         return PathPartitionFilter(parser, filter_fn)
 
     def __call__(self, paths: Sequence[str]) -> list[str]:
-        return [p for p in paths if self.filter_fn(self.parser(p))]
+        return [p for p in paths if self.apply(p)]
+
+    def apply(self, path: str) -> bool:
+        """Whether the filter keeps this path."""
+        return bool(self.filter_fn(self.parser(path)))
 
 
 class FileShuffleConfig(OnlyKnown):

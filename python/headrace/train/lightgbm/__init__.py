@@ -12,8 +12,9 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from headrace import absent
 from headrace.optional import missing, package
 from headrace.settings import OnlyKnown
 from headrace.train import context
@@ -114,6 +115,11 @@ class LightGBMTrainer(DataParallelTrainer):
             resume_from_checkpoint=resume_from_checkpoint,
         )
 
+    @classmethod
+    def get_model(cls, checkpoint: Checkpoint) -> lightgbm.Booster:
+        """The model in a checkpoint of RayTrainReportCallback."""
+        return RayTrainReportCallback.get_model(checkpoint)
+
 
 class RayTrainReportCallback(Reports):
     """For lightgbm.train(callbacks=[...]) in the train loop."""
@@ -152,6 +158,9 @@ def normalize_pandas_for_lightgbm(df: Any) -> Any:
             types[name] = kind if dtype.kind == "b" else f"{kind}{8 * dtype.itemsize}"
     return df.astype(types) if types else df
 
+
+if not TYPE_CHECKING:
+    __getattr__ = absent.hook("headrace.train.lightgbm")
 
 __all__ = [
     "LightGBMConfig",

@@ -9,8 +9,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from headrace import absent
 from headrace.optional import missing
 from headrace.settings import OnlyKnown
 from headrace.train import context
@@ -113,6 +114,11 @@ class XGBoostTrainer(DataParallelTrainer):
             resume_from_checkpoint=resume_from_checkpoint,
         )
 
+    @classmethod
+    def get_model(cls, checkpoint: Checkpoint) -> xgboost.Booster:
+        """The model in a checkpoint of RayTrainReportCallback."""
+        return RayTrainReportCallback.get_model(checkpoint)
+
 
 class RayTrainReportCallback(Reports, xgboost.callback.TrainingCallback):
     """For xgboost.train(callbacks=[...]) in the train loop."""
@@ -151,5 +157,8 @@ class RayTrainReportCallback(Reports, xgboost.callback.TrainingCallback):
             self._report(self._chosen(self._found) if self._found else {}, model)
         return model
 
+
+if not TYPE_CHECKING:
+    __getattr__ = absent.hook("headrace.train.xgboost")
 
 __all__ = ["RayTrainReportCallback", "XGBoostConfig", "XGBoostTrainer"]

@@ -10,8 +10,9 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from headrace import absent
 from headrace.optional import missing
 from headrace.settings import OnlyKnown
 from headrace.train import context
@@ -316,6 +317,9 @@ class TorchCheckpoint(Checkpoint):
 
 
 _PREPROCESSOR = "preprocessor"
+
+if not TYPE_CHECKING:
+    __getattr__ = absent.hook("headrace.train.torch")
 
 __all__ = [
     "TorchCheckpoint",

@@ -1,0 +1,5 @@
+"""GroupedData, under the name of Ray's module."""
+
+from headrace.data.grouping import GroupedData
+
+__all__ = ["GroupedData"]

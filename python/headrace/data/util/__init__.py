@@ -1,0 +1,1 @@
+"""Ray's module of helpers: inference with torch, and the names of batch formats."""

@@ -1,0 +1,10 @@
+"""Ray's module of XGBoostTrainer: its names are those of headrace.train.xgboost."""
+
+from typing import TYPE_CHECKING
+
+from headrace import absent
+
+if TYPE_CHECKING:
+    from headrace.train.xgboost import *  # noqa: F403
+else:
+    __getattr__ = absent.hook("headrace.train.xgboost.xgboost_trainer", "headrace.train.xgboost")
