@@ -135,6 +135,8 @@ LATER = {
     ("pyarrow", "AggregateFn"): "its function gets a table of pyarrow",
     ("pyarrow", "lit"): "a pyarrow.Scalar",
     ("pyarrow.compute", "BlockAccessor"): "after to_arrow()",
+    ("pyarrow.fs", "FileBasedDatasource"): "its function gets a stream of pyarrow",
+    ("pyarrow.fs", "open_output_stream"): "after write()",
     ("pyarrow", "to_tf"): "after TensorFlow",
     ("pandas", "normalize_pandas_for_lightgbm"): "a DataFrame",
 }

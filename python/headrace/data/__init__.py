@@ -12,6 +12,8 @@ from headrace.data.context import DataContext, DatasetContext, ExecutionOptions,
 from headrace.data.csv_files import read_csv, read_fwf
 from headrace.data.dataset import ActorPoolStrategy, Dataset, MaterializedDataset, Schema, TaskPoolStrategy
 from headrace.data.datasource.datasource import BlockMetadata, Datasource, ReadTask, read_datasource
+from headrace.data.datasource.file_based_datasource import FileBasedDatasource
+from headrace.data.datasource.file_datasink import BlockBasedFileDatasink, RowBasedFileDatasink
 from headrace.data.datasource.partitioning import (
     FileShuffleConfig,
     Partitioning,
@@ -74,6 +76,7 @@ else:
 
 __all__ = [
     "ActorPoolStrategy",
+    "BlockBasedFileDatasink",
     "BlockMetadata",
     "DataContext",
     "DataIterator",
@@ -85,6 +88,7 @@ __all__ = [
     "Datasource",
     "ExecutionOptions",
     "ExecutionResources",
+    "FileBasedDatasource",
     "FileShuffleConfig",
     "FilenameProvider",
     "MaterializedDataset",
@@ -97,6 +101,7 @@ __all__ = [
     "Preprocessor",
     "RandomSeedConfig",
     "ReadTask",
+    "RowBasedFileDatasink",
     "SaveMode",
     "Schema",
     "SinkMode",

@@ -36,7 +36,10 @@ class BlockAccessor:
         """A batch of any format as a pyarrow.Table; block_type has no effect."""
         return cls.for_block(batch).to_arrow()
 
-    batch_to_arrow_block = batch_to_block
+    @classmethod
+    def batch_to_arrow_block(cls, batch: Any) -> pa.Table:
+        """The same as batch_to_block()."""
+        return cls.for_block(batch).to_arrow()
 
     @classmethod
     def batch_to_pandas_block(cls, batch: Any) -> pd.DataFrame:
@@ -65,7 +68,13 @@ class BlockAccessor:
         """Shares the memory."""
         return blocks.table_to_arrow(self._table)
 
-    to_block = to_default = to_arrow
+    def to_block(self) -> pa.Table:
+        """The same as to_arrow()."""
+        return self.to_arrow()
+
+    def to_default(self) -> pa.Table:
+        """The same as to_arrow()."""
+        return self.to_arrow()
 
     def to_pandas(self) -> pd.DataFrame:
         return blocks.to_format(self._table, check_format("pandas"))

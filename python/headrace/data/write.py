@@ -12,7 +12,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from headrace import lazy_module
 from headrace._core import InvalidArgument, StorageError, TypeMismatchError, UnsupportedError
@@ -119,7 +119,8 @@ class _RowNames:
         return {**batch, NAME_COLUMN: names}
 
 
-def _mode(mode, where):
+def save_mode(mode, where):
+    """The engine's word for a mode."""
     if isinstance(mode, SinkMode):
         mode = SaveMode[mode.name]
     if not isinstance(mode, SaveMode):
@@ -225,7 +226,7 @@ def write_files(
         max_bytes_per_file = max_bytes_per_file or min_bytes_per_file
     _number(where, "concurrency", concurrency)
     path = local_path(where, filesystem, os.fspath(path))
-    mode = _mode(mode, where)
+    mode = save_mode(mode, where)
     if not try_create_dir and not single_file and not os.path.isdir(path):
         raise StorageError(f"{path}: the folder does not exist, and try_create_dir is False")
     job = uuid.uuid4().hex
@@ -300,16 +301,19 @@ _PARQUET_IGNORED |= {"use_compliant_nested_type", "memory_pool", "use_threads", 
 _QUOTING = {"needed": "needed", "all_valid": "all", "none": "none"}
 
 
+WriteReturnType = TypeVar("WriteReturnType")  # of Datasink.write()
+
+
 @dataclass
-class WriteResult:
+class WriteResult(Generic[WriteReturnType]):
     """The argument of on_write_complete: totals, and the results of write(), in order."""
 
     num_rows: int = 0
     size_bytes: int = 0
-    write_returns: list[Any] = field(default_factory=list)
+    write_returns: list[WriteReturnType] = field(default_factory=list)
 
     @classmethod
-    def combine(cls, *wrs: WriteResult) -> WriteResult:
+    def combine(cls, *wrs: WriteResult[WriteReturnType]) -> WriteResult[WriteReturnType]:
         """The sums of several results, and all of their write_returns."""
         returns = [value for one in wrs for value in one.write_returns]
         return cls(sum(one.num_rows for one in wrs), sum(one.size_bytes for one in wrs), returns)
@@ -322,7 +326,7 @@ class TaskContext:
         self.task_idx = task_idx
 
 
-class Datasink:
+class Datasink(Generic[WriteReturnType]):
     """A user's destination of rows. The run calls write(blocks, ctx) in order, in this process, with an
     iterable of pyarrow Tables, and passes the results to on_write_complete.
     """
@@ -330,10 +334,10 @@ class Datasink:
     def on_write_start(self, schema: Any = None) -> None:
         pass
 
-    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> Any:
+    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> WriteReturnType:
         raise NotImplementedError
 
-    def on_write_complete(self, write_result: WriteResult) -> None:
+    def on_write_complete(self, write_result: WriteResult[WriteReturnType]) -> None:
         pass
 
     def on_write_failed(self, error: Exception) -> None:
@@ -348,6 +352,12 @@ class Datasink:
 
     @property
     def min_rows_per_write(self) -> int | None:
+        """Rows of each call of write(), but the last one; None: the plan's blocks, by the rows alone."""
+        return None
+
+    @property
+    def min_bytes_per_write(self) -> int | None:
+        """Bytes in memory that each call of write() gets at least, but the last one."""
         return None
 
 
@@ -358,6 +368,18 @@ def _start(datasink, schema):
         datasink.on_write_start(schema)
     else:
         datasink.on_write_start()
+
+
+def _of_bytes(tables, least):
+    """Lists of tables that have at least so many bytes, but for the last one."""
+    held: list[Any] = []
+    for table in tables:
+        held.append(table)
+        if sum(t.nbytes for t in held) >= (least or 0):
+            yield held
+            held = []
+    if held:
+        yield held
 
 
 class Writing:
@@ -523,7 +545,7 @@ class Writing:
         return rows
 
     def write_datasink(
-        self, datasink: Datasink, *, concurrency: int | None = None, **other: Unpack[ClusterArguments]
+        self, datasink: Datasink[Any], *, concurrency: int | None = None, **other: Unpack[ClusterArguments]
     ) -> None:
         """Writes rows to a user's Datasink, in order. An error of the sink or the run goes to
         on_write_failed, then to the caller.
@@ -532,22 +554,30 @@ class Writing:
         if not hasattr(datasink, "write"):
             raise TypeMismatchError(f"write_datasink: expected a Datasink, found {type(datasink).__name__}")
         least = getattr(datasink, "min_rows_per_write", None)
-        node = Node("rebatch", {"n_rows": least}, [self._node]) if least else self._node
-        result = WriteResult()
+        node = Node("rebatch", {"n_rows": least}, [self._node]) if least else self._cut_node()
+        result: WriteResult[Any] = WriteResult()
         try:
             schema = self.schema()
             _start(datasink, schema.base_schema if schema is not None else None)
             with self._run(node) as run:
-                for table in run:
-                    block = blocks.to_format(table, "pyarrow")
+                for tables in _of_bytes(run, getattr(datasink, "min_bytes_per_write", None)):
+                    made = [blocks.to_format(table, "pyarrow") for table in tables]
                     ctx = TaskContext(len(result.write_returns))
-                    result.write_returns.append(datasink.write([block], ctx))
-                    result.num_rows += block.num_rows
-                    result.size_bytes += block.nbytes
+                    result.write_returns.append(datasink.write(made, ctx))
+                    result.num_rows += sum(block.num_rows for block in made)
+                    result.size_bytes += sum(block.nbytes for block in made)
             datasink.on_write_complete(result)
         except Exception as e:
             datasink.on_write_failed(e)
             raise
 
 
-__all__ = ["Datasink", "FilenameProvider", "SaveMode", "SinkMode", "WriteResult", "Writing"]
+__all__ = [
+    "Datasink",
+    "FilenameProvider",
+    "SaveMode",
+    "SinkMode",
+    "WriteResult",
+    "WriteReturnType",
+    "Writing",
+]

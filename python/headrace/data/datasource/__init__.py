@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 from headrace import absent
 from headrace.data.datasource.datasource import BlockMetadata, Datasource, ReadTask
+from headrace.data.datasource.file_based_datasource import FileBasedDatasource
+from headrace.data.datasource.file_datasink import BlockBasedFileDatasink, RowBasedFileDatasink
 from headrace.data.datasource.partitioning import (
     FileShuffleConfig,
     Partitioning,
@@ -11,15 +13,17 @@ from headrace.data.datasource.partitioning import (
     PathPartitionFilter,
     PathPartitionParser,
 )
-from headrace.data.write import Datasink, FilenameProvider, SaveMode, WriteResult
+from headrace.data.write import Datasink, FilenameProvider, SaveMode, WriteResult, WriteReturnType
 
 if not TYPE_CHECKING:
     __getattr__ = absent.hook("headrace.data.datasource")
 
 __all__ = [
+    "BlockBasedFileDatasink",
     "BlockMetadata",
     "Datasink",
     "Datasource",
+    "FileBasedDatasource",
     "FileShuffleConfig",
     "FilenameProvider",
     "PartitionStyle",
@@ -27,6 +31,8 @@ __all__ = [
     "PathPartitionFilter",
     "PathPartitionParser",
     "ReadTask",
+    "RowBasedFileDatasink",
     "SaveMode",
     "WriteResult",
+    "WriteReturnType",
 ]

@@ -1,10 +1,11 @@
-"""Ray's module of users' sinks: its names are those of headrace.data.datasource."""
+"""Ray's module of users' sinks."""
 
 from typing import TYPE_CHECKING
 
 from headrace import absent
+from headrace.data.write import Datasink, WriteResult
 
-if TYPE_CHECKING:
-    from headrace.data.datasource import *  # noqa: F403
-else:
+if not TYPE_CHECKING:
     __getattr__ = absent.hook("headrace.data.datasource.datasink", "headrace.data.datasource")
+
+__all__ = ["Datasink", "WriteResult"]

@@ -82,9 +82,11 @@ class Datasource:
         """Bytes of all rows in memory; None: unknown."""
         return None
 
-    def get_read_tasks(self, parallelism: int, per_task_row_limit: int | None = None) -> list[ReadTask]:
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+    ) -> list[ReadTask]:
         """A list of ReadTasks, about `parallelism` of them. The dataset has the rows of all tasks, in the
-        order of the list.
+        order of the list. per_task_row_limit and data_context are None.
         """
         raise NotImplementedError(f"{type(self).__name__}.get_read_tasks")
 

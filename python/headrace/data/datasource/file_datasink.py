@@ -1,10 +1,151 @@
-"""Ray's module of sinks of files: its names are those of headrace.data.datasource."""
+"""Users' sinks of files: a class says how a row, or a block of rows, becomes the bytes of a file.
 
-from typing import TYPE_CHECKING
+Files of a job that fails are removed. With SaveMode.OVERWRITE the old files go when the new ones are there.
+"""
 
-from headrace import absent
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace._core import StorageError, UnsupportedError
+from headrace.data.paths import local_path
+from headrace.data.write import Datasink, FilenameProvider, SaveMode, SinkMode, TaskContext, save_mode
+from headrace.optional import package
 
 if TYPE_CHECKING:
-    from headrace.data.datasource import *  # noqa: F403
-else:
-    __getattr__ = absent.hook("headrace.data.datasource.file_datasink", "headrace.data.datasource")
+    from headrace.data.block_accessor import BlockAccessor
+
+
+class _FileDatasink(Datasink[None]):
+    """Writes files in the folder `path`.
+
+    open_stream_args: of pyarrow's open_output_stream, compression for example. filename_provider gives the
+    names of files; without it they have dataset_uuid, the job's identifier and a number, and file_format is
+    their suffix. mode: a SaveMode. Only local paths.
+    """
+
+    _job: str
+    _old: list[Path]
+    _written: list[Path]
+    _skips: bool
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        filesystem: Any = None,
+        try_create_dir: bool = True,
+        open_stream_args: dict[str, Any] | None = None,
+        filename_provider: FilenameProvider | None = None,
+        dataset_uuid: str | None = None,
+        file_format: str | None = None,
+        mode: SaveMode | SinkMode | str = SaveMode.APPEND,
+    ) -> None:
+        where = type(self).__name__
+        self.path: str = local_path(where, filesystem, os.fspath(path)).removeprefix("file://")
+        if "://" in self.path:
+            raise UnsupportedError(f"{where}: {self.path}: only local paths are supported")
+        self.filesystem = filesystem
+        self.try_create_dir: bool = try_create_dir
+        self.open_stream_args: dict[str, Any] = open_stream_args or {}
+        self.filename_provider: Any = filename_provider or FilenameProvider(dataset_uuid, file_format)
+        self.dataset_uuid: str | None = dataset_uuid
+        self.file_format: str | None = file_format
+        self.mode: str = save_mode(mode, where)
+        self._begin([])
+
+    def _begin(self, old):
+        self._job, self._old, self._written, self._skips = uuid.uuid4().hex, old, [], False
+
+    def open_output_stream(self, path: str) -> Any:
+        """A pyarrow.NativeFile to write to."""
+        fs = package("pyarrow.fs", "open_output_stream")
+        return fs.LocalFileSystem().open_output_stream(path, **self.open_stream_args)
+
+    def on_write_start(self, schema: Any = None) -> None:
+        """Makes the folder. StorageError: mode is "create" and there are files, or there is no folder and
+        try_create_dir is False.
+        """
+        folder = Path(self.path)
+        self._begin([p for p in folder.rglob("*") if p.is_file()])
+        if self._old and self.mode == "create":
+            raise StorageError(f'{self.path}: already contains files (mode is "create")')
+        self._skips = bool(self._old) and self.mode == "ignore"
+        if not self.try_create_dir and not folder.is_dir():
+            raise StorageError(f"{self.path}: the folder does not exist, and try_create_dir is False")
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> None:
+        """Writes the files of a call; none for a call without rows."""
+        from headrace.data.block_accessor import BlockAccessor
+
+        accessors = [a for a in map(BlockAccessor.for_block, blocks) if a.num_rows() and not self._skips]
+        for number, accessor in enumerate(accessors):
+            self.write_block(accessor, number, ctx)
+
+    def write_block(self, block: BlockAccessor, block_index: int, ctx: TaskContext) -> None:
+        raise NotImplementedError
+
+    def _stored(self, name, write, value):
+        """Writes a value in the file of this name."""
+        path = Path(self.path, name)
+        self._written.append(path)
+        with self.open_output_stream(str(path)) as file:
+            write(value, file)
+
+    def on_write_complete(self, write_result: Any) -> None:
+        if self.mode == "overwrite":
+            for path in set(self._old) - set(self._written):
+                path.unlink(missing_ok=True)
+
+    def on_write_failed(self, error: Exception) -> None:
+        for path in set(self._written) - set(self._old):
+            path.unlink(missing_ok=True)
+
+
+class RowBasedFileDatasink(_FileDatasink):
+    """A Datasink that writes a file for each row: derive from it and define write_row_to_file()."""
+
+    def write_row_to_file(self, row: dict[str, Any], file: Any) -> None:
+        """Writes a row, a dict of column -> value, to `file`, a pyarrow.NativeFile."""
+        raise NotImplementedError(f"{type(self).__name__}.write_row_to_file")
+
+    def write_block(self, block: BlockAccessor, block_index: int, ctx: TaskContext) -> None:
+        name_of = self.filename_provider.get_filename_for_row
+        for number, row in enumerate(block.iter_rows()):
+            name = name_of(row, self._job, ctx.task_idx, block_index, number)
+            self._stored(name, self.write_row_to_file, row)
+
+
+class BlockBasedFileDatasink(_FileDatasink):
+    """A Datasink that writes a file for each block of rows: derive from it and define write_block_to_file().
+
+    min_rows_per_file: rows of each file, but the last one; None: the blocks as the plan gives them, which
+    depend on the rows alone. The other arguments are those of RowBasedFileDatasink.
+    """
+
+    def __init__(
+        self, path: str, *, min_rows_per_file: int | None = None, **file_datasink_kwargs: Any
+    ) -> None:
+        super().__init__(path, **file_datasink_kwargs)
+        self._min_rows_per_file = min_rows_per_file
+
+    def write_block_to_file(self, block: BlockAccessor, file: Any) -> None:
+        """Writes a block to `file`, a pyarrow.NativeFile."""
+        raise NotImplementedError(f"{type(self).__name__}.write_block_to_file")
+
+    def write_block(self, block: BlockAccessor, block_index: int, ctx: TaskContext) -> None:
+        name_of = self.filename_provider.get_filename_for_block
+        name = name_of(block.to_arrow(), self._job, ctx.task_idx, block_index)
+        self._stored(name, self.write_block_to_file, block)
+
+    @property
+    def min_rows_per_write(self) -> int | None:
+        return self._min_rows_per_file
+
+
+__all__ = ["BlockBasedFileDatasink", "RowBasedFileDatasink"]

@@ -1,10 +1,5 @@
-"""Ray's module of names of files: its names are those of headrace.data.datasource."""
+"""Ray's module of names of files."""
 
-from typing import TYPE_CHECKING
+from headrace.data.write import FilenameProvider
 
-from headrace import absent
-
-if TYPE_CHECKING:
-    from headrace.data.datasource import *  # noqa: F403
-else:
-    __getattr__ = absent.hook("headrace.data.datasource.filename_provider", "headrace.data.datasource")
+__all__ = ["FilenameProvider"]
