@@ -9,6 +9,7 @@ FOLDERS = {
     "base": "memory, texts, numbers, the operating system: knows no column",
     "data": "types, columns and tables, in Arrow's layout",
     "data/cdata": "Arrow's C data interface",
+    "data/pick": "rows of several tables, in any order",
     "share": "what other processes see: shared memory and the sockets over which tables travel",
     "io": "bytes from somewhere and to somewhere",
     "codec": "bytes into bytes: compression, encodings of text, checksums",

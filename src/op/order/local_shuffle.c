@@ -20,7 +20,7 @@
  * Window k of the second layer needs the windows k - 1 and k of the first layer. So rows wait in *chunks*: one window,
  * or several small ones. When a chunk is full, the operator emits every row whose place this chunk and the one before
  * it determine, as *pick lists* of moderate size; local_gather.c makes tables of them. A pick list that is a leaf is
- * not drawn here: its rows are still near each other, which makes copying them cheaper (data/pick_runs.c). Both layers
+ * not drawn here: groups of its rows still lie together, which makes copying them cheaper (data/pick). Both layers
  * permute pick lists, so each row is copied once. A pick list shares its chunks: the rows live until the last pick list
  * is copied.
  *
@@ -388,8 +388,8 @@ static hr_status emit(const hr_op *op, hr_task *task, shuffle_state *s, int64_t 
     int64_t most = pick_list_rows(s, task);
     int64_t n_lists = (end - begin + most - 1) / most, each = (end - begin + n_lists - 1) / HR_MAX(n_lists, 1);
     int64_t window = window_at(s, begin);
-    /* Not drawn: each pick list is a leaf, whose rows stay near each other; local_gather.c draws it. */
-    bool drawn = end - begin <= LEAF_ROWS || most != LEAF_ROWS || window_at(s, end - 1) != window;
+    /* Not drawn: each pick list is a leaf or a window of one, with rows in groups; local_gather.c draws it. */
+    bool drawn = s->window < MANY_ROWS || most != LEAF_ROWS || window_at(s, end - 1) != window;
     uint32_t *picks = hr__alloc(hr__task_run(task)->account, (size_t)(end - begin) * sizeof *picks);
 
     if (!picks)

@@ -14,7 +14,7 @@
  * If the shorter inputs repeat, the plan has them several times (plan.c), and `until` says after how many rows each
  * has been there once: the mix ends when all have.
  *
- * The operator collects choices as picks (data/pick.c), and copies each row once.
+ * The operator collects choices as picks (data/pick), and copies each row once.
  *
  * Tests: test_combine.c. */
 #include "op/rows/waiting.h"

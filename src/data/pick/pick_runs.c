@@ -3,10 +3,11 @@
  * For rows that are far apart, pick.c costs a cache miss a value and, from some megabytes on, a walk through the page
  * tables. An order in which rows come in runs (a shuffle's first layer moves 16 neighbours at a time) allows better:
  * the code copies the runs into a room that fits the second-level cache, and takes the values from there in any order.
- * That is twice the copies at a fraction of the waiting time.
+ * That is twice the copies at a fraction of the waiting time. Several columns of numbers do both steps by rows
+ * (pick_rows.c).
  *
  * It works by column. Numbers and text without nulls take this way; all other columns take that of pick.c. */
-#include "data/pick.h"
+#include "data/pick/pick.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define HAVE_X86 1
@@ -18,17 +19,11 @@
 #define AHEAD 16     /* runs by which the prefetch is ahead */
 #define LEAST_RUNS 4 /* rows a run on average: with fewer it does not pay */
 
-/* Consecutive rows of one part. */
-typedef struct stretch {
-    uint32_t pick; /* the first */
-    uint32_t n;    /* 1 .. RUN_ROWS */
-} stretch;
-
 typedef struct picking {
     const hr_mem *mem;
     hr_array *const *parts;
     int n_parts;
-    const stretch *runs;
+    const hr_stretch *runs; /* of 1 to RUN_ROWS rows */
     int64_t n_runs;
     const uint32_t *picks, *order;
     int64_t n;
@@ -57,16 +52,16 @@ static uint32_t run_rows(const uint32_t *picks, int64_t n)
 
 /* *out is new: *n runs. */
 static hr_status find_runs(const hr_mem *mem, hr_table *const *parts, int n_parts, const uint32_t *picks, int64_t n,
-                           stretch **out, int64_t *n_runs, hr_error *err)
+                           hr_stretch **out, int64_t *n_runs, hr_error *err)
 {
-    stretch *runs = hr__alloc(mem->account, (size_t)n * sizeof *runs);
+    hr_stretch *runs = hr__alloc(mem->account, (size_t)n * sizeof *runs);
     int64_t m = 0;
 
     *out = runs;
     if (!runs)
         return hr__error_memory(err, "pick", n * (int64_t)sizeof *runs);
     for (int64_t i = 0; i < n; i += runs[m++].n) {
-        runs[m] = (stretch){ picks[i], run_rows(picks + i, n - i) };
+        runs[m] = (hr_stretch){ picks[i], run_rows(picks + i, n - i) };
         if (part_of(picks[i]) >= (uint32_t)n_parts || row_of(picks[i]) + runs[m].n > parts[part_of(picks[i])]->n_rows)
             return hr_error_set(err, HR_BUG, "pick: rows %lld to %lld of part %u of %d", (long long)row_of(picks[i]),
                                 (long long)row_of(picks[i]) + runs[m].n - 1, part_of(picks[i]), n_parts);
@@ -315,11 +310,6 @@ done:
 
 /* ----------------------------------------------------------------------------------------------------------- tables */
 
-static bool may_be_null(const hr_array *a)
-{
-    return a->buffers[0] && atomic_load_explicit(&a->null_count, memory_order_relaxed) != 0;
-}
-
 static bool has_text(const hr_array *a) { return a->length == 0 || a->buffers[1]; }
 
 /* Whether the column goes by runs. *n_bytes: of text. */
@@ -364,14 +354,19 @@ hr_status hr__table_pick_runs(const hr_mem *mem, hr_schema *schema, hr_table *co
                               hr_table **out, hr_error *err)
 {
     picking p = { .mem = mem, .n_parts = n_parts, .picks = picks, .order = order, .n = n };
-    stretch *runs = NULL;
+    hr_picked_rows rows = { .n_from = n, .places = order, .n = n };
+    hr_stretch *runs = NULL;
+    bool by_rows;
     hr_status st;
 
     *out = NULL;
     st = find_runs(mem, parts, n_parts, picks, n, &runs, &p.n_runs, err);
-    p.runs = runs;
+    p.runs = rows.stretches = runs;
+    rows.n_stretches = p.n_runs;
+    by_rows = !st && p.n_runs * LEAST_RUNS <= n && hr__goes_by_rows(mem, schema, parts, n_parts, n, n);
     if (!st)
-        st = hr__pick_columns(mem, schema, parts, n_parts, n, origin, pick_column, &p, out, err);
+        st =
+            hr__pick_columns(mem, schema, parts, n_parts, n, by_rows ? &rows : NULL, origin, pick_column, &p, out, err);
     hr__free(p.ordered);
     hr__free(runs);
     return st;

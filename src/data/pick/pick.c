@@ -2,13 +2,13 @@
  *
  * As `take`, but from many arrays, which need no copy into one: the windows of a shuffle. A *pick* of 32 bits names an
  * array and a row. The code works by column, by width, and reads the bytes once, as gather.c; nested columns become
- * ranges and go there.
+ * ranges and go there. Several columns of numbers go by rows instead (pick_rows.c).
  *
  * Random rows of much data are cache misses. A CPU that gathers eight values at once (AVX-512) has more of the loads in
  * flight, while the data are not too far. Otherwise the code prefetches some rows ahead, unless the data are small.
  * Data that fit the second-level cache are read from front to back first if enough of their rows are picked: that loads
  * the cache several times faster than scattered rows would. */
-#include "data/pick.h"
+#include "data/pick/pick.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define HAVE_X86 1
@@ -22,6 +22,7 @@
 #define GATHER_BYTES (4 << 20) /* up to here a gather is faster; beyond it, a prefetch */
 #define LINE_BYTES 64
 #define NEAR_ENOUGH (32 << 10) /* less data than this get into the cache soon enough */
+#define SPARE 4 /* a part of the rows: if more than that stays unpicked, laying all rows out does not pay */
 
 typedef struct picking {
     const hr_mem *mem;
@@ -89,11 +90,6 @@ static hr_status pick_bits(const picking *p, const bit_base *bases, hr_buffer **
         to[i >> 3] = (uint8_t)byte;
     }
     return HR_OK;
-}
-
-static bool may_be_null(const hr_array *a)
-{
-    return a->buffers[0] && atomic_load_explicit(&a->null_count, memory_order_relaxed) != 0;
 }
 
 /* *out stays NULL if no row is null. */
@@ -558,16 +554,20 @@ done:
     return st;
 }
 
-static hr_status check_picks(hr_array *const *parts, int n_parts, const uint32_t *picks, int64_t n, hr_error *err)
-{
-    if (n_parts < 0 || n_parts > HR_PICK_PARTS)
-        return hr_error_set(err, HR_BUG, "pick: %d parts, expected at most %d", n_parts, HR_PICK_PARTS);
-    for (int64_t i = 0; i < n; i++)
-        if (part_of(picks[i]) >= (uint32_t)n_parts || row_of(picks[i]) >= parts[part_of(picks[i])]->length)
-            return hr_error_set(err, HR_BUG, "pick: row %lld of part %u of %d", (long long)row_of(picks[i]),
-                                part_of(picks[i]), n_parts);
-    return HR_OK;
-}
+#define CHECK_PICKS(name, part_type, rows)                                                                             \
+    static hr_status name(part_type *const *parts, int n_parts, const uint32_t *picks, int64_t n, hr_error *err)       \
+    {                                                                                                                  \
+        if (n_parts < 0 || n_parts > HR_PICK_PARTS)                                                                    \
+            return hr_error_set(err, HR_BUG, "pick: %d parts, expected at most %d", n_parts, HR_PICK_PARTS);           \
+        for (int64_t i = 0; i < n; i++)                                                                                \
+            if (part_of(picks[i]) >= (uint32_t)n_parts || row_of(picks[i]) >= parts[part_of(picks[i])]->rows)          \
+                return hr_error_set(err, HR_BUG, "pick: row %lld of part %u of %d", (long long)row_of(picks[i]),       \
+                                    part_of(picks[i]), n_parts);                                                       \
+        return HR_OK;                                                                                                  \
+    }
+CHECK_PICKS(check_picks, hr_array, length)
+CHECK_PICKS(check_rows, hr_table, n_rows)
+#undef CHECK_PICKS
 
 hr_status hr__array_pick(const hr_mem *mem, hr_type *type, hr_array *const *parts, int n_parts, const uint32_t *picks,
                          int64_t n, hr_array **out, hr_error *err)
@@ -581,7 +581,8 @@ hr_status hr__array_pick(const hr_mem *mem, hr_type *type, hr_array *const *part
 }
 
 hr_status hr__pick_columns(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts, int64_t n,
-                           hr_origin *origin, hr_pick_column_fn *fn, void *context, hr_table **out, hr_error *err)
+                           const hr_picked_rows *rows, hr_origin *origin, hr_pick_column_fn *fn, void *context,
+                           hr_table **out, hr_error *err)
 {
     hr_status st = HR_OK;
     hr_array **arrays = hr__alloc(mem->account, ((size_t)n_parts + 1) * sizeof(hr_array *));
@@ -590,7 +591,11 @@ hr_status hr__pick_columns(const hr_mem *mem, hr_schema *schema, hr_table *const
     *out = NULL;
     if (!arrays || !columns)
         HR_GO(hr__error_memory(err, "pick", (n_parts + schema->n) * (int64_t)sizeof(hr_array *)));
+    if (rows)
+        HR_GO(hr__pick_rows(mem, schema, parts, n_parts, rows, columns, err));
     for (int k = 0; k < schema->n; k++) {
+        if (columns[k])
+            continue;
         for (int i = 0; i < n_parts; i++)
             arrays[i] = parts[i]->columns[k];
         st = fn(context, schema->fields[k].type, arrays, &columns[k], err);
@@ -614,19 +619,65 @@ done:
 static hr_status pick_column(void *context, hr_type *type, hr_array *const *parts, hr_array **out, hr_error *err)
 {
     picking *p = context;
-    bool first = !p->parts;
 
     p->type = type;
     p->parts = parts;
-    if (first) /* all columns have the same length */
-        HR_TRY(check_picks(parts, p->n_parts, p->picks, p->n, err));
     return pick_array(p, out, err);
+}
+
+/* All rows of the parts, and where among them the picks are. */
+static hr_status rows_of_parts(const picking *p, hr_table *const *parts, hr_picked_rows *out, hr_error *err)
+{
+    hr_stretch *stretches = hr__alloc(p->mem->account, (size_t)p->n_parts * sizeof *stretches);
+    uint32_t *places = hr__alloc(p->mem->account, (size_t)p->n * sizeof *places), *begins = NULL, at = 0;
+
+    *out = (hr_picked_rows){ stretches, p->n_parts, 0, places, p->n };
+    begins = hr__alloc(p->mem->account, (size_t)p->n_parts * sizeof *begins);
+    if (!stretches || !places || !begins) {
+        hr__free(begins);
+        return hr__error_memory(err, "pick", p->n * (int64_t)sizeof *places);
+    }
+    for (int i = 0; i < p->n_parts; i++) {
+        stretches[i] = (hr_stretch){ (uint32_t)i << HR_PICK_BITS, (uint32_t)parts[i]->n_rows };
+        begins[i] = at;
+        at += (uint32_t)parts[i]->n_rows;
+    }
+    for (int64_t i = 0; i < p->n; i++)
+        places[i] = begins[part_of(p->picks[i])] + (uint32_t)row_of(p->picks[i]);
+    out->n_from = at;
+    hr__free(begins);
+    return HR_OK;
+}
+
+/* The rows of the parts, of which a pick reaches the first HR_PICK_ROWS; -1: a part has more. */
+static int64_t rows_in_reach(hr_table *const *parts, int n_parts)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < n_parts; i++) {
+        if (parts[i]->n_rows > HR_PICK_ROWS)
+            return -1;
+        n += parts[i]->n_rows;
+    }
+    return n;
 }
 
 hr_status hr__table_pick(const hr_mem *mem, hr_schema *schema, hr_table *const *parts, int n_parts,
                          const uint32_t *picks, int64_t n, hr_origin *origin, hr_table **out, hr_error *err)
 {
+    hr_status st = HR_OK;
     picking p = { mem, NULL, NULL, n_parts, picks, n };
+    int64_t n_from = rows_in_reach(parts, n_parts);
+    bool by_rows = n_from >= 0 && n_from <= n + n / SPARE && hr__goes_by_rows(mem, schema, parts, n_parts, n, n_from);
+    hr_picked_rows rows = { 0 };
 
-    return hr__pick_columns(mem, schema, parts, n_parts, n, origin, pick_column, &p, out, err);
+    *out = NULL;
+    HR_TRY(check_rows(parts, n_parts, picks, n, err));
+    if (by_rows)
+        HR_GO(rows_of_parts(&p, parts, &rows, err));
+    st = hr__pick_columns(mem, schema, parts, n_parts, n, by_rows ? &rows : NULL, origin, pick_column, &p, out, err);
+done:
+    hr__free((void *)rows.stretches);
+    hr__free((void *)rows.places);
+    return st;
 }
