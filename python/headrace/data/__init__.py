@@ -33,7 +33,6 @@ from headrace.data.in_memory import (
 )
 from headrace.data.iterator import DataIterator, DatasetIterator, SplitIterator
 from headrace.data.ordering import RandomSeedConfig
-from headrace.data.preprocessor import Preprocessor
 from headrace.data.read_api import (
     range,
     range_tensor,
@@ -62,15 +61,20 @@ from headrace.data.write import Datasink, FilenameProvider, SaveMode, SinkMode, 
 NodeIdStr = str  # Ray's name of a machine; there is one machine here
 
 if TYPE_CHECKING:
+    from headrace.data.preprocessor import Preprocessor
     from headrace.data.summary import DatasetSummary
 else:
 
     def __getattr__(name):
-        """Imports summary.py on the first use of DatasetSummary."""
+        """Imports summary.py and preprocessor.py on the first use of their classes."""
         if name == "DatasetSummary":
             from headrace.data.summary import DatasetSummary
 
             return DatasetSummary
+        if name == "Preprocessor":
+            from headrace.data.preprocessor import Preprocessor
+
+            return Preprocessor
         return absent.hook("headrace.data")(name)
 
 

@@ -6,12 +6,14 @@ a line in `describe()`.
 
 from __future__ import annotations
 
+import itertools
+import json
 import os
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headrace import _core
+from headrace import _core, events
 from headrace._core import Plan, Table
 
 ALL_ROWS = 2**63 - 1  # end of a slice without an end
@@ -303,8 +305,11 @@ class Run:
     at the end.
     """
 
+    _numbers = itertools.count(1)
+
     def __init__(self, node, owner=None, **options):
         node = node.here()
+        self.number = next(self._numbers)
         self.pools = node.pools()
         self.owner = owner
         self._lock = threading.Lock()
@@ -319,6 +324,8 @@ class Run:
         except BaseException:
             self._end_pools()
             raise
+        if events.wanted(events.DATA):
+            events.tell(events.DATA, "run %d begins: %s", self.number, node.chain())
 
     def _next(self):
         try:
@@ -342,12 +349,20 @@ class Run:
         """Ends the pass. Tables that next() returned stay valid."""
         try:
             self.stats_text = self.feed.stats()
+            self._tell_end()
         except _core.InvalidArgument:
             pass  # closed before, or another thread is in next() and closes it
         self.feed.close()
         self._end_pools()
         if self.owner is not None:
             self.owner._last_stats = self.stats_text or "{}"
+
+    def _tell_end(self):
+        if events.wanted(events.DATA):
+            s = json.loads(self.stats_text)
+            text = "run %d ends after %.3f s: %d rows, %d read; peak of memory %d bytes"
+            counts = s["taken_rows"], s["rows_read"], s["peak_bytes"]
+            events.tell(events.DATA, text, self.number, s["seconds"], *counts)
 
     def __enter__(self):
         return self

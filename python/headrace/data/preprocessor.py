@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import abc
 import enum
-import logging
 import warnings
 from typing import TYPE_CHECKING, Any, final
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     from headrace.data.dataset import Dataset
 
-logger = logging.getLogger("headrace.data")
 
 _TRANSFORMS = ("_transform_pandas", "_transform_numpy", "_transform_arrow")
 

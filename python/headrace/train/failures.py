@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from headrace import events
 from headrace._core import MismatchError
 from headrace.train.config import RunConfig
 from headrace.train.result import TrainingFailedError
@@ -29,6 +30,17 @@ class Failures:
         self._left -= 1
         resumed = self._storage.resumed
         where = resumed.path if resumed else "the beginning"
+        left = "without limit" if self._left < 0 else f"{self._left} left"
+        last = text.rstrip().rpartition("\n")[2]
+        events.tell(
+            events.TRAIN,
+            "run %s: restarting %s from %s (%s): %s",
+            self._storage.name,
+            what,
+            where,
+            left,
+            last,
+        )
         if self._shows:
             print(f"{text.rstrip()}\n\nrestarting {what} from {where}", file=sys.stderr)
         return True

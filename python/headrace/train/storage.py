@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace import _core
+from headrace import _core, events
 from headrace.train import files
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.config import CheckpointConfig, RunConfig
@@ -380,6 +380,7 @@ class RunStorage:
             self._write_progress([*self.kept, new])
             if staged:
                 os.rename(folder, final)
+        events.tell(events.TRAIN, "run %s: checkpoint %s is stored", self.name, final)
         return new
 
     def inside(self, folder: Path) -> Path:
@@ -468,6 +469,9 @@ class RunStorage:
     def finish(self, return_value: Any) -> Result:
         """The train loop has ended on all workers."""
         self.finished = True
+        events.tell(
+            events.TRAIN, "run %s: the workers have finished after %d reports", self.name, len(self.history)
+        )
         return self.result(return_value)
 
     def result(self, return_value: Any) -> Result:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from headrace import absent
+from headrace import absent, events
 from headrace.data import launchers
 from headrace.train import context, restore
 from headrace.train.backend import BackendConfig
@@ -266,6 +266,7 @@ class DataParallelTrainer:
         self, storage: RunStorage, callbacks: Callbacks, validations: Validations, sizes: Sizes
     ) -> Result:
         n = sizes.choose()
+        events.tell(events.TRAIN, "run %s: %d workers start", storage.name, n)
         with self._shards_at(storage, n, callbacks) as shards:
             control = Control(storage, n, shards, callbacks)
             try:

@@ -16,7 +16,7 @@ import threading
 import time
 from pathlib import Path
 
-from headrace import _core
+from headrace import _core, events
 from headrace.udf import errors, gpus, starter
 from headrace.udf.preload import BATCHES
 from headrace.udf.states import GRACE, State, live
@@ -230,6 +230,7 @@ class Processes(State):
         selector.register(process.end, selectors.EVENT_READ, None)
         self.workers.append(worker)
         self.calls.add_worker(ours.detach(), process.pid, self.payload)
+        events.tell(events.UDF, "%s: process %d starts", self.name, process.pid)
 
     def _listen(self, selector, timeout):
         for key, _ in selector.select(timeout):
@@ -268,6 +269,7 @@ class Processes(State):
             if not self.closed:
                 pid = worker.process.pid
                 self.dead = [*self.dead[-99:], (pid, f"process {pid} {how(code)}")]
+                events.tell(events.UDF, "%s: process %d %s", self.name, pid, how(code))
 
     def _drop(self, selector, worker):
         if not worker.silent:
