@@ -64,6 +64,9 @@ _READERS = {
         "databricks-sql-connector", "from_arrow(cursor.execute(sql).fetchall_arrow())"
     ),
     "read_delta_sharing_tables": _reader("delta-sharing", "from_pandas(delta_sharing.load_as_pandas(url))"),
+    "read_hudi": _reader(
+        "hudi", "read_parquet of the files that HudiTableBuilder's table.get_file_slices() names"
+    ),
     "read_kafka": _service(
         "confluent-kafka", "from_items([{'value': m.value()} for m in consumer.consume(n)])"
     ),

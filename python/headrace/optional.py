@@ -14,6 +14,9 @@ from headrace.exceptions import MissingPackageError
 # The module that Python imports: (its name for pip, the extra of pyproject.toml that brings it).
 PACKAGES = {
     "PIL": ("pillow", "images"),
+    "av": ("av", "video"),
+    "daft": ("daft", "daft"),
+    "dask": ("dask", "dask"),
     "deltalake": ("deltalake", "delta"),
     "fastavro": ("fastavro", "avro"),
     "h5py": ("h5py", "hdf5"),
@@ -21,6 +24,7 @@ PACKAGES = {
     "lance": ("pylance", "lance"),
     "lightgbm": ("lightgbm", "lightgbm"),
     "lightning": ("lightning", "lightning"),
+    "modin": ("modin", "modin"),
     "msgpack": ("msgpack", "webdataset"),
     "pandas": ("pandas", "pandas"),
     "polars": ("polars", "polars"),

@@ -8,6 +8,7 @@ that are not installed are replaced by empty classes, so that each module can be
 """
 
 import enum
+import functools
 import importlib
 import inspect
 import json
@@ -146,6 +147,17 @@ def read(call):
             yield name, default if given else "", by_place
 
 
+@functools.cache
+def taken_by_name():
+    """What functions with **options take: arguments of files, of functions, and those without effect here."""
+    annotations = importlib.import_module("headrace.data.annotations")
+    files = importlib.import_module("headrace.data.files").FileArguments
+    named = [value for value in vars(annotations).values() if hasattr(value, "__total__")]
+    names = {name for one in (files, *named) for name in one.__annotations__}
+    names |= {*importlib.import_module("headrace.data.write")._FILE_ARGUMENTS}
+    return names | {*importlib.import_module("headrace.data.context")._CLUSTER_ONLY}
+
+
 def differences(call, fn):
     """Names of the parameters that a call written for Ray cannot use in the same way."""
     try:
@@ -154,8 +166,10 @@ def differences(call, fn):
         return
     kinds = {p.kind for p in found.values()}
     places = positional(found.values())
+    takes_all = getattr(fn, "__module__", None) == "headrace.session"  # `ignored`, and init's own list
     takes_more = inspect.Parameter.VAR_KEYWORD in kinds
     known = []
+    more = taken_by_name()
     for name, default, by_place in read(call):
         if name.startswith("*"):
             wanted = inspect.Parameter.VAR_KEYWORD if name[1] == "*" else inspect.Parameter.VAR_POSITIONAL
@@ -166,7 +180,7 @@ def differences(call, fn):
             known.append(name)
         has = found.get(name)
         if has is None:
-            if not takes_more or by_place:
+            if not takes_more or by_place or not (takes_all or name in more):
                 yield name
         elif by_place and places[: len(known)] != known and inspect.Parameter.VAR_POSITIONAL not in kinds:
             yield name

@@ -35,13 +35,17 @@ USES = {
             hd.read_webdataset(f"{tmp}/a.tar").take_all()
         """,
     },
-    "deltalake": {"read_delta": "hd.read_delta(tmp)"},
+    "av": {"read_videos": "hd.read_videos(tmp)"},
+    "daft": {"to_daft": "ds.to_daft()"},
+    "dask": {"to_dask": "ds.to_dask()"},
+    "deltalake": {"read_delta": "hd.read_delta(tmp)", "write_delta": "ds.write_delta(tmp)"},
     "fastavro": {"read_avro": "hd.read_avro(tmp)"},
     "h5py": {"read_hdf5": "hd.read_hdf5(tmp)", "read_netcdf": "hd.read_netcdf(tmp)"},
     "jax": {"iter_jax_batches": "ds.iter_jax_batches(batch_size=1)"},
-    "lance": {"read_lance": "hd.read_lance(tmp)"},
+    "lance": {"read_lance": "hd.read_lance(tmp)", "write_lance": "ds.write_lance(tmp)"},
     "lightgbm": {"headrace.train.lightgbm": "import headrace.train.lightgbm"},
     "lightning": {"headrace.train.lightning": "import headrace.train.lightning"},
+    "modin": {"to_modin": "ds.to_modin()"},
     "msgpack": {"write_webdataset": "hd.from_items([{'a.mp': {'x': 1}}]).write_webdataset(tmp)"},
     "pandas": {
         "to_pandas": "ds.to_pandas()",
@@ -61,6 +65,7 @@ USES = {
     "polars": {"to_polars": "ds.to_polars()"},
     "pyarrow": {
         "read_orc": "hd.read_orc(tmp)",
+        "write_orc": "ds.write_orc(tmp)",
         "from_arrow": "hd.from_arrow(b'')",
         "tables of pyarrow": """ds.map_batches(lambda b: b, batch_format="pyarrow").take_all()""",
         "tables of pyarrow ": """next(iter(ds.iter_batches(batch_format="pyarrow")))""",
@@ -89,7 +94,10 @@ USES = {
             to_arrow({"id": np.arange(3)})
         """,
     },
-    "pyiceberg": {"read_iceberg": "hd.read_iceberg(table_identifier='a.b')"},
+    "pyiceberg": {
+        "read_iceberg": "hd.read_iceberg(table_identifier='a.b')",
+        "write_iceberg": "ds.write_iceberg('a.b')",
+    },
     "soundfile": {"read_audio": "hd.read_audio(tmp)"},
     "tensorboard": {
         "TensorBoardWriter": """
@@ -135,6 +143,7 @@ LATER = {
     ("pyarrow", "AggregateFn"): "its function gets a table of pyarrow",
     ("pyarrow", "lit"): "a pyarrow.Scalar",
     ("pyarrow.compute", "BlockAccessor"): "after to_arrow()",
+    ("dask", "to_dask"): "after dask.dataframe",
     ("pyarrow.fs", "FileBasedDatasource"): "its function gets a stream of pyarrow",
     ("pyarrow.fs", "open_output_stream"): "after write()",
     ("pyarrow", "to_tf"): "after TensorFlow",

@@ -4,6 +4,7 @@ A Dataset is an immutable plan. A consumer starts a run, and the C engine then r
 does not depend on threads, processes or memory.
 """
 
+import importlib
 from typing import TYPE_CHECKING
 
 from headrace import absent
@@ -11,6 +12,7 @@ from headrace.data.combining import MixStoppingCondition
 from headrace.data.context import DataContext, DatasetContext, ExecutionOptions, ExecutionResources
 from headrace.data.csv_files import read_csv, read_fwf
 from headrace.data.dataset import ActorPoolStrategy, Dataset, MaterializedDataset, Schema, TaskPoolStrategy
+from headrace.data.datasinks import Datasink, FilenameProvider, SaveMode, SinkMode, WriteResult
 from headrace.data.datasource.datasource import BlockMetadata, Datasource, ReadTask, read_datasource
 from headrace.data.datasource.file_based_datasource import FileBasedDatasource
 from headrace.data.datasource.file_datasink import BlockBasedFileDatasink, RowBasedFileDatasink
@@ -55,9 +57,13 @@ from headrace.data.sources.huggingface import from_huggingface
 from headrace.data.sources.sql import read_sql
 from headrace.data.sources.tables import read_avro, read_delta, read_iceberg, read_lance, read_orc
 from headrace.data.sources.torch import from_torch
+from headrace.data.sources.video import read_videos
 from headrace.data.sources.zarr import read_zarr
-from headrace.data.write import Datasink, FilenameProvider, SaveMode, SinkMode, WriteResult
 
+_MODULES = (
+    "aggregate block catalog checkpoint collate_fn context datatype exceptions expressions extensions "
+    "grouped_data preprocessors random_access_dataset stats util"
+).split()
 NodeIdStr = str  # Ray's name of a machine; there is one machine here
 
 if TYPE_CHECKING:
@@ -66,7 +72,9 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name):
-        """Imports summary.py and preprocessor.py on the first use of their classes."""
+        """Imports modules on first use: those of two classes, and those that `import ray.data` imports."""
+        if name in _MODULES:
+            return importlib.import_module(f"headrace.data.{name}")
         if name == "DatasetSummary":
             from headrace.data.summary import DatasetSummary
 
@@ -152,6 +160,7 @@ __all__ = [
     "read_csv",
     "read_text",
     "read_tfrecords",
+    "read_videos",
     "read_webdataset",
     "read_zarr",
 ]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from headrace import absent
 from headrace._core import Table
 from headrace.data import blocks
+from headrace.data.block_metadata import BlockMetadata
 from headrace.data.context import check_format
-from headrace.data.datasource.datasource import BlockMetadata, columns_of_rows
 from headrace.optional import package
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ class BlockAccessor:
     @staticmethod
     def for_block(block: Any) -> BlockAccessor:
         """An accessor for a block; TypeMismatchError if it is none."""
-        return BlockAccessor(blocks.table_of(columns_of_rows(block), Table.build, "BlockAccessor.for_block"))
+        return BlockAccessor(
+            blocks.table_of(blocks.columns_of_rows(block), Table.build, "BlockAccessor.for_block")
+        )
 
     @classmethod
     def batch_to_block(cls, batch: Any, block_type: Any = None) -> pa.Table:

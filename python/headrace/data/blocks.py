@@ -12,6 +12,7 @@ pyarrow's to_pandas(); or columns of Arrow's types, as in Ray (to_format).
 """
 
 import inspect
+import itertools
 import sys
 
 import numpy as np
@@ -289,3 +290,14 @@ def table_of(result, build, what):
     raise TypeMismatchError(
         f"{what} returned {found}; expected a dict of column name to values, a DataFrame, or Arrow data"
     )
+
+
+def columns_of_rows(block):
+    """A list of row dicts as a dict of columns; other blocks stay."""
+    if not isinstance(block, list):
+        return block
+    if not all(isinstance(row, dict) for row in block):
+        found = next(type(row).__name__ for row in block if not isinstance(row, dict))
+        raise TypeMismatchError(f"expected a block of row dicts, found a list with {found}")
+    names = dict.fromkeys(itertools.chain.from_iterable(block))
+    return {name: [row.get(name) for row in block] for name in names}

@@ -14,6 +14,7 @@ from headrace._core import InvalidArgument, Table, TypeMismatchError, Unsupporte
 from headrace.data import ordering, packing
 from headrace.data.consumers import Consumers
 from headrace.data.context import DataContext, accept_cluster_arguments, check_format, is_whole
+from headrace.data.conversions import Conversions
 from headrace.data.functions import (
     BATCH_BLOCK_ROWS,
     ROW_BATCH_BYTES,
@@ -89,7 +90,7 @@ def _expr_name(expr):
     return name
 
 
-class Dataset(Consumers, Writing):
+class Dataset(Consumers, Conversions, Writing):
     """Rows of named columns, described by a plan. Methods return new datasets; to check column names they
     read at most the first file's schema. Rows flow when a consumer runs the plan.
 
@@ -115,6 +116,7 @@ class Dataset(Consumers, Writing):
         self._schema = None
         self._last_stats = None
         self._name = None
+        self._id = None
 
     @property
     def _node(self):
@@ -1313,6 +1315,18 @@ class Dataset(Consumers, Writing):
         return run.feed.stream(self._node.plan.schema(), run)
 
     # ----------------------------------------------------------------------------------------------- copying
+
+    @staticmethod
+    def deserialize_lineage(serialized_ds: bytes) -> Dataset:
+        """The dataset of serialize_lineage(). The bytes must come from a trusted place: they can run any
+        code.
+        """
+        import pickle
+
+        found = pickle.loads(serialized_ds)
+        if not isinstance(found, Dataset):
+            raise TypeMismatchError(f"deserialize_lineage: expected a Dataset, found {type(found).__name__}")
+        return found
 
     def copy(self) -> Self:
         """The same plan as another object, with its own count of epochs."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace.data.aggregate import AggregateFn, BuiltIn, Count, Max, Mean, Min, Std, Sum
+from headrace.data.context import accept_cluster_arguments
 from headrace.data.expressions import Expr
 from headrace.data.plan import Node
 from headrace.optional import package
@@ -192,6 +193,12 @@ class GroupedData:
         columns = _columns_of(self._dataset, on, where, self._keys)
         some = not self._keys or self._dataset._known_names() is not None  # otherwise there are no rows
         return self._aggregate([cls(c, **settings) for c in columns], some)
+
+    def with_column(self, column_name: str, expr: Expr, **ray_remote_args: Any) -> Dataset:
+        """The rows, group by group, with a column that an expression computes in each row."""
+        accept_cluster_arguments("with_column", ray_remote_args)
+        ds = self._dataset.sort(self._keys) if self._keys else self._dataset
+        return ds.with_column(column_name, expr)
 
     def map_groups(
         self,

@@ -122,7 +122,7 @@ def read_binary_files(paths: Paths, *, large: bool = False, **common: Unpack[Fil
 def read_json(
     paths: Paths,
     *,
-    lines: bool | None = None,
+    lines: bool = False,
     columns: Sequence[str] | None = None,
     layout: str | None = None,
     sample_bytes: int | None = None,

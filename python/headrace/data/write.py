@@ -6,17 +6,25 @@ Their content depends on the rows alone.
 
 from __future__ import annotations
 
-import enum
 import os
 import uuid
 import warnings
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace import lazy_module
 from headrace._core import InvalidArgument, StorageError, TypeMismatchError, UnsupportedError
 from headrace.data.context import accept_cluster_arguments, is_whole
+from headrace.data.datasinks import (
+    Datasink,
+    FilenameProvider,
+    SaveMode,
+    SinkMode,
+    TaskContext,
+    WriteResult,
+    WriteReturnType,
+    save_mode,
+)
 from headrace.data.paths import check_stream_args, local_path
 from headrace.data.plan import Node
 from headrace.data.records import of_tf_schema
@@ -31,61 +39,6 @@ NAME_COLUMN = "__headrace_file_name__"
 DEFAULT_FILE_BYTES = 512 << 20
 SQL_ROWS = 1024
 NAME_ROWS = 1024
-
-
-class SaveMode(enum.StrEnum):
-    """What a job does with existing files.
-
-    APPEND: keeps them. CREATE and ERROR: StorageError if there are any. OVERWRITE: removes them once all new
-    files are complete. IGNORE: writes nothing if there are any.
-    """
-
-    APPEND = "append"
-    CREATE = "create"
-    ERROR = "error"
-    OVERWRITE = "overwrite"
-    IGNORE = "ignore"
-    UPSERT = "upsert"
-
-
-class SinkMode(enum.Enum):
-    """Ray's older name of ways to write; CREATE, APPEND and OVERWRITE are those of SaveMode."""
-
-    CREATE = enum.auto()
-    APPEND = enum.auto()
-    OVERWRITE = enum.auto()
-
-
-class FilenameProvider:
-    """Names of files. A subclass defines get_filename_for_task, or one of the two older methods.
-
-    write_uuid is the job's, equal for all its files. For files of many rows task_index is the file's number,
-    from 0. For files of one row (images) "_BLOCK_ROW" goes before the suffix of get_filename_for_task's
-    name; get_filename_for_row gets the row, a dict, and (task_index, block_index, row_index) identifies it.
-    block is None.
-    """
-
-    dataset_uuid = file_format = None
-
-    def __init__(self, dataset_uuid: str | None = None, file_format: str | None = None) -> None:
-        self.dataset_uuid: str | None = dataset_uuid
-        self.file_format: str | None = file_format
-
-    def get_filename_for_task(self, write_uuid: str, task_index: int) -> str:
-        """dataset_uuid, write_uuid and the file's number, with file_format as the suffix."""
-        head = "" if self.dataset_uuid is None else f"{self.dataset_uuid}_"
-        tail = "" if self.file_format is None else f".{self.file_format}"
-        return f"{head}{write_uuid}_{task_index:06}{tail}"
-
-    def get_filename_for_block(self, block: Any, write_uuid: str, task_index: int, block_index: int) -> str:
-        return self.get_filename_for_task(write_uuid, task_index)
-
-    def get_filename_for_row(
-        self, row: dict[str, Any], write_uuid: str, task_index: int, block_index: int, row_index: int
-    ) -> str:
-        stem, dot, suffix = self.get_filename_for_task(write_uuid, task_index).rpartition(".")
-        stem, suffix = (stem, dot + suffix) if dot else (suffix, "")
-        return f"{stem}_{block_index:06}_{row_index:06}{suffix}"
 
 
 class _Names:
@@ -117,23 +70,6 @@ class _RowNames:
             for i, row in enumerate(zip(*batch.values(), strict=True))
         ]
         return {**batch, NAME_COLUMN: names}
-
-
-def save_mode(mode, where):
-    """The engine's word for a mode."""
-    if isinstance(mode, SinkMode):
-        mode = SaveMode[mode.name]
-    if not isinstance(mode, SaveMode):
-        if not isinstance(mode, str):
-            raise TypeMismatchError(f"{where}: mode: expected a SaveMode, found {type(mode).__name__}")
-        try:
-            mode = SaveMode(mode.lower())
-        except ValueError:
-            names = ", ".join(m.value for m in SaveMode)
-            raise InvalidArgument(f"{where}: mode: expected one of {names}, found {mode!r}") from None
-    if mode is SaveMode.UPSERT:
-        raise UnsupportedError(f"{where}: mode upsert needs a table with keys; files have none")
-    return "create" if mode is SaveMode.ERROR else mode.value
 
 
 def _texts(options):
@@ -301,66 +237,6 @@ _PARQUET_IGNORED |= {"use_compliant_nested_type", "memory_pool", "use_threads", 
 _QUOTING = {"needed": "needed", "all_valid": "all", "none": "none"}
 
 
-WriteReturnType = TypeVar("WriteReturnType")  # of Datasink.write()
-
-
-@dataclass
-class WriteResult(Generic[WriteReturnType]):
-    """The argument of on_write_complete: totals, and the results of write(), in order."""
-
-    num_rows: int = 0
-    size_bytes: int = 0
-    write_returns: list[WriteReturnType] = field(default_factory=list)
-
-    @classmethod
-    def combine(cls, *wrs: WriteResult[WriteReturnType]) -> WriteResult[WriteReturnType]:
-        """The sums of several results, and all of their write_returns."""
-        returns = [value for one in wrs for value in one.write_returns]
-        return cls(sum(one.num_rows for one in wrs), sum(one.size_bytes for one in wrs), returns)
-
-
-class TaskContext:
-    """The second argument of write(). task_idx: the number of the call, from 0."""
-
-    def __init__(self, task_idx: int) -> None:
-        self.task_idx = task_idx
-
-
-class Datasink(Generic[WriteReturnType]):
-    """A user's destination of rows. The run calls write(blocks, ctx) in order, in this process, with an
-    iterable of pyarrow Tables, and passes the results to on_write_complete.
-    """
-
-    def on_write_start(self, schema: Any = None) -> None:
-        pass
-
-    def write(self, blocks: Iterable[Any], ctx: TaskContext) -> WriteReturnType:
-        raise NotImplementedError
-
-    def on_write_complete(self, write_result: WriteResult[WriteReturnType]) -> None:
-        pass
-
-    def on_write_failed(self, error: Exception) -> None:
-        pass
-
-    def get_name(self) -> str:
-        return type(self).__name__.lstrip("_").removesuffix("Datasink")
-
-    @property
-    def supports_distributed_writes(self) -> bool:
-        return True
-
-    @property
-    def min_rows_per_write(self) -> int | None:
-        """Rows of each call of write(), but the last one; None: the plan's blocks, by the rows alone."""
-        return None
-
-    @property
-    def min_bytes_per_write(self) -> int | None:
-        """Bytes in memory that each call of write() gets at least, but the last one."""
-        return None
-
-
 def _start(datasink, schema):
     import inspect
 
@@ -368,6 +244,12 @@ def _start(datasink, schema):
         datasink.on_write_start(schema)
     else:
         datasink.on_write_start()
+
+
+def _not_here(where, **given):
+    for name, value in given.items():
+        if value is not None:
+            raise UnsupportedError(f"{where}: {name} is not supported")
 
 
 def _of_bytes(tables, least):
@@ -391,6 +273,7 @@ class Writing:
         *,
         partition_cols: Columns | None = None,
         arrow_parquet_args_fn: Callable[[], dict[str, Any]] | None = None,
+        catalog: Any = None,
         **arguments: Any,
     ) -> list[dict[str, Any]]:
         """Writes Parquet files in the folder `path`; returns a list with {"path", "rows", "bytes"} of each
@@ -404,6 +287,7 @@ class Writing:
         use_dictionary, write_statistics, data_page_size, data_page_version ("1.0", "2.0"), write_page_index,
         write_page_checksum (True).
         """
+        _not_here("write_parquet", catalog=catalog)
         files, options = _split(_call(arrow_parquet_args_fn, arguments))
         out = {}
         for key, value in options.items():
@@ -512,18 +396,146 @@ class Writing:
         ds = encoded(self, encoder)
         return write_files(ds, "write_webdataset", "webdataset", path, options=options, **files)
 
+    def write_orc(
+        self,
+        path: Path,
+        *,
+        filesystem: Any = None,
+        try_create_dir: bool = True,
+        arrow_open_stream_args: dict[str, Any] | None = None,
+        filename_provider: FilenameProvider | None = None,
+        arrow_orc_args_fn: Callable[[], dict[str, Any]] | None = None,
+        min_rows_per_file: int | None = None,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+        mode: SaveMode | SinkMode | str = SaveMode.APPEND,
+        **arrow_orc_args: Any,
+    ) -> list[dict[str, Any]]:
+        """Writes ORC files in the folder `path`, one for each block, or for min_rows_per_file rows; returns a
+        list with {"path", "rows", "bytes"} of each. pyarrow writes them; arrow_orc_args are those of its
+        orc.write_table (compression="zstd", stripe_size, ...). Files of a job that fails are removed.
+        """
+        from headrace.data import table_writers
+
+        accept_cluster_arguments("write_orc", {"ray_remote_args": ray_remote_args})
+        return table_writers.write_orc(
+            self,
+            path,
+            _call(arrow_orc_args_fn, arrow_orc_args),
+            filename_provider,
+            filesystem=filesystem,
+            try_create_dir=try_create_dir,
+            open_stream_args=arrow_open_stream_args,
+            min_rows_per_file=min_rows_per_file,
+            mode=mode,
+        )
+
+    def write_delta(
+        self,
+        path: Path,
+        *,
+        catalog: Any = None,
+        mode: SaveMode | SinkMode | str = SaveMode.APPEND,
+        partition_by: list[str] | None = None,
+        storage_options: dict[str, str] | None = None,
+        schema_mode: str = "merge",
+        filesystem: Any = None,
+        name: str | None = None,
+        description: str | None = None,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Writes the rows in one transaction of the Delta Lake table at `path`, which is made if it is not
+        there; needs the package deltalake. schema_mode: "merge" adds new columns, "error" refuses them.
+        """
+        from headrace.data import table_writers
+
+        _not_here("write_delta", catalog=catalog, filesystem=filesystem)
+        options = {
+            "partition_by": partition_by,
+            "storage_options": storage_options,
+            "name": name,
+            "description": description,
+        }
+        other = {"ray_remote_args": ray_remote_args}
+        table_writers.write_delta(self, path, mode, schema_mode, options, other)
+
+    def write_iceberg(
+        self,
+        table_identifier: str,
+        catalog_kwargs: dict[str, Any] | None = None,
+        catalog: Any = None,
+        snapshot_properties: dict[str, str] | None = None,
+        mode: SaveMode | SinkMode | str = SaveMode.APPEND,
+        overwrite_filter: Any = None,
+        upsert_kwargs: dict[str, Any] | None = None,
+        overwrite_kwargs: dict[str, Any] | None = None,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Writes the rows in an Iceberg table, which is made if it is not there; needs the package pyiceberg,
+        which gets all rows at once, in memory. New columns are added. overwrite_filter: an expression of
+        pyiceberg, or its text. mode: "append", "overwrite" or "upsert" (upsert_kwargs: join_cols, ...).
+        """
+        from headrace.data import table_writers
+
+        _not_here("write_iceberg", catalog=catalog)
+        options = {
+            "snapshot_properties": snapshot_properties,
+            "overwrite_filter": overwrite_filter,
+            "upsert_kwargs": upsert_kwargs,
+            "overwrite_kwargs": overwrite_kwargs,
+        }
+        other = {"ray_remote_args": ray_remote_args}
+        table_writers.write_iceberg(self, table_identifier, catalog_kwargs, mode, options, other)
+
+    def write_lance(
+        self,
+        path: Path,
+        *,
+        schema: Any = None,
+        mode: SaveMode | SinkMode | str = SaveMode.CREATE,
+        min_rows_per_file: int = 1024 * 1024,
+        max_rows_per_file: int = 64 * 1024 * 1024,
+        data_storage_version: str | None = None,
+        storage_options: dict[str, Any] | None = None,
+        table_id: list[str] | None = None,
+        namespace_impl: str | None = None,
+        namespace_properties: dict[str, str] | None = None,
+        ray_remote_args: dict[str, Any] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Writes the rows as a version of the Lance dataset at `path`; needs the package pylance. mode:
+        "create", "append" or "overwrite". min_rows_per_file has no effect.
+        """
+        from headrace.data import table_writers
+
+        _not_here(
+            "write_lance",
+            table_id=table_id,
+            namespace_impl=namespace_impl,
+            namespace_properties=namespace_properties,
+        )
+        options = {
+            "schema": schema,
+            "max_rows_per_file": max_rows_per_file,
+            "data_storage_version": data_storage_version,
+            "storage_options": storage_options,
+        }
+        table_writers.write_lance(self, path, mode, options, {"ray_remote_args": ray_remote_args})
+
     def write_sql(
         self,
         sql: str,
         connection_factory: Callable[[], Any],
-        *,
+        ray_remote_args: dict[str, Any] | None = None,
         concurrency: int | None = None,
         **other: Unpack[ClusterArguments],
     ) -> int:
         """Writes rows by `sql`, an INSERT with one parameter per column, through a DB-API connection, in one
         transaction: committed at the end, rolled back on an error.
         """
-        accept_cluster_arguments("write_sql", other)
+        accept_cluster_arguments("write_sql", {"ray_remote_args": ray_remote_args, **other})
         connection = connection_factory()
         rows = 0
         try:

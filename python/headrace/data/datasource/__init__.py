@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from headrace import absent
+from headrace.data.datasinks import Datasink, FilenameProvider, SaveMode, WriteResult, WriteReturnType
 from headrace.data.datasource.datasource import BlockMetadata, Datasource, ReadTask
 from headrace.data.datasource.file_based_datasource import FileBasedDatasource
 from headrace.data.datasource.file_datasink import BlockBasedFileDatasink, RowBasedFileDatasink
@@ -13,7 +14,6 @@ from headrace.data.datasource.partitioning import (
     PathPartitionFilter,
     PathPartitionParser,
 )
-from headrace.data.write import Datasink, FilenameProvider, SaveMode, WriteResult, WriteReturnType
 
 if not TYPE_CHECKING:
     __getattr__ = absent.hook("headrace.data.datasource")

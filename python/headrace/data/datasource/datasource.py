@@ -8,12 +8,12 @@ consumer, within its memory budget.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from headrace import absent
 from headrace._core import InvalidArgument, TypeMismatchError
+from headrace.data.block_metadata import BlockMetadata
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.dataset import Dataset
 from headrace.data.plan import Node
@@ -24,26 +24,6 @@ if TYPE_CHECKING:
 
 
 DEFAULT_TASKS = 200  # the `parallelism` for a Datasource, which may return another number of tasks
-
-
-class BlockMetadata:
-    """What a source knows of a task's rows before the task runs; None: unknown."""
-
-    def __init__(
-        self,
-        num_rows: int | None = None,
-        size_bytes: int | None = None,
-        exec_stats: Any = None,
-        task_exec_stats: Any = None,
-        input_files: list[str] | None = None,
-        schema: Any = None,
-    ) -> None:
-        self.num_rows = num_rows
-        self.size_bytes = size_bytes
-        self.input_files: list[str] = list(input_files or ())
-        self.exec_stats = exec_stats
-        self.task_exec_stats = task_exec_stats
-        self.schema = schema
 
 
 class ReadTask:
@@ -105,6 +85,8 @@ class _Tasks:
         self.tasks = tasks
 
     def __call__(self, batch):
+        from headrace.data.blocks import columns_of_rows
+
         (number,) = batch["task"].tolist()
         blocks = self.tasks[number]()
         if isinstance(blocks, dict) or not hasattr(blocks, "__iter__"):
@@ -113,17 +95,6 @@ class _Tasks:
                 f"found {type(blocks).__name__}"
             )
         return (columns_of_rows(block) for block in blocks)
-
-
-def columns_of_rows(block):
-    """A list of row dicts as a dict of columns; other blocks stay."""
-    if not isinstance(block, list):
-        return block
-    if not all(isinstance(row, dict) for row in block):
-        found = next(type(row).__name__ for row in block if not isinstance(row, dict))
-        raise TypeMismatchError(f"expected a block of row dicts, found a list with {found}")
-    names = dict.fromkeys(itertools.chain.from_iterable(block))
-    return {name: [row.get(name) for row in block] for name in names}
 
 
 def read_tasks(name, tasks, *, compute=None, concurrency=None):
@@ -185,4 +156,4 @@ def task(function, *args):
 
 
 if not TYPE_CHECKING:
-    __getattr__ = absent.hook("headrace.data.datasource.datasource")
+    __getattr__ = absent.hook("headrace.data.datasource.datasource", "headrace.data.datasource")

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace._core import StorageError, UnsupportedError
+from headrace.data.datasinks import Datasink, FilenameProvider, SaveMode, SinkMode, TaskContext, save_mode
 from headrace.data.paths import local_path
-from headrace.data.write import Datasink, FilenameProvider, SaveMode, SinkMode, TaskContext, save_mode
 from headrace.optional import package
 
 if TYPE_CHECKING:

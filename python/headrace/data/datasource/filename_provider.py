@@ -1,5 +1,5 @@
 """Ray's module of names of files."""
 
-from headrace.data.write import FilenameProvider
+from headrace.data.datasinks import FilenameProvider
 
 __all__ = ["FilenameProvider"]

@@ -3,7 +3,6 @@ mean the same for every reader; each file, or each part of a file, is then a tas
 """
 
 from headrace._core import DataError, Expr, HeadraceError, InvalidArgument, Table
-from headrace.data.datasource.datasource import columns_of_rows
 from headrace.data.files import read_files
 
 PATH = "__headrace_path__"
@@ -24,7 +23,7 @@ class _Task:
         self.paths_name = paths_name
 
     def __call__(self, table, build):
-        from headrace.data.blocks import table_of
+        from headrace.data.blocks import columns_of_rows, table_of
 
         path = table.column(PATH).to_pylist()[0]
         part = [table.column(n).to_pylist()[0] for n in self.part]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+from headrace._core import UnsupportedError
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.datasource.datasource import read_tasks, task
 from headrace.data.files import FileArguments
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 
 AVRO_ROWS = 5_000
+
+
+def _no_catalog(where, catalog):
+    if catalog is not None:
+        raise UnsupportedError(f"{where}: catalog is not supported: give the table's place and its options")
 
 
 def _names(columns):
@@ -102,11 +108,15 @@ def read_delta(
     *,
     columns: Sequence[str] | None = None,
     storage_options: dict[str, Any] | None = None,
+    catalog: Any = None,
     concurrency: int | None = None,
     **other: Any,
 ) -> Dataset:
-    """Rows of a Delta Lake table, at its newest version or at `version`; needs the package deltalake."""
+    """Rows of a Delta Lake table, at its newest version or at `version`; needs the package deltalake. catalog
+    is an error: the options of the package name the table.
+    """
     accept_cluster_arguments("read_delta", other)
+    _no_catalog("read_delta", catalog)
     deltalake = package("deltalake", "read_delta")
     table = deltalake.DeltaTable(os.fspath(path), version=version, storage_options=storage_options)
     return _of_dataset("delta", table.to_pyarrow_dataset(), columns, concurrency)
@@ -124,11 +134,15 @@ def read_iceberg(
     snapshot_id: Any = None,
     scan_kwargs: Any = None,
     catalog_kwargs: Any = None,
+    catalog: Any = None,
     concurrency: int | None = None,
     **other: Any,
 ) -> Dataset:
-    """Rows of an Iceberg table; needs the package pyiceberg. catalog_kwargs: those of load_catalog()."""
+    """Rows of an Iceberg table; needs the package pyiceberg. catalog_kwargs: those of load_catalog(). catalog
+    is an error.
+    """
     accept_cluster_arguments("read_iceberg", other)
+    _no_catalog("read_iceberg", catalog)
     catalog = package("pyiceberg.catalog", "read_iceberg").load_catalog(**(catalog_kwargs or {}))
     arguments = {"selected_fields": tuple(selected_fields), "snapshot_id": snapshot_id, **(scan_kwargs or {})}
     if row_filter is not None:
@@ -137,9 +151,9 @@ def read_iceberg(
     return read_tasks("iceberg", [task(_scanned, scan)], compute="threads", concurrency=concurrency)
 
 
-def _lance_fragment(uri, version, number, columns, filter_text):
-    dataset = package("lance", "read_lance").dataset(uri, version=version)
-    yield from dataset.get_fragment(number).to_batches(columns=columns, filter=filter_text)
+def _lance_fragment(uri, version, options, number, scan):
+    dataset = package("lance", "read_lance").dataset(uri, version=version, storage_options=options)
+    yield from dataset.get_fragment(number).to_batches(**scan)
 
 
 def read_lance(
@@ -148,14 +162,20 @@ def read_lance(
     version: Any = None,
     columns: Sequence[str] | None = None,
     filter: str | None = None,
+    storage_options: dict[str, str] | None = None,
+    scanner_options: dict[str, Any] | None = None,
     concurrency: int | None = None,
     **other: Any,
 ) -> Dataset:
-    """Rows of a Lance dataset, fragment by fragment; needs the package pylance. filter: SQL text."""
+    """Rows of a Lance dataset, fragment by fragment; needs the package pylance. filter: SQL text.
+    scanner_options: further arguments of the package's LanceFragment.to_batches.
+    """
     accept_cluster_arguments("read_lance", other)
-    dataset = package("lance", "read_lance").dataset(os.fspath(uri), version=version)
-    numbers = [f.fragment_id for f in dataset.get_fragments()]
+    where = os.fspath(uri)
+    dataset = package("lance", "read_lance").dataset(where, version=version, storage_options=storage_options)
+    scan = {"columns": _names(columns), "filter": filter, **(scanner_options or {})}
     tasks = [
-        task(_lance_fragment, os.fspath(uri), dataset.version, n, _names(columns), filter) for n in numbers
+        task(_lance_fragment, where, dataset.version, storage_options, f.fragment_id, scan)
+        for f in dataset.get_fragments()
     ]
     return read_tasks("lance", tasks, compute="threads", concurrency=concurrency)

@@ -14,7 +14,7 @@ import numpy as np
 from headrace._core import DataError, InvalidArgument, NotFoundError, UnsupportedError
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.datasource.datasource import read_tasks
-from headrace.data.paths import path_list
+from headrace.data.paths import local_path, path_list
 from headrace.data.sources.slabs import SlabTasks, slab_rows
 from headrace.optional import package
 
@@ -119,15 +119,32 @@ def _store(where, path, names):
     return path, list(arrays), n, _slab_rows(arrays)
 
 
-def read_zarr(paths: Paths, *, arrays: Any = None, concurrency: int | None = None, **other: Any) -> Dataset:
+def read_zarr(
+    path: Paths,
+    *,
+    arrays: Any = None,
+    filesystem: Any = None,
+    chunk_shapes: Any = None,
+    array_paths: Any = None,
+    allow_full_metadata_scan: bool = False,
+    align_axis_0: bool = False,
+    overlap: int = 0,
+    concurrency: int | None = None,
+    **other: Any,
+) -> Dataset:
     """Rows are slices along the first axis of the array in a Zarr store (version 2 or 3), in the column
     'data'; each array of a group is a column, and their first axes must agree.
 
-    arrays: names of a group's arrays; None: all at its top. Arrays of more axes become tensor columns,
-    complex numbers pairs. Missing chunks have the fill value. Threads read slabs of whole chunks; each holds
-    about 4 MiB, or one chunk, in memory. Needs zarr 3. DataError names the store.
+    arrays (array_paths is the same): names of a group's arrays; None: all at its top. Arrays of more axes
+    become tensor columns, complex numbers pairs. Missing chunks have the fill value. Threads read slabs of
+    whole chunks; each holds about 4 MiB, or one chunk, in memory. Needs zarr 3. DataError names the store.
+    chunk_shapes and overlap are an error; allow_full_metadata_scan and align_axis_0 have no effect.
     """
     accept_cluster_arguments("read_zarr", other)
+    if chunk_shapes is not None or overlap:
+        raise UnsupportedError("read_zarr: chunk_shapes and overlap: a row is a slice along the first axis")
+    arrays = array_paths if arrays is None else arrays
     names = [arrays] if isinstance(arrays, str) else arrays and list(arrays)
-    stores = [_store("read_zarr", path.rstrip("/"), names) for path in path_list(paths)]
+    places = [local_path("read_zarr", filesystem, one) for one in path_list(path)]
+    stores = [_store("read_zarr", one.rstrip("/"), names) for one in places]
     return read_tasks("zarr", SlabTasks(_slab, stores), compute="threads", concurrency=concurrency)
