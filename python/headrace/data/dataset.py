@@ -336,8 +336,8 @@ class Dataset(Consumers, Conversions, Writing):
         concurrency: Concurrency = None,
         **other: Unpack[FunctionArguments],
     ) -> Dataset:
-        """Adds the column `col`, or replaces it: fn(batch) -> a Series, array or list with one value per
-        row.
+        """Adds the column `col`, or replaces it: fn(batch) -> a Series, a DataFrame of one column, an array
+        or a list with one value per row, or a number or text for all rows.
         """
         if not isinstance(col, str):
             raise TypeMismatchError(f"add_column: expected a name, found {type(col).__name__}")

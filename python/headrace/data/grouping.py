@@ -6,6 +6,7 @@ The engine computes built-in aggregates (`group_plan`), worker processes compute
 
 from __future__ import annotations
 
+import copy
 import pickle
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
@@ -62,10 +63,23 @@ def _check(aggs, some=True):
     for a in aggs:
         if not isinstance(a, AggregateFn):
             raise TypeError(f"aggregate: expected an aggregate such as Sum('x'), found {a!r}")
-    names = [a.name for a in aggs]
-    for name in names:
-        if names.count(name) > 1:
-            raise ValueError(f"aggregate: two aggregates have the name {name!r}; give one an alias_name")
+    return _named_apart(aggs)
+
+
+def _named_apart(aggs):
+    """The aggregates; of those with one name the second is called NAME_2, and so on, as in Ray."""
+    taken, made = {}, []
+    for a in aggs:
+        name, n = a.name, 1
+        while name in taken:
+            n += 1
+            name = f"{a.name}_{n}"
+        taken[name] = None
+        if name != a.name:
+            a = copy.copy(a)
+            a.name = name
+        made.append(a)
+    return made
 
 
 def _columns_of(ds, on, where, skip=()):
@@ -138,7 +152,7 @@ def _user_aggregates(ds, aggs):
 
 def aggregate(ds, aggs):
     """Aggregates of a whole dataset, as a dict."""
-    _check(aggs)
+    aggs = _check(aggs)
     built_in = [a for a in aggs if isinstance(a, BuiltIn)]
     others = [a for a in aggs if not isinstance(a, BuiltIn)]
     found = {}
@@ -178,7 +192,7 @@ class GroupedData:
         return self._aggregate(aggs)
 
     def _aggregate(self, aggs, some=True):
-        _check(aggs, some)
+        aggs = _check(aggs, some)
         built_in = [a for a in aggs if isinstance(a, BuiltIn)]
         others = [a for a in aggs if not isinstance(a, BuiltIn)]
         if not others:

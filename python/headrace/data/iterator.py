@@ -100,6 +100,10 @@ class DataIterator(Consumers):
         """The Schema of the rows; None if it cannot be known."""
         raise NotImplementedError
 
+    def get_context(self) -> DataContext:
+        """The DataContext of this process."""
+        return DataContext.get_current()
+
     def stats(self) -> str:
         """Statistics of the last pass, as JSON text; '{}' before the first."""
         return self.last_stats or "{}"

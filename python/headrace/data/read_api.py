@@ -4,7 +4,9 @@ webdataset), and range. CSV: csv_files.py. Formats that other packages read: sou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace import absent
@@ -322,10 +324,11 @@ def read_webdataset(
 
 
 def range(
-    n: int, *, parallelism: int = -1, concurrency: int | None = None, override_num_blocks: int | None = None
+    n: float, *, parallelism: int = -1, concurrency: int | None = None, override_num_blocks: int | None = None
 ) -> Dataset:
-    """The int64 column 'id' of 0 .. n-1; the engine computes it during the run. override_num_blocks: the
-    number of blocks for randomize_block_order(); None: blocks of a million rows.
+    """The int64 column 'id' of 0 .. n-1; the engine computes it during the run. A fraction of n is cut off:
+    range(1e6). override_num_blocks: the number of blocks for randomize_block_order(); None: blocks of a
+    million rows.
     """
     accept_cluster_arguments("range", {"parallelism": parallelism})
     return _range("range", n, override_num_blocks)
@@ -334,11 +337,13 @@ def range(
 def _range(where, n, n_blocks):
     if n_blocks is not None and not is_whole(n_blocks, 1):
         raise InvalidArgument(f"{where}: override_num_blocks: expected at least 1, found {n_blocks!r}")
-    return Dataset(Node("range", {"n": n, "name": "id", "n_blocks": n_blocks}))
+    if not isinstance(n, Real) or isinstance(n, bool) or not math.isfinite(n):
+        raise TypeMismatchError(f"{where}: n: expected a number of rows, found {type(n).__name__} {n!r:.50}")
+    return Dataset(Node("range", {"n": int(n), "name": "id", "n_blocks": n_blocks}))
 
 
 def range_tensor(
-    n: int,
+    n: float,
     *,
     shape: Sequence[int] = (1,),
     parallelism: int = -1,

@@ -10,11 +10,53 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+class ColumnType(str):
+    """The type of a column: its text, as Arrow prints it ("int64", "list<item: double>"). It equals the
+    pyarrow.DataType of this text, too, and has its attributes (id, value_type, bit_width, ...), so that
+    pyarrow.types.is_integer() and its like work (with pyarrow).
+    """
+
+    arrow: pa.DataType
+
+    if not TYPE_CHECKING:
+
+        @property
+        def arrow(self):
+            """The pyarrow.DataType."""
+            return self._schema.base_schema.types[self._place]
+
+        def __getattr__(self, name):
+            if name.startswith("_"):
+                raise AttributeError(f"'ColumnType' object has no attribute {name!r}")
+            return getattr(self.arrow, name)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, str) and not type(other).__module__.startswith("pyarrow"):
+            return False
+        return str.__eq__(self, str(other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str(self),)
+
+
+def _types_of(schema):
+    for place, text in enumerate(schema._core.types):
+        made = ColumnType(text)
+        made._schema, made._place = schema, place
+        yield made
+
+
 class Schema:
     """Column names and types of a dataset.
 
-    names: list of str. types: list of str, as Arrow prints them ("int64", "list<item: double>"). len() is
-    the number of columns; base_schema is a pyarrow.Schema; pyarrow.schema(this) works too.
+    names: list of str. types: list of texts, as Arrow prints them ("int64", "list<item: double>"), which
+    equal the types of pyarrow and have their attributes. len() is the number of columns; base_schema is a
+    pyarrow.Schema; pyarrow.schema(this) works too.
     """
 
     def __init__(self, core: Any) -> None:
@@ -25,8 +67,8 @@ class Schema:
         return self._core.names
 
     @property
-    def types(self) -> list[str]:
-        return self._core.types
+    def types(self) -> list[ColumnType]:
+        return list(_types_of(self))
 
     @property
     def base_schema(self) -> pa.Schema:

@@ -187,7 +187,7 @@ class Runner:
     def _column(self, call):
         seed(call.place[3], call.place[4])
         values = self.fn(blocks.to_format(call.table, self.spec["batch_format"]))
-        column = call.build({self.spec["column"]: values}).column(0)
+        column = call.build({self.spec["column"]: _one_column(values, call.table.num_rows)}).column(0)
         yield call.table.with_column(self.spec["column"], column), 0, None, False
 
     def _arrow(self, call):
@@ -237,6 +237,22 @@ def is_true(found, name):
     if is_generator(found) or inspect.isawaitable(found) or hasattr(found, "__aiter__"):
         raise TypeMismatchError(f"{name} returned {blocks.called(found)}; expected True or False")
     return bool(found)
+
+
+def _one_column(values, n_rows):
+    """The result of add_column's function: a value for each row; of a DataFrame its only column; a number,
+    text or bool for all rows, as pandas takes it.
+    """
+    if isinstance(values, (bool, int, float, str)):
+        return [values] * n_rows
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(values, pandas.DataFrame):
+        return values
+    if values.shape[1] != 1:
+        raise TypeMismatchError(
+            f"add_column: expected a DataFrame of one column, found {', '.join(map(str, values.columns))}"
+        )
+    return values.iloc[:, 0]
 
 
 def arrow_arguments(table, column):
