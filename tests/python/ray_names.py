@@ -57,6 +57,7 @@ DIFFERENT = {
     "ray.data.datasource.datasource.Datasource.*_reader": "get_read_tasks(parallelism) is here",
     "ray.data.datasource.datasource.Datasource.prepare_read": "get_read_tasks(parallelism) is here",
     "ray.data.datasource.file_based_datasource.FileBasedDatasource.*_p*": "Ray's planner calls it",
+    "ray.data.checkpoint.interfaces.CheckpointConfig.CHECKPOINT_ACTOR_*": "there are no actors",
     "ray.data.ExecutionResources.*memory_str": "a text of Ray's logs",
     "ray.data.datasource.*.FileShuffleConfig.get_seed": "a method of Ray's readers",
     "ray.data.RandomSeedConfig.*": "a method of Ray's operators",

@@ -151,7 +151,9 @@ def test_wrong_values_are_errors(context):
     assert context.shuffle_strategy is contexts.ShuffleStrategy.SHUFFLE_V2
     context.max_errored_blocks = np.int64(3)
     assert type(context.max_errored_blocks) is int
-    with pytest.raises(exceptions.UnsupportedError, match="state_dict"):
+    with pytest.raises(exceptions.TypeMismatchError, match="expected a CheckpointConfig, found str"):
+        context.checkpoint_config = "/x"
+    with pytest.raises(exceptions.InvalidArgument, match="id_column: expected a column's name, found None"):
         context.checkpoint_config = {"checkpoint_path": "/x"}
 
 

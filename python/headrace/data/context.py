@@ -274,15 +274,22 @@ class DataContext(Fields):
 
     @property
     def checkpoint_config(self) -> Any:
-        return None
+        """None, or a CheckpointConfig (headrace.data.checkpoint) or a dict of its arguments: writers of files
+        then go on where an earlier job of the same rows ended.
+        """
+        return vars(self).get("_checkpoint_config")
 
     @checkpoint_config.setter
     def checkpoint_config(self, value: Any) -> Any:
-        if value is not None:
-            raise _core.UnsupportedError(
-                "DataContext.checkpoint_config: a job cannot skip the rows that an earlier job wrote; "
-                "to resume an iteration, use state_dict() and load_state_dict() of the iterable"
+        from headrace.data.checkpoint.interfaces import CheckpointConfig
+
+        if isinstance(value, dict):
+            value = CheckpointConfig(**value)
+        if value is not None and not isinstance(value, CheckpointConfig):
+            raise _core.TypeMismatchError(
+                f"DataContext.checkpoint_config: expected a CheckpointConfig, found {type(value).__name__}"
             )
+        self._checkpoint_config = value
 
     @property
     def enable_ray_data_reconstruction(self) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from headrace import lazy_module
 from headrace._core import InvalidArgument, StorageError, TypeMismatchError, UnsupportedError
-from headrace.data.context import accept_cluster_arguments, is_whole
+from headrace.data.context import DataContext, accept_cluster_arguments, is_whole
 from headrace.data.datasinks import (
     Datasink,
     FilenameProvider,
@@ -123,12 +123,42 @@ def _stream_options(where, format, given):
     return {"compression": codec}
 
 
-def write_files(
+def write_files(ds, where, format, path, **arguments):
+    """Writes all rows; returns a list with {"path", "rows", "bytes"} of each file, in order. With
+    DataContext.checkpoint_config the rows that an earlier job has not written.
+    """
+    config = DataContext.get_current().checkpoint_config
+    if config is None:
+        return _write_files(ds, where, format, path, **arguments)
+    from headrace.data import restarting
+
+    mode = save_mode(arguments.get("mode", SaveMode.APPEND), where)
+    if mode != "append" or arguments.get("filename_provider") or arguments.get("single_file"):
+        raise UnsupportedError(
+            f"{where}: checkpoint_config: expected mode 'append', no filename_provider and no single_file"
+        )
+
+    def write(part, name):
+        return _write_files(part, where, format, path, job=name, **arguments)
+
+    def write_ids(ids, file):
+        _write_files(ids, where, "parquet", file, single_file=True, sync=1)
+
+    return restarting.write_in_parts(ds, where, os.fspath(path), config, write, write_ids)
+
+
+def _no_checkpoint(where):
+    if DataContext.get_current().checkpoint_config is not None:
+        raise UnsupportedError(f"{where}: checkpoint_config: only writers of files restart; set it to None")
+
+
+def _write_files(
     ds,
     where,
     format,
     path,
     *,
+    job=None,
     options=None,
     partition_cols=None,
     filesystem=None,
@@ -147,7 +177,7 @@ def write_files(
     single_file=False,
     **other,
 ):
-    """Writes all rows; returns a list with {"path", "rows", "bytes"} of each file, in order."""
+    """write_files() without checkpoints. job: a part of the names of files."""
     accept_cluster_arguments(where, other)
     if not isinstance(path, (str, os.PathLike)):
         raise TypeMismatchError(f"{where}: path: expected a str or a Path, found {type(path).__name__}")
@@ -165,7 +195,7 @@ def write_files(
     mode = save_mode(mode, where)
     if not try_create_dir and not single_file and not os.path.isdir(path):
         raise StorageError(f"{path}: the folder does not exist, and try_create_dir is False")
-    job = uuid.uuid4().hex
+    job = job or uuid.uuid4().hex
     node, name, name_column = ds._node, None, None
     if filename_provider is not None and each_row:
         names = _RowNames(filename_provider, job)
@@ -450,6 +480,7 @@ class Writing:
         """
         from headrace.data import table_writers
 
+        _no_checkpoint("write_delta")
         _not_here("write_delta", catalog=catalog, filesystem=filesystem)
         options = {
             "partition_by": partition_by,
@@ -479,6 +510,7 @@ class Writing:
         """
         from headrace.data import table_writers
 
+        _no_checkpoint("write_iceberg")
         _not_here("write_iceberg", catalog=catalog)
         options = {
             "snapshot_properties": snapshot_properties,
@@ -510,6 +542,7 @@ class Writing:
         """
         from headrace.data import table_writers
 
+        _no_checkpoint("write_lance")
         _not_here(
             "write_lance",
             table_id=table_id,
@@ -536,6 +569,7 @@ class Writing:
         transaction: committed at the end, rolled back on an error.
         """
         accept_cluster_arguments("write_sql", {"ray_remote_args": ray_remote_args, **other})
+        _no_checkpoint("write_sql")
         connection = connection_factory()
         rows = 0
         try:
@@ -563,6 +597,7 @@ class Writing:
         on_write_failed, then to the caller.
         """
         accept_cluster_arguments("write_datasink", other)
+        _no_checkpoint("write_datasink")
         if not hasattr(datasink, "write"):
             raise TypeMismatchError(f"write_datasink: expected a Datasink, found {type(datasink).__name__}")
         least = getattr(datasink, "min_rows_per_write", None)

@@ -1,0 +1,126 @@
+"""Writes in parts that a restart can leave out: what CheckpointConfig does.
+
+A part is some rows of one pass. The checkpoint folder has a file for each part, NAME.parquet with the ids of
+its rows. While the files of the part are written it is NAME.pending, and their names contain NAME: a restart
+removes the files of pending parts, so that each row is in the destination once.
+"""
+
+import os
+import time
+import uuid
+from pathlib import Path
+
+from headrace._core import InvalidArgument, UnsupportedError
+from headrace.data.checkpoint.interfaces import InvalidCheckpointingOperators
+from headrace.data.plan import Node
+
+PART_BYTES, PART_S = 64 << 20, 30.0
+_ROW_BY_ROW = ("calls", "filter", "fragments", "project", "rebatch", "with_columns")
+
+
+def _chain(node):
+    """The nodes from the source to `node`; InvalidCheckpointingOperators if a step is not row by row."""
+    if not node.inputs:
+        return [node]
+    if node.op not in _ROW_BY_ROW or len(node.inputs) != 1:
+        raise InvalidCheckpointingOperators(
+            f"checkpoint_config: {node.describe()}: expected steps that work row by row: functions, filters "
+            "and columns"
+        )
+    return [*_chain(node.inputs[0]), node]
+
+
+def _without(ds, config, done):
+    """The dataset without the rows whose ids are in the dataset `done`: they go as near to the source as the
+    column is there.
+    """
+    nodes = _chain(ds._node)
+    first = next((i for i, node in enumerate(nodes) if config.id_column in ds._plain(node).columns()), None)
+    if first is None:
+        raise _no_column(config)
+    if done is None:
+        return ds
+    on = (config.id_column,)
+    node = ds._plain(nodes[first]).join(done, "left_anti", num_partitions=None, on=on)._node
+    for step in nodes[first + 1 :]:
+        node = Node(step.op, step.args, [node])
+    return ds._plain(node)
+
+
+def _no_column(config):
+    return InvalidArgument(
+        f"checkpoint_config: expected the column '{config.id_column}' in the source and in what is written"
+    )
+
+
+class Parts:
+    """The checkpoint folder of a job that writes to `path`."""
+
+    def __init__(self, config, path):
+        self.config, self.path = config, path
+        self.folder = Path(config.checkpoint_path)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def clean(self):
+        """Removes what a part that was not completed has left."""
+        for pending in self.folder.glob("*.pending"):
+            for file in Path(self.path).rglob(f"*{pending.stem}*"):
+                file.unlink()
+            pending.unlink()
+
+    def done(self):
+        """The paths of the files with the ids of all complete parts."""
+        return sorted(map(str, self.folder.glob("*.parquet")))
+
+    def write(self, ds, write, write_ids):
+        """write(ds, name) writes the files of a part, write_ids(ds, path) a file of ids."""
+        if self.config.id_column not in ds.columns():
+            raise _no_column(self.config)
+        name = uuid.uuid4().hex
+        pending, complete = self.folder / f"{name}.pending", self.folder / f"{name}.parquet"
+        write_ids(ds.select_columns([self.config.id_column]), str(pending))
+        made = write(ds, name)
+        os.replace(pending, complete)
+        return made
+
+    def end(self):
+        if self.config.delete_checkpoint_on_success:
+            for file in self.folder.glob("*.parquet"):
+                file.unlink()
+            if not any(self.folder.iterdir()):
+                self.folder.rmdir()
+
+
+def _parts(ds):
+    """Lists of tables of about PART_BYTES, or of PART_S seconds."""
+    held, size, begin = [], 0, time.monotonic()
+    with ds._run(ds._cut_node()) as run:
+        for table in run:
+            if table.num_rows:
+                held.append(table)
+                size += table.nbytes
+            if held and (size >= PART_BYTES or time.monotonic() - begin >= PART_S):
+                yield held
+                held, size, begin = [], 0, time.monotonic()
+    if held:
+        yield held
+
+
+def write_in_parts(ds, where, path, config, write, write_ids):
+    """What write(ds, name) returns for the rows that are not written yet: a list for each part.
+
+    where: the writer's name, for errors. write_ids(ds, path) writes a file of ids.
+    """
+    if "://" in path:
+        raise UnsupportedError(f"{where}: checkpoint_config: {path}: only local paths are supported")
+    parts = Parts(config, path)
+    parts.clean()
+    files = parts.done()
+    done = ds._plain(Node("read", {"urls": files, "format": "parquet"})) if files else None
+    rest = _without(ds, config, done)
+    made = []
+    for tables in _parts(rest):
+        part = ds._plain(Node("tables", {"tables": tables, "what": where}))
+        made += parts.write(part, write, write_ids)
+    parts.end()
+    return made
