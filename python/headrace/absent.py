@@ -129,6 +129,8 @@ ABSENT = {
         "sum_of_squared_diffs_from_mean zip",
         "operators of the engine do this; use the methods of Dataset, or pyarrow.Table of to_arrow()",
     ),
+    "headrace.data.aggregate.VectorizedAggregateFnV2": "derive from AggregateFnV2, whose "
+    "aggregate_block(block) gets a pyarrow.Table",
     "headrace.data.block.BlockColumnAccessor": "columns of blocks are pyarrow.ChunkedArrays: use "
     "pyarrow.compute",
     "headrace.data.block.BlockType": "blocks are pyarrow.Tables, which BlockAccessor converts",
@@ -138,6 +140,13 @@ ABSENT = {
         "NumpyArrayBasedCheckpointFilter",
         _FILTER,
     ),
+    **_each(
+        "headrace.data.datatype.DataType",
+        "from_cudf to_cudf_type",
+        "there are no columns in the memory of GPUs; use to_numpy_dtype() or to_arrow_dtype()",
+    ),
+    "headrace.data.datatype.DataType.variable_shaped_tensor": "such columns come from arrays of different "
+    "shapes; they have no type of pyarrow",
     **_each(
         "headrace.data.datasource",
         "BaseFileMetadataProvider DefaultFileMetadataProvider FileMetadataProvider",

@@ -48,6 +48,8 @@ DIFFERENT = {
     "ray.data.preprocessors.encoder.OneHotEncoder.safe_get": "a function of its own implementation",
     "ray.data.aggregate.*.output_field": "the engine binds aggregates to columns, and has their types",
     "ray.data.aggregate.*(is a VectorizedAggregateFnV2)": "the engine computes it",
+    "ray.data.aggregate.ValueCounter.combine(*)": "the engine computes it",
+    "ray.data.aggregate.Unique.ListEncodingMode": "lists are not encoded",
     "ray.data.aggregate.CountDistinct(is a Unique)": "the engine counts",
     "ray.data.aggregate.Approximate*.zero": "the engine computes it, exactly",
     "ray.data.expressions._*Namespace*(*": "further options of pyarrow's functions",

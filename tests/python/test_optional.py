@@ -65,6 +65,10 @@ USES = {
     "polars": {"to_polars": "ds.to_polars()"},
     "pyarrow": {
         "read_orc": "hd.read_orc(tmp)",
+        "DataType": """
+            from headrace.data.datatype import DataType
+            DataType.int64()
+        """,
         "write_orc": "ds.write_orc(tmp)",
         "from_arrow": "hd.from_arrow(b'')",
         "tables of pyarrow": """ds.map_batches(lambda b: b, batch_format="pyarrow").take_all()""",

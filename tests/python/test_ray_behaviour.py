@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import headrace.data as hd
-from headrace.data.aggregate import Count, Max, Sum
+from headrace.data.aggregate import AggregateFnV2, Count, Max, Sum
 from headrace.exceptions import TypeMismatchError
 
 
@@ -62,6 +62,20 @@ def test_add_column_of_frames_and_constants(compute):
     assert column(lambda df: 7) == [7, 7] and column(lambda df: "t") == ["t", "t"]
     with pytest.raises(TypeMismatchError, match="expected a DataFrame of one column, found x, y"):
         column(lambda df: df)
+
+
+def test_a_subscripted_aggregate():
+    class Longest(AggregateFnV2[int, int]):
+        def __init__(self, on):
+            super().__init__(f"longest({on})", lambda: 0, on=on, ignore_nulls=True)
+
+        def aggregate_block(self, block):
+            return max(len(text) for text in block.column(self.get_target_column()).to_pylist())
+
+        def combine(self, current_accumulator, new):
+            return max(current_accumulator, new)
+
+    assert hd.from_items([{"t": "ab"}, {"t": "abc"}]).aggregate(Longest("t")) == {"longest(t)": 3}
 
 
 def test_the_context_of_an_iterator():

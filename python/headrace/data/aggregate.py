@@ -7,8 +7,11 @@ Worker processes run an `AggregateFnV2` (or the older `AggregateFn`).
 from __future__ import annotations
 
 import re
+import types
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from headrace import absent
 
 
 class AggregateFn:
@@ -48,6 +51,8 @@ class AggregateFnV2(AggregateFn):
     """A user's aggregate as a class. `aggregate_block(block)` returns the partial result of a block (a
     pyarrow table), or None for no result; `combine(a, b)` joins two partial results; `finalize(a)` makes the
     result. `on` is the column to aggregate."""
+
+    __class_getitem__ = classmethod(types.GenericAlias)  # AggregateFnV2[accumulator, result], as in Ray
 
     def __init__(
         self, name: str, zero_factory: Callable[[], Any], *, on: str | None, ignore_nulls: bool
@@ -362,6 +367,9 @@ class ApproximateTopK(BuiltIn):
             raise ValueError("ApproximateTopK: encode_lists is not supported; flatten lists first")
         super().__init__(on, alias_name, k=k)
 
+
+if not TYPE_CHECKING:
+    __getattr__ = absent.hook("headrace.data.aggregate")
 
 __all__ = [
     "AbsMax",

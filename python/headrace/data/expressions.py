@@ -376,7 +376,7 @@ class Expr:
 
     def cast(self, target_type: Any, *, safe: bool = True) -> Expr:
         """Converts to another type: its name ("int32", "float64", "timestamp[us]"), a NumPy dtype, a pyarrow
-        type, or int, float, str, bool, bytes.
+        type, a DataType, or int, float, str, bool, bytes.
 
         A value that does not fit ends the run with an error that names row and value. safe=False: integers
         keep their low bits, and values that cannot be converted become null.
@@ -443,7 +443,8 @@ def _list_of(values):
 
 
 def type_name(target: Any) -> str:
-    """The engine's name of a type given as text, Python class, NumPy dtype or pyarrow type."""
+    """The engine's name of a type given as text, Python class, NumPy dtype, pyarrow type or DataType."""
+    target = getattr(target, "_physical_dtype", target)  # of a DataType
     if isinstance(target, str):
         return target
     names = {bool: "bool", int: "int64", float: "float64", str: "string", bytes: "binary"}
