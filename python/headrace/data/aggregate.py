@@ -52,7 +52,8 @@ class AggregateFnV2(AggregateFn):
     pyarrow table), or None for no result; `combine(a, b)` joins two partial results; `finalize(a)` makes the
     result. `on` is the column to aggregate."""
 
-    __class_getitem__ = classmethod(types.GenericAlias)  # AggregateFnV2[accumulator, result], as in Ray
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(types.GenericAlias)  # AggregateFnV2[accumulator, result], as in Ray
 
     def __init__(
         self, name: str, zero_factory: Callable[[], Any], *, on: str | None, ignore_nulls: bool
