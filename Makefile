@@ -223,11 +223,12 @@ check-format: venv
 	@$(PY) tests/check_format.py $(NAME)
 
 .PHONY: docs
-docs: command
-	$(call say,option tables of docs/formats$(comma) the list of source files$(comma) the reference of the C API)
+docs: command py
+	$(call say,option tables of docs/formats$(comma) the list of source files$(comma) the reference of the C API$(comma) outputs of pages)
 	@$(PY) docs/make_options.py
 	@$(PY) docs/make_files.py
 	@$(PY) docs/make_reference.py
+	@$(PY) docs/make_outputs.py
 
 .PHONY: quickstart
 quickstart:

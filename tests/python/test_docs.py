@@ -14,7 +14,9 @@ PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(p.relative_to(ROOT)) for p 
 
 
 FORMAT_PAGES = [p for p in PAGES if p.startswith("docs/formats/")]
-USER_PAGES = [p for p in PAGES if p.startswith("docs/") and "adding" not in p and "ARCHITECTURE" not in p]
+PROGRAM_PAGES = ["docs/start.md", "docs/cookbook.md"]  # each block is a whole program and shows its output
+OTHER_PAGES = ("adding", "ARCHITECTURE", "start.md", "cookbook.md")
+USER_PAGES = [p for p in PAGES if p.startswith("docs/") and not any(name in p for name in OTHER_PAGES)]
 
 
 def block(page, language):
@@ -59,6 +61,37 @@ def test_the_examples_of_a_page(page, tmp_path):
     script.write_text("\n".join(blocks))
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PROGRAM_PAGES)
+def test_each_block_runs_alone_and_prints_what_stands_below_it(page):
+    for module in ("torch", "pandas", "PIL"):
+        pytest.importorskip(module)
+    make = [sys.executable, ROOT / "docs" / "make_outputs.py", "--check", Path(page).name]
+    done = subprocess.run(make, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+
+
+def test_the_cookbook_has_a_block_for_each_recipe():
+    text = (ROOT / "docs" / "cookbook.md").read_text()
+    recipes = text.split("\n## ")[1:]
+    assert len(recipes) == 20 and all(recipe.count("```python\n") == 1 for recipe in recipes)
+
+
+def heading_anchors(path):
+    """The anchors of a page, as GitHub and the site make them of its headings."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    slugs = [re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles]
+    return set(slugs) | set(re.findall(r'<a (?:id|name)="([^"]+)"', text))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_anchors_are_headings(page):
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", (ROOT / page).read_text()):
+        path = (ROOT / page).parent / target if target else ROOT / page
+        if path.suffix == ".md":
+            assert anchor in heading_anchors(path), f"{target}#{anchor}"
 
 
 def test_the_options_of_the_format_pages():
