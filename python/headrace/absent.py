@@ -165,12 +165,11 @@ ABSENT = {
         "it is for Ray's own tests; range(n) gives rows, and write_datasink takes a Datasink of yours",
     ),
     "headrace.data.datasource.Reader": "give a Datasource the method get_read_tasks(parallelism)",
-    "headrace.data.exceptions.ExecutionTimeoutError": "a run without progress ends after "
-    "DataContext.stall_timeout_s, with an error that names what it waits for (headrace.exceptions.PeerError)",
+    "headrace.data.exceptions.ExecutionTimeoutError": "a rank that waits longer than "
+    "DataContext.stall_timeout_s gets a headrace.exceptions.PeerError; other runs have no time limit",
     "headrace.data.exceptions.RayDataUserCodeException": "an exception of a function comes as its own type; "
     "catch that type, or Exception",
-    "headrace.data.exceptions.omit_traceback_stdout": "tracebacks have no frames of workers that are not the "
-    "user's; leave it out",
+    "headrace.data.exceptions.omit_traceback_stdout": "it hides frames of Ray in tracebacks; leave it out",
     **_each(
         "headrace.data.expressions",
         "AliasExpr BinaryExpr ColumnExpr DownloadExpr LiteralExpr MonotonicallyIncreasingIdExpr Operation "

@@ -56,6 +56,12 @@ def test_absent_names_say_what_to_use(found):
         assert len(text.split()) >= 5 and not text.endswith("."), name
 
 
+def test_absent_names_are_in_the_docs():
+    text = (names.TESTS.parent / "docs" / "ray.md").read_text(encoding="utf-8")
+    lacking = [name for name in ABSENT if not re.search(rf"[`.]{re.escape(name.rpartition('.')[2])}`", text)]
+    assert lacking == []
+
+
 def test_the_comparison_finds_what_is_wrong():
     def fn(a, b=1, *, c=None, **options): ...
 
