@@ -718,7 +718,8 @@ HR_API HR_MUST_USE hr_status hr_plan_files(hr_plan *p, int *out, hr_error *err);
 HR_API HR_MUST_USE hr_status hr_plan_describe_file(hr_plan *p, int i, char **out, hr_error *err);
 /* The number of rows that metadata alone gives; -1: only a run finds it out. */
 HR_API HR_MUST_USE hr_status hr_plan_count(hr_plan *p, int64_t *out, hr_error *err);
-/* The plan as text, one node a line, before and after the rewriting rules, and what a resume does again; no I/O.
+/* The plan as text, one node a line, before and after the rewriting rules (once, if these change nothing), and what a
+ * resume does again; no I/O.
  * *out is new: hr_string_free(). */
 HR_API HR_MUST_USE hr_status hr_plan_explain(const hr_plan *p, char **out, hr_error *err);
 HR_API void hr_string_free(char *s);

@@ -225,6 +225,8 @@ static hr_plan *skip_fires(void) { return slice(range(100), 10, 20); }
 static hr_plan *skip_not(void) { return slice(filter(range(100), "id"), 10, 20); }
 static hr_plan *first_rows_fires(void) { return limit(sort(range(100), "id"), 7); }
 static hr_plan *first_rows_not(void) { return limit(filter(sort(range(100), "id"), "id"), 7); }
+static hr_plan *sorted_fires(void) { return sort(project(sort(range(100), "id"), "id", "n"), "n"); }
+static hr_plan *sorted_not(void) { return sort(compute(sort(range(100), "id"), "x", "id"), "x"); }
 static hr_plan *filter_fires(void) { return filter(project(range(100), "id", "n"), "n"); }
 static hr_plan *filter_not(void) { return filter(compute(range(100), "x", "id"), "x"); }
 static hr_plan *partners_fires(void) { return join(range(100), compute(range(10), "x", "id"), HR_JOIN_INNER); }
@@ -247,6 +249,7 @@ static const struct {
     [HR_RULE_UNCALLED] = { uncalled_fires, uncalled_not, { 100, -1 } },
     [HR_RULE_ROWS] = { rows_fires, rows_not, { 7, 5 } },
     [HR_RULE_SKIP] = { skip_fires, skip_not, { 10, 0 } },
+    [HR_RULE_SORTED] = { sorted_fires, sorted_not, { 100, 100 } },
     [HR_RULE_FIRST_ROWS] = { first_rows_fires, first_rows_not, { 7, 5 } },
     [HR_RULE_FILTER] = { filter_fires, filter_not, { 5, 0 } },
     [HR_RULE_PARTNERS] = { partners_fires, partners_not, { 10, 100 } },
@@ -275,7 +278,7 @@ static int64_t rows_of(hr_plan *p)
 }
 
 static const char *const rule_names[HR_N_RULES] = {
-    "columns", "narrow",   "uncalled",    "rows",   "skip",     "first_rows",
+    "columns", "narrow",   "uncalled",    "rows",   "skip",     "sorted", "first_rows",
     "filter",  "partners", "first_input", "blocks", "permuted", "images",
 };
 

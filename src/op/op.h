@@ -132,6 +132,9 @@ typedef struct hr_op_class {
     /* The columns that it computes by expressions from other columns of its input. Returns their number. Borrowed.
      * NULL: none. */
     int (*computed)(const hr_op *op, const char *const **names, hr_expr *const **exprs);
+    /* The columns by which it orders all its input rows, if it gives all of its columns; equal rows keep their order.
+     * Writes up to `most` borrowed names; returns their number. NULL: it has an order of another kind, or none. */
+    int (*order_keys)(const hr_op *op, const char **names, int most);
     /* The same operator with only the first n_rows of its output. *out is new. NULL: there is none. */
     hr_status (*first_rows)(const hr_op *op, int64_t n_rows, hr_op **out, hr_error *err);
     /* The same operator with its blocks in a random order. *out is new. NULL: there is none; for a STREAM or BLOCK

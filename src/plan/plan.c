@@ -1155,6 +1155,22 @@ static void print_hosts(const hr_plan *p, hr_text *out)
     hr__text_add(out, "\n");
 }
 
+/* The plan as written and as it runs; once, if these are the same. */
+static void print_both(const hr_plan *p, const hr_plan *rewritten, hr_text *out)
+{
+    hr_text as_written = { 0 }, as_run = { 0 };
+
+    print_node(p, 1, &as_written);
+    print_node(rewritten, 1, &as_run);
+    out->failed = out->failed || as_written.failed || as_run.failed;
+    if (!out->failed && !strcmp(as_written.data, as_run.data))
+        hr__text_add(out, "plan, runs as written:\n%s", as_run.data);
+    else if (!out->failed)
+        hr__text_add(out, "plan:\n%sruns as:\n%s", as_written.data, as_run.data);
+    hr__text_clear(&as_written);
+    hr__text_clear(&as_run);
+}
+
 hr_status hr_plan_explain(const hr_plan *p, char **out, hr_error *err)
 {
     HR_NEED(p, out);
@@ -1165,10 +1181,7 @@ hr_status hr_plan_explain(const hr_plan *p, char **out, hr_error *err)
 
     *out = NULL;
     HR_GO(hr__plan_rewrite((hr_plan *)p, &rewritten, err));
-    hr__text_add(&t, "plan:\n");
-    print_node(p, 1, &t);
-    hr__text_add(&t, "runs as:\n");
-    print_node(rewritten, 1, &t);
+    print_both(p, rewritten, &t);
     hr__text_add(&t, "on a resume:\n");
     if (!print_resume(rewritten, &t))
         hr__text_add(&t, "  goes on at the position\n");

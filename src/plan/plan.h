@@ -21,6 +21,7 @@ typedef enum hr_rule {
     HR_RULE_UNCALLED,
     HR_RULE_ROWS,
     HR_RULE_SKIP,
+    HR_RULE_SORTED,
     HR_RULE_FIRST_ROWS,
     HR_RULE_FILTER,
     HR_RULE_PARTNERS,

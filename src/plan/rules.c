@@ -12,6 +12,7 @@
  *   uncalled     the plan drops a function whose one column is not used (hr_op.made)
  *   rows         a scan stops at the last row that a limit lets through (hr_op.cuts)
  *   skip         a scan skips the first rows, which a slice drops
+ *   sorted       a sort whose order a sort downstream makes anyway is dropped (hr_op_class.order_keys)
  *   first_rows   a sort gives only the rows that a limit downstream lets through (hr_op_class.first_rows)
  *   filter       a scan gets the terms of filters that hold for its own columns; terms over computed columns stay
  *   partners     a scan of a join's later input gets the keys of the earlier one (hr_op_class.partner_keys)
@@ -28,6 +29,8 @@
 
 static void fire(hr_plan *p, hr_rule rule) { p->rules |= 1u << rule; }
 
+#define MAX_ORDER 16 /* columns of a sort that are remembered; a sort with more is dropped less often */
+
 typedef struct wanted {
     int n_columns; /* < 0: all */
     const char *const *columns;
@@ -43,7 +46,10 @@ typedef struct wanted {
         hr_expr *column;
     } partners[HR_MAX_PARTNERS]; /* semi-join hints: see hr_partner */
     int n_partners;
-    hr_expr *images; /* NULL: none; image functions on the scan's images, which only one operator reads */
+    hr_expr *images;              /* NULL: none; image functions on the scan's images, which only one operator reads */
+    const char *order[MAX_ORDER]; /* a sort downstream orders the rows by these columns, and keeps the order of equal
+                                     rows; no operator in between looks at the order */
+    int n_order;
 } wanted;
 
 /* The result of one step of the walk; owns what the step made. */
@@ -224,9 +230,33 @@ static void rows_of_input(const hr_op *op, const wanted *w, wanted *upstream)
         upstream->rows = op->cut_end;
 }
 
+/* The columns by which a sort downstream orders the input. */
+static void order_of_input(const hr_plan *p, const wanted *w, wanted *upstream)
+{
+    const hr_op *op = p->op;
+    const char *keys[MAX_ORDER];
+    int n = op->cls->order_keys ? op->cls->order_keys(op, keys, MAX_ORDER) : 0;
+
+    upstream->n_order = 0;
+    if (n) {
+        memcpy(upstream->order, keys, (size_t)n * sizeof *keys);
+        upstream->n_order = n;
+        return;
+    }
+    if (!op->one_to_one || op->in_order || !op->cls->shares_columns || p->n_inputs != 1)
+        return;
+    for (int i = 0; i < w->n_order; i++) {
+        const char *name = hr__op_column_upstream(op, w->order[i]);
+
+        if (name)
+            upstream->order[upstream->n_order++] = name;
+    }
+}
+
 static hr_status step_upstream(const hr_plan *p, const wanted *w, step *s, hr_error *err)
 {
     s->upstream = *w;
+    order_of_input(p, w, &s->upstream);
     s->upstream.filter = NULL; /* filter_of_input translates the filter */
     s->upstream.n_partners = 0;
     s->upstream.n_columns = -1; /* an operator without `needs` reads every column; for others see rewrite_input */
@@ -359,6 +389,19 @@ static bool makes_what_nobody_wants(const hr_plan *p, const wanted *w)
     return made && w->n_columns >= 0 && !hr__has_name(w->columns, w->n_columns, made);
 }
 
+/* Whether p sorts by columns by which a sort downstream orders the rows too: of rows that are equal there, which keep
+ * their order, the keys of p are equal as well. */
+static bool sorts_in_vain(const hr_plan *p, const wanted *w)
+{
+    const char *keys[MAX_ORDER + 1];
+    int n = p->kind == HR_PLAN_OP && p->op->cls->order_keys ? p->op->cls->order_keys(p->op, keys, MAX_ORDER + 1) : 0;
+
+    for (int i = 0; i < n; i++)
+        if (!hr__has_name(w->order, w->n_order, keys[i]))
+            return false;
+    return n > 0 && n <= MAX_ORDER;
+}
+
 static hr_status rewrite_node(hr_plan *p, const wanted *w, step *s, hr_plan **ins, hr_plan **out, hr_error *err)
 {
     int first = first_input(p);
@@ -392,6 +435,11 @@ static hr_status rewrite(hr_plan *p, const wanted *w, hr_plan **out, hr_error *e
     if (makes_what_nobody_wants(p, w)) {
         HR_TRY(rewrite(p->inputs[0], w, out, err));
         fire(*out, HR_RULE_UNCALLED);
+        return HR_OK;
+    }
+    if (sorts_in_vain(p, w)) {
+        HR_TRY(rewrite(p->inputs[0], w, out, err));
+        fire(*out, HR_RULE_SORTED);
         return HR_OK;
     }
     if (!(ins = hr__zalloc(NULL, ((size_t)p->n_inputs + 1) * sizeof(hr_plan *))))

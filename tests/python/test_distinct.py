@@ -299,7 +299,7 @@ def test_explain_shows_the_steps(capsys):
     ds = hd.from_arrow(made(10))
     ds.drop_duplicates("k").explain()
     text = capsys.readouterr().out
-    runs_as = text.partition("runs as:")[2].partition("on a resume")[0]
+    runs_as = text.partition("runs as")[2].partition("on a resume")[0]
     assert "group(k: first(s)" in runs_as and runs_as.count("sort(") == 1, text
     ds.explode("list").explain()
     assert "explode(list)" in capsys.readouterr().out

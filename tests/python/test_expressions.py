@@ -210,7 +210,7 @@ def test_with_columns_see_the_old_ones():
 
 def explained(ds, capsys):
     ds.explain()
-    return capsys.readouterr().out.split("runs as:")[1]
+    return capsys.readouterr().out.split("runs as")[-1]
 
 
 def test_pushed_down(tmp_path, capsys):

@@ -62,7 +62,7 @@ DTYPES = ["float32", "float16", "bfloat16"]
 def pushed(ds, capsys=None):
     """Whether the plan's reader performs image functions."""
     ds.explain()
-    return " image=image_" in capsys.readouterr().out.split("runs as:")[1]
+    return " image=image_" in capsys.readouterr().out.split("runs as")[-1]
 
 
 def forms(ds, chain, keep=()):

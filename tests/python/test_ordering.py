@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -499,3 +500,36 @@ def test_what_explain_says_of_the_first_rows(capsys):
         ds.repartition(2),
     ):
         assert "keeps the first" not in explained(all_rows)
+
+
+def test_a_sort_whose_order_another_one_makes(capsys):
+    """The plan drops the first of two sorts if the second one's columns include its own; the rows stay the
+    same, equal ones too.
+    """
+    rng = np.random.default_rng(8)
+    columns = {"a": rng.integers(0, 5, 3000), "b": rng.integers(0, 4, 3000), "row": np.arange(3000)}
+    frame = pd.DataFrame(columns)
+    ds = hd.from_pandas(frame)
+
+    def sorts(ds):
+        ds.explain()
+        return capsys.readouterr().out.split("runs as")[-1].partition("on a resume")[0].count("sort(")
+
+    cases = [
+        (["a"], ["a"], 1),
+        (["a"], ["b", "a"], 1),
+        (["a", "b"], ["b", "a"], 1),
+        (["a", "b"], ["a"], 2),
+        (["a"], ["b"], 2),
+    ]
+    for first, then, n in cases:
+        twice = ds.sort(first, descending=True).rename_columns({"row": "n"}).sort(then)
+        assert sorts(twice) == n, (first, then)
+        want = frame.sort_values(first, ascending=False, kind="stable").sort_values(then, kind="stable")
+        assert twice.to_pandas()["n"].tolist() == want["row"].tolist(), (first, then)
+    assert sorts(ds.sort("a").limit(10).sort("a")) == 2
+    assert sorts(ds.sort("a").add_column("c", lambda batch: batch["a"]).sort("a")) == 2
+    assert sorts(ds.sort("a").zip(ds.rename_columns({c: c * 2 for c in columns})).sort("a")) == 2
+    assert sorts(ds.union(ds.sort("a")).sort("a")) == 1
+    assert sorts(ds.groupby("a").count().sort("a", descending=True)) == 1
+    assert sorts(ds.value_counts("b")) == 1

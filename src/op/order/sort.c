@@ -516,6 +516,16 @@ static hr_status sort_first_rows(const hr_op *op, int64_t n_rows, hr_op **out, h
     return HR_OK;
 }
 
+static int sort_order_keys(const hr_op *op, const char **names, int most)
+{
+    const sort_op *s = (const sort_op *)op;
+    int n = s->n_hidden ? 0 : HR_MIN(s->n_keys, most);
+
+    for (int i = 0; i < n; i++)
+        names[i] = s->keys[i].name;
+    return n;
+}
+
 /* Members that the three classes share. */
 #define REORDERS                                                                                                       \
     .kind = HR_OP_BLOCK, .same_rows = true, .numbered = true, .schema = sort_schema, .needs = sort_needs,              \
@@ -526,6 +536,7 @@ static const hr_op_class sort_class = {
     .name = "sort",
     .doc = "all rows, ordered by columns",
     .filter_upstream = true,
+    .order_keys = sort_order_keys,
     .first_rows = sort_first_rows,
     .describe = sort_describe,
     .fingerprint = sort_fingerprint,
