@@ -228,7 +228,21 @@ docs: command py
 	@$(PY) docs/make_options.py
 	@$(PY) docs/make_files.py
 	@$(PY) docs/make_reference.py
+	@$(PY) docs/make_plots.py
 	@$(PY) docs/make_outputs.py
+
+# build/site/index.html: the pages of docs/, the reference of Python, C and the command. No page loads from elsewhere.
+.PHONY: site
+site: $(VENV)-docs/.made | $(BUILD)/.dir
+	$(call say,site: $(BUILD)/site)
+	@NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --quiet --strict
+	@$(PYTHON) docs/site/check.py $(BUILD)/site
+
+$(VENV)-docs/.made: requirements/docs.txt
+	$(call say,virtual environment of the site in $(VENV)-docs)
+	@[ -x $(VENV)-docs/bin/python ] || $(PYTHON) -m venv $(VENV)-docs
+	@$(VENV)-docs/bin/python -m pip install -q --disable-pip-version-check -r requirements/docs.txt
+	@touch $@
 
 .PHONY: quickstart
 quickstart:
@@ -319,4 +333,4 @@ fuzz: venv zstd deps-fuzz | $(BUILD)/.dir
 clean:
 	@rm -rf $(BUILD)
 distclean: clean
-	@rm -rf $(VENV) $(VENV)-bench
+	@rm -rf $(VENV) $(VENV)-bench $(VENV)-docs

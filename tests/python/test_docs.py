@@ -115,6 +115,20 @@ def test_the_list_of_source_files_is_made_of_them():
     assert subprocess.run(make).returncode == 0, "make docs writes docs/files.md"
 
 
+def test_the_plot_of_loaders_is_made_of_their_table():
+    make = [sys.executable, ROOT / "docs" / "make_plots.py", "--check"]
+    assert subprocess.run(make).returncode == 0, "make docs writes docs/loaders.svg"
+
+
+def test_the_site_has_each_page_once():
+    nav = (ROOT / "mkdocs.yml").read_text().split("\nnav:")[1]
+    there = sorted(str(p.relative_to(ROOT / "docs")) for p in ROOT.glob("docs/**/*.md"))
+    listed = re.findall(r"[\w/.-]+\.md", nav)
+    assert len(listed) == len(set(listed)) and set(there) <= set(listed)
+    made = {"index.md", "command.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"}
+    assert {page for page in listed if not page.startswith("api/")} - set(there) == made
+
+
 def test_the_architecture_names_files_that_are_there():
     text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
     there = {p.name for folder in ("src", "tests") for p in (ROOT / folder).rglob("*.c")}

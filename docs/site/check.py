@@ -1,0 +1,22 @@
+"""Fails if a page of the built site loads a script, a style, an image or a font from another host."""
+
+import re
+import sys
+from pathlib import Path
+
+LOADS = re.compile(
+    r"<(?:script|link|img|iframe|source)\b[^>]*?\b(?:src|href)=[\"']?((?:https?:)?//[^\"' >]+)"
+)
+IN_STYLES = re.compile(r"(?:@import\s+|url\()[\"']?((?:https?:)?//[^\"')]+)")
+
+
+def main(site):
+    found = [f"{p}: {u}" for p in site.rglob("*.html") for u in LOADS.findall(p.read_text())]
+    found += [f"{p}: {u}" for p in site.rglob("*.css") for u in IN_STYLES.findall(p.read_text())]
+    if not (site / "index.html").exists():
+        found.append(f"{site}: no index.html")
+    if found:
+        sys.exit("pages load from elsewhere:\n" + "\n".join(sorted(set(found))))
+
+
+main(Path(sys.argv[1]))
