@@ -88,10 +88,14 @@ def inline(macro, rest):
         parts = [(macro, plain(rest.replace('"', "")))]
     else:
         parts = [(macro[i % 2], word) for i, word in enumerate(words(rest))]
-    signs = {"B": ("**", "**"), "I": ("*", "*"), "R": ("", "")}
-    return "".join(
-        f"{signs[kind][0]}{escaped(text)}{signs[kind][1]}" if text.strip() else text for kind, text in parts
-    )
+    signs = {"B": "**", "I": "*", "R": ""}
+    return "".join(marked(text, signs[kind]) for kind, text in parts)
+
+
+def marked(text, sign):
+    """Spaces stay outside of the signs, where Markdown wants them."""
+    inner = text.strip()
+    return text.replace(inner, sign + escaped(inner) + sign, 1) if inner else text
 
 
 def escaped(text):
