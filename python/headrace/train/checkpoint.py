@@ -27,7 +27,7 @@ class Checkpoint:
         self.filesystem: Any = None
 
     def __repr__(self) -> str:
-        return f"Checkpoint(path={self.path!r})"
+        return f"Checkpoint(filesystem=local, path={self.path})"  # as Ray prints it
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Checkpoint) and os.path.abspath(self.path) == os.path.abspath(other.path)
