@@ -19,10 +19,15 @@ def nearest(name, known):
     return found[0] if found else None
 
 
+def hint(name, known):
+    """The end of an error text: the nearest known name, or nothing."""
+    near = nearest(name, known)
+    return f"; did you mean {near!r}?" if near else ""
+
+
 def unknown(what, name, known):
     """Error text: `what` has no `name`, and the nearest known name."""
-    near = nearest(name, known)
-    return f"{what} has no {name!r}" + (f"; did you mean {near!r}?" if near else "")
+    return f"{what} has no {name!r}" + hint(name, known)
 
 
 def is_whole(value: object, least: int | None = None) -> bool:

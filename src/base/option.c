@@ -178,11 +178,16 @@ static hr_status unknown_option(const hr_option *table, const char *name, size_t
 {
     char known[600] = "";
     size_t used = 0;
+    hr_near near;
 
-    for (const hr_option *o = table; o && o->name && used < sizeof known - 64; o++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%.50s", used ? ", " : "", o->name);
-    return hr_error_set(err, HR_INVALID, "no option '%.*s'; there are: %s", (int)HR_MIN(n, 100), name,
-                        used ? known : "none");
+    hr__near_begin(&near, name, n);
+    for (const hr_option *o = table; o && o->name; o++) {
+        hr__near_try(&near, o->name, strlen(o->name));
+        if (used < sizeof known - 64)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%.50s", used ? ", " : "", o->name);
+    }
+    return hr_error_set(err, HR_INVALID, "no option '%.*s'; there are: %s%s", (int)HR_MIN(n, 100), name,
+                        used ? known : "none", hr__near_hint(&near));
 }
 
 static hr_status parse_setting(const hr_option *table, const char *setting, void *options, hr_error *err)

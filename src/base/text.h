@@ -22,4 +22,16 @@ bool hr__utf8_valid_by(unsigned cpu, const void *data, int64_t n); /* with these
  * optional. */
 int64_t hr__base64_read(const uint8_t *text, int64_t n_text, uint8_t *out);
 
+/* nearest.c: which known name a mistyped one is most like. hr__near_begin() with the name, hr__near_try() for each
+ * known one; then hr__near_hint() gives the end of a message: "; did you mean 'x'?", or "". */
+#define HR_NEAR_CHARACTERS 64 /* longer names are like none */
+typedef struct hr_near {
+    char name[HR_NEAR_CHARACTERS], found[HR_NEAR_CHARACTERS], hint[HR_NEAR_CHARACTERS + 24];
+    size_t n;
+    int fewest; /* one more than the edits that are still allowed */
+} hr_near;
+void hr__near_begin(hr_near *near, const char *name, size_t n);
+void hr__near_try(hr_near *near, const char *known, size_t n);
+const char *hr__near_hint(hr_near *near);
+
 #endif

@@ -49,6 +49,8 @@ int cli_failed(hr_error *err);                       /* clears err; EXIT_FAILED 
 void cli_warn(const char *fmt, ...) HR_PRINTF(1, 2); /* one line on standard error */
 /* environment.c: HR_INVALID names a variable with a wrong value; warns of unknown ones. */
 hr_status cli_check_environment(hr_error *err) HR_MUST_USE;
+/* environment.c: the name that is most like `name`; NULL: none is. */
+const char *cli_nearest(const char *name, const char *const *names, int n_names);
 int cli_misused(const command *cmd, const char *fmt, ...) HR_PRINTF(2, 3); /* EXIT_MISUSED */
 int cli_help(const command *cmd);                                          /* 0 */
 hr_status cli_no_memory(hr_error *err, const char *what, int64_t n_bytes);

@@ -49,18 +49,17 @@ static int edits(const char *a, const char *b)
     return row[n];
 }
 
-/* The known name that is most like `name`; NULL: none is. */
-static const char *nearest(const char *name)
+const char *cli_nearest(const char *name, const char *const *names, int n_names)
 {
     const char *found = NULL;
-    int fewest = 5;
+    int fewest = least(5, (int)strlen(name) / 2 + 1);
 
-    for (int i = 0; i < N_OF_USERS; i++) {
-        int n = edits(name, known[i]);
+    for (int i = 0; i < n_names && strlen(name) < LONGEST; i++) {
+        int n = edits(name, names[i]);
 
         if (n < fewest) {
             fewest = n;
-            found = known[i];
+            found = names[i];
         }
     }
     return found;
@@ -88,9 +87,9 @@ static void warn_of_unknown(void)
         name[n] = 0;
         if (is_known(name))
             continue;
-        near = nearest(name);
-        cli_warn("%s: Headrace has no such environment variable%s%s%s", name, near ? "; did you mean " : "",
-                 near ? near : "", near ? "?" : "");
+        near = cli_nearest(name, known, N_OF_USERS);
+        cli_warn("%s: Headrace has no such environment variable%s%s%s", name, near ? "; did you mean '" : "",
+                 near ? near : "", near ? "'?" : "");
     }
 }
 

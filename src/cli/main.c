@@ -228,6 +228,18 @@ static int run_command(const command *cmd, int argc, char **argv)
     return cmd->run(cmd, argc, argv);
 }
 
+static int no_command(const char *what)
+{
+    const char *names[LEN(commands)], *near;
+
+    for (int i = 0; i < LEN(commands); i++)
+        names[i] = commands[i]->name;
+    near = cli_nearest(what, names, LEN(commands));
+    if (near)
+        return cli_misused(NULL, "no command '%s'; did you mean '%s'?", what, near);
+    return cli_misused(NULL, "no command '%s'; headrace --help lists them", what);
+}
+
 static int dispatch(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : NULL;
@@ -243,7 +255,7 @@ static int dispatch(int argc, char **argv)
     for (int i = 0; i < LEN(commands); i++)
         if (!strcmp(what, commands[i]->name))
             return run_command(commands[i], argc - 1, argv + 1);
-    return cli_misused(NULL, "no command '%s'; headrace --help lists them", what);
+    return no_command(what);
 }
 
 int cli_main(int argc, char **argv)

@@ -174,11 +174,15 @@ void hr__schema_names(const hr_schema *s, char *text, size_t cap)
 hr_status hr__schema_missing(const hr_schema *s, const char *name, hr_error *err)
 {
     char names[800];
+    hr_near near;
 
     if (s->n == 0)
         return hr_error_set(err, HR_INVALID, "there is no column '%.100s', nor any other", name);
     hr__schema_names(s, names, sizeof names);
-    return hr_error_set(err, HR_INVALID, "there is no column '%.100s', only %s", name, names);
+    hr__near_begin(&near, name, strlen(name));
+    for (int i = 0; i < s->n; i++)
+        hr__near_try(&near, s->fields[i].name, strlen(s->fields[i].name));
+    return hr_error_set(err, HR_INVALID, "there is no column '%.100s', only %s%s", name, names, hr__near_hint(&near));
 }
 
 /* --------------------------------------------------------------------------------------------------------- metadata */

@@ -62,7 +62,7 @@ def test_right_values():
 def test_unknown_names_are_warned_of_once(name, like):
     for found in (python(**{name: "1"}), command(**{name: "1"})):
         assert found.stderr.count(f"{name}: Headrace has no such environment variable") == 1
-        asked = re.findall(r"did you mean (\w+)\?", found.stderr)
+        asked = re.findall(r"did you mean '(\w+)'\?", found.stderr)
         assert asked == ([like] if like else []) or (like is None and found.stderr)
     assert python(**{name: "1"}).returncode == 0
 

@@ -9,6 +9,7 @@ import pytest
 
 import headrace.data as hd
 from headrace import exceptions
+from headrace.exceptions import InvalidArgument, NotFoundError
 
 
 class Own(Exception):
@@ -32,6 +33,36 @@ class TwoArguments(Exception):
 
     def __init__(self, a, b):
         super().__init__(f"{a} {b}")
+
+
+def test_did_you_mean(tmp_path):
+    ds = hd.from_items([{"passengers": 1, "fare": 2.0}])
+    ds.write_parquet(tmp_path / "p")
+    ds.write_csv(tmp_path / "c")
+    tries = {
+        "passengers": [
+            lambda: ds.filter(expr="passenger > 1"),
+            lambda: ds.select_columns(["pasengers"]),
+            lambda: ds.sort("Passengers"),
+            lambda: ds.groupby("passengrs"),
+            lambda: ds.drop_columns(["passenger"]),
+            lambda: hd.read_parquet(tmp_path / "p", columns=["passenger"]).take_all(),
+            lambda: hd.read_csv(tmp_path / "c", columns=["passenger"]).take_all(),
+        ],
+        "left_outer": [lambda: ds.join(ds, "left_uter", 2, on=("fare",))],
+        None: [
+            lambda: ds.sort("zone"),
+            lambda: ds.groupby("zone"),
+            lambda: ds.join(ds, "every", 2, on=("fare",)),
+        ],
+    }
+    for meant, calls in tries.items():
+        for call in calls:
+            with pytest.raises((InvalidArgument, NotFoundError)) as e:
+                call()
+            text = str(e.value)
+            assert text.count("did you mean") == (meant is not None), text
+            assert meant is None or text.endswith(f"; did you mean {meant!r}?"), text
 
 
 def raised(fn, compute, method="map"):

@@ -30,6 +30,7 @@ from headrace.data.progress import run_line
 from headrace.data.schema import Schema
 from headrace.data.write import Writing
 from headrace.optional import package
+from headrace.settings import hint
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -454,7 +455,9 @@ class Dataset(Consumers, Conversions, Writing):
             return Dataset(self._node)
         for name in cols:
             if name not in names:
-                raise InvalidArgument(f"drop_columns: no column '{name}'; the columns are {', '.join(names)}")
+                raise InvalidArgument(
+                    f"drop_columns: no column '{name}'; the columns are {', '.join(names)}{hint(name, names)}"
+                )
         return self._project([n for n in names if n not in cols])
 
     def rename_columns(
@@ -472,9 +475,8 @@ class Dataset(Consumers, Conversions, Writing):
         if isinstance(names, dict):
             for name in names:
                 if name not in old:
-                    raise InvalidArgument(
-                        f"rename_columns: no column '{name}'; the columns are {', '.join(old)}"
-                    )
+                    known = f"{', '.join(old)}{hint(name, old)}"
+                    raise InvalidArgument(f"rename_columns: no column '{name}'; the columns are {known}")
             new = [names.get(n, n) for n in old]
         else:
             new = list(names)

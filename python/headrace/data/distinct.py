@@ -6,6 +6,7 @@ from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.data.context import DataContext, check_seed, is_whole
 from headrace.data.expressions import col, lit
 from headrace.data.plan import Node
+from headrace.settings import hint
 
 KEEP = {"first": 0, "last": 1, False: 2}
 
@@ -20,7 +21,8 @@ def _columns(ds, subset, where):
         if not isinstance(name, str):
             raise TypeMismatchError(f"{where}: subset: expected names of columns, found {name!r}")
         if name not in columns:
-            raise InvalidArgument(f"{where}: no column '{name}'; there are: {', '.join(columns)}")
+            known = f"{', '.join(columns)}{hint(name, columns)}"
+            raise InvalidArgument(f"{where}: no column '{name}'; there are: {known}")
     return columns, list(dict.fromkeys(subset))
 
 

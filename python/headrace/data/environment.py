@@ -39,7 +39,7 @@ def check() -> None:
         if name.startswith("HEADRACE_") and name not in KNOWN and name not in OF_TESTS:
             near = nearest(name, KNOWN)
             text = f"{name}: Headrace has no such environment variable"
-            warnings.warn(text + (f"; did you mean {near}?" if near else ""), RuntimeWarning, stacklevel=4)
+            warnings.warn(text + (f"; did you mean {near!r}?" if near else ""), RuntimeWarning, stacklevel=4)
 
 
 __all__ = ["KNOWN", "check"]

@@ -11,11 +11,13 @@ import pickle
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
+from headrace._core import InvalidArgument
 from headrace.data.aggregate import AggregateFn, BuiltIn, Count, Max, Mean, Min, Std, Sum
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.expressions import Expr
 from headrace.data.plan import Node
 from headrace.optional import package
+from headrace.settings import hint
 
 if TYPE_CHECKING:
     from headrace.data.annotations import (
@@ -40,26 +42,26 @@ def with_keys(ds, key):
         if not isinstance(k, (str, Expr)):
             raise TypeError(f"groupby: key: expected a column's name or an expression, found {k!r}")
         if isinstance(k, Expr) and (k.name is None or k.name in (k._calls or ())):
-            raise ValueError(f"groupby: the key {k!r} has no name; write ({k!r}).alias('name')")
+            raise InvalidArgument(f"groupby: the key {k!r} has no name; write ({k!r}).alias('name')")
         keys.append(k if isinstance(k, str) else k.name)
         if isinstance(k, Expr) and k._core.name != k.name:
             computed[k.name] = k
     if len(set(keys)) < len(keys):
-        raise ValueError(f"groupby: expected each key once, found: {', '.join(keys)}")
+        raise InvalidArgument(f"groupby: expected each key once, found: {', '.join(keys)}")
     known = ds._known_names() if keys else None
     for k in keys if known is not None else ():
         if k in computed and k in known:
-            raise ValueError(
+            raise InvalidArgument(
                 f"groupby: the dataset has a column '{k}' already; give the key {computed[k]!r} another name"
             )
         if k not in computed and k not in known:
-            raise ValueError(f"groupby: no column '{k}'; there are: {', '.join(known)}")
+            raise InvalidArgument(f"groupby: no column '{k}'; there are: {', '.join(known)}" + hint(k, known))
     return ds.with_columns(computed) if computed else ds, keys
 
 
 def _check(aggs, some=True):
     if not aggs and some:
-        raise ValueError("aggregate: expected at least one aggregate")
+        raise InvalidArgument("aggregate: expected at least one aggregate")
     for a in aggs:
         if not isinstance(a, AggregateFn):
             raise TypeError(f"aggregate: expected an aggregate such as Sum('x'), found {a!r}")
@@ -89,7 +91,7 @@ def _columns_of(ds, on, where, skip=()):
     if on is None:
         return [c for c in ds._names() if c not in skip]
     if not on:
-        raise ValueError(f"{where}: on=: expected at least one column")
+        raise InvalidArgument(f"{where}: on=: expected at least one column")
     return list(on)
 
 

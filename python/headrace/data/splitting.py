@@ -12,6 +12,7 @@ import numpy as np
 from headrace._core import InvalidArgument, Table, TypeMismatchError
 from headrace.data.context import DataContext, is_whole
 from headrace.data.plan import ALL_ROWS, Node
+from headrace.settings import hint
 
 MARK = "__is_train__"
 TAILS = {"drop": "equal", "pad": "pad", "uneven": "uneven"}  # the engine's names
@@ -168,6 +169,7 @@ def _classes(dataset, column):
     if names is not None and column not in names:
         raise InvalidArgument(
             f"train_test_split: no column '{column}' to stratify by; the columns are {', '.join(names)}"
+            + hint(column, names)
         )
     known, codes = {}, []
     for batch in (

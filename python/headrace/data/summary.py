@@ -22,6 +22,7 @@ from headrace.data.aggregate import (
     ZeroPercentage,
 )
 from headrace.optional import package
+from headrace.settings import hint
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +99,8 @@ def _aggregators(schema, columns, override):
     wanted = list(kinds) if columns is None else list(columns)
     for name in wanted:
         if name not in kinds:
-            raise InvalidArgument(f"summary: no column '{name}'; the columns are {', '.join(kinds)}")
+            known = f"{', '.join(kinds)}{hint(name, kinds)}"
+            raise InvalidArgument(f"summary: no column '{name}'; the columns are {known}")
     own = {_type_text(key): make for key, make in (override or {}).items()}
     found = []
     for name in wanted:
@@ -167,7 +169,8 @@ class DatasetSummary:
         """
         pandas = package("pandas", "get_column_stats")
         if column not in self.columns:
-            raise InvalidArgument(f"summary: no column '{column}'; the columns are {', '.join(self.columns)}")
+            known = f"{', '.join(self.columns)}{hint(column, self.columns)}"
+            raise InvalidArgument(f"summary: no column '{column}'; the columns are {known}")
         values = [of.get(column) for of in self.statistics.values()]
         return pandas.DataFrame({STATISTIC: list(self.statistics), "value": values})
 

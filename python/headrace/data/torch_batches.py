@@ -8,6 +8,7 @@ import sys
 from headrace import lazy_module
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.optional import package
+from headrace.settings import hint
 
 np = lazy_module("numpy")
 blocks = lazy_module("headrace.data.blocks")  # imports numpy, while the engine already reads
@@ -98,7 +99,8 @@ class TorchBatches:
             dtypes = dict.fromkeys((n for n, v in batch.items() if not isinstance(v, list)), dtypes)
         for name, dtype in dtypes.items():
             if name not in batch:
-                raise InvalidArgument(f"dtypes: no column '{name}'; the columns are {', '.join(batch)}")
+                known = f"{', '.join(batch)}{hint(name, batch)}"
+                raise InvalidArgument(f"dtypes: no column '{name}'; the columns are {known}")
             column = table.column(name)
             if isinstance(batch[name], list):
                 raise TypeMismatchError(f"column '{name}': type {column.type} cannot be a tensor of {dtype}")

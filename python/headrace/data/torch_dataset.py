@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.optional import missing
+from headrace.settings import hint
 
 try:
     import torch
@@ -18,7 +19,8 @@ def _tensor(batch, columns, dtype, unsqueeze):
     parts = []
     for name in columns:
         if name not in batch:
-            raise InvalidArgument(f"to_torch: no column '{name}'; the columns are {', '.join(batch)}")
+            known = f"{', '.join(batch)}{hint(name, batch)}"
+            raise InvalidArgument(f"to_torch: no column '{name}'; the columns are {known}")
         part = batch[name]
         if not isinstance(part, torch.Tensor):
             raise TypeMismatchError(

@@ -1112,10 +1112,16 @@ static hr_status missing_column(const csv_shared *s, const char *name, hr_error 
 {
     char known[400] = "";
     size_t used = 0;
+    hr_near near;
 
-    for (int i = 0; i < s->n_columns && used < sizeof known - 80; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%.60s", i ? ", " : "", s->names.items[i]);
-    return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s'; there are: %s", s->source->name, name, known);
+    hr__near_begin(&near, name, strlen(name));
+    for (int i = 0; i < s->n_columns; i++) {
+        hr__near_try(&near, s->names.items[i], strlen(s->names.items[i]));
+        if (used < sizeof known - 80)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%.60s", i ? ", " : "", s->names.items[i]);
+    }
+    return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s'; there are: %s%s", s->source->name, name, known,
+                        hr__near_hint(&near));
 }
 
 static hr_status find_column(const csv_shared *s, const char *name, int *out, hr_error *err)
