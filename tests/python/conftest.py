@@ -2,11 +2,14 @@
 
 import gc
 import os
+import signal
 
 import pytest
 
 import headrace.data as hd
 
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # of a background job
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("HEADRACE_RULES", "strict")  # a rule that changes a plan's columns is an error
 
 
