@@ -99,6 +99,16 @@ def test_a_trial(learner, tmp_path, text, expected):
     assert learn(learner, tmp_path, text) is None  # one trial each
 
 
+def test_a_folder_that_was_removed(learner, tmp_path, monkeypatch):
+    """The server's folder is the driver's at its start. When that was gone, MKL ended the trial of torch with
+    a message, and new workers imported torch themselves.
+    """
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert learn(learner, tmp_path, "import os; os.getcwd()") == (True, True)
+
+
 def test_a_trial_that_does_not_return(learner, tmp_path, monkeypatch):
     monkeypatch.setattr("headrace.udf.preload.TRIAL_SECONDS", 1)
     assert learn(learner, tmp_path, "while True: pass") == (False, False)

@@ -130,6 +130,7 @@ class Learner:
                 self.wanted[name] = file
 
     def _begin_trial(self, fork):
+        leave_a_removed_folder()
         modules, self.wanted = self.wanted, {}
         self.tried.update(modules)
         succeeded, write = os.pipe()
@@ -147,6 +148,7 @@ class Learner:
     def _end_trial(self):
         pid, succeeded, modules = self.trial
         self.trial = None
+        leave_a_removed_folder()
         good = os.read(succeeded, 1) == b"\1"
         os.close(succeeded)
         os.waitpid(pid, 0)
@@ -159,6 +161,14 @@ class Learner:
         os.close(self.reports)
         if self.trial is not None:
             os.close(self.trial[1])
+
+
+def leave_a_removed_folder():
+    """Libraries need a folder that exists. MKL ends a process that has none when torch is imported."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        os.chdir("/")
 
 
 def _try(modules, fd):
