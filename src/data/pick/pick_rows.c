@@ -11,7 +11,7 @@
  *                         ...
  *
  * Both ways are transpositions in registers, of 8 x 8 values of 4 bytes or 4 x 4 of 8 bytes. These are twice the copies
- * in half of the time of a gather from three columns on, and in less than a third from six columns on.
+ * in less time than a gather, from three columns of 4 bytes or two of 8 on: a sort of ten columns takes 0.73 of it.
  *
  * Columns with nulls and those of other widths stay out: pick.c and pick_runs.c take them one by one, and all columns
  * where the CPU has no such registers. */
@@ -143,11 +143,11 @@ AVX2 static INLINE void lay(const copying *c, int columns, int width)
         int64_t i = 0;
 
         for (int k = 0; k < columns; k++) {
-            const uint8_t *next = c->bases[k * c->n_parts + part_of(soon.pick)] + row_of(soon.pick) * width;
+            uintptr_t next = (uintptr_t)(c->bases[k * c->n_parts + part_of(soon.pick)] + row_of(soon.pick) * width);
 
             from[k] = c->bases[k * c->n_parts + part_of(here.pick)] + row_of(here.pick) * width;
-            for (int at = 0; at < 16 * width; at += LINE_BYTES)
-                __builtin_prefetch(next + at);
+            for (int at = 0; at < 16 * width; at += LINE_BYTES) /* perhaps beyond the part's end: not a pointer */
+                __builtin_prefetch((const void *)(next + (uintptr_t)at));
         }
         for (; i + ROW_BYTES / width <= here.n; i += ROW_BYTES / width, to += ROW_BYTES / width * ROW_BYTES)
             lay_block(from, i, columns, width, to);
