@@ -84,7 +84,8 @@ static void filter_and_describe(const uint8_t *data, size_t size)
     HR_GO(hr__source_new_memory("input.parquet", data, (int64_t)size, NULL, &source, &err));
     HR_GO(hr__format_parquet.open(source, &(hr_open){ 0 }, &f, &err));
     for (int i = -1; i < f->n_fragments && i < 20 && text.n < 1 << 20; i++)
-        HR_GO(f->cls->describe(f, i, &text, &err));
+        for (int json = 0; json < 2; json++)
+            HR_GO(f->cls->describe(f, i, json, &text, &err));
     for (int i = 0; i < f->schema->n && i < 4; i++) {
         read_filtered(source, f->schema->fields[i].name, "equal", (int64_t)(size % 300), NULL);
         read_filtered(source, f->schema->fields[i].name, "less", (int64_t)(size % 100), NULL);

@@ -716,6 +716,10 @@ HR_API HR_MUST_USE hr_status hr_plan_files(hr_plan *p, int *out, hr_error *err);
 /* What the metadata of file i says: rows, fragments, encodings, sizes, least and greatest values, as lines of text.
  * *out is new: hr_string_free(). */
 HR_API HR_MUST_USE hr_status hr_plan_describe_file(hr_plan *p, int i, char **out, hr_error *err);
+/* The same as one line of JSON: {"path", "rows" (null: not in the metadata), "fragments": [{"rows", "stored_bytes",
+ * "memory_bytes"}]}; Parquet adds "columns", "stored_columns" and "written_by", and the columns of each fragment.
+ * *out is new: hr_string_free(). */
+HR_API HR_MUST_USE hr_status hr_plan_describe_file_json(hr_plan *p, int i, char **out, hr_error *err);
 /* The number of rows that metadata alone gives; -1: only a run finds it out. */
 HR_API HR_MUST_USE hr_status hr_plan_count(hr_plan *p, int64_t *out, hr_error *err);
 /* The plan as text, one node a line, before and after the rewriting rules (once, if these change nothing), and what a

@@ -63,7 +63,7 @@ static void test_projection(void **unused)
     assert_int_equal(r.n_rows, 2); /* rows without columns count */
     q.projection = &other;
     assert_status(file_read(&q, &err), HR_NOT_FOUND, &err);
-    assert_contains(err.text, "no column 'other'; the only column is 'value'");
+    assert_contains(err.text, "no column 'other'; there are: value");
     free(r.text);
 }
 

@@ -3,6 +3,8 @@
 
 #include "base/text.h"
 
+#include <stdio.h>
+
 static const char *nearest(const char *name, const char *const *known, int n)
 {
     static hr_near near;
@@ -22,6 +24,9 @@ static void names(void **state)
         { "PassengerId", "; did you mean 'passenger_id'?" }, /* case, and one letter */
         { "fair", "" },                                      /* half of it differs */
         { "fares", "; did you mean 'fare'?" },
+        { "frae", "; did you mean 'fare'?" }, /* two neighbours are swapped: one edit */
+        { "di", "; did you mean 'id'?" },
+        { "arfe", "" },
         { "X", "; did you mean 'x'?" },
         { "y", "" },
         { "ix", "; did you mean 'id'?" }, /* the first of two that are equally like */
@@ -52,11 +57,41 @@ static void long_names(void **state)
                                                           "nnnnnnnnnnnnnnnnnnn'?");
 }
 
+static void errors(void **state)
+{
+    char name[300], many[40];
+    hr_error err = HR_ERROR_INIT;
+    hr_near near;
+
+    (void)state;
+    hr__near_begin(&near, "fares", 5);
+    assert_status(hr__near_error(&near, HR_NOT_FOUND, "a.csv", "fares", &err), HR_NOT_FOUND, &err);
+    assert_string_equal(err.text, "a.csv: no column 'fares', nor any other");
+    hr__near_try(&near, "id", 2);
+    hr__near_try(&near, "fare", 4);
+    assert_status(hr__near_error(&near, HR_INVALID, "a.csv", "fares", &err), HR_INVALID, &err);
+    assert_string_equal(err.text, "a.csv: no column 'fares'; there are: id, fare; did you mean 'fare'?");
+    for (int i = 0; i < 200; i++) {
+        snprintf(many, sizeof many, "column_%d", i);
+        hr__near_try(&near, many, strlen(many));
+    }
+    (void)hr__near_error(&near, HR_INVALID, "a.csv", "fares", &err);
+    assert_non_null(strstr(err.text, "column_40, "));
+    assert_non_null(strstr(err.text, ", ...; did you mean 'fare'?"));
+    memset(name, 'n', sizeof name);
+    hr__near_begin(&near, "x", 1);
+    hr__near_try(&near, name, sizeof name); /* one that fits, without an end */
+    hr__near_try(&near, name, sizeof name); /* and one that does not */
+    (void)hr__near_error(&near, HR_INVALID, "a.csv", "x", &err);
+    assert_non_null(strstr(err.text, "nnn, ..."));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names),
         cmocka_unit_test(long_names),
+        cmocka_unit_test(errors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

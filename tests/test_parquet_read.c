@@ -518,7 +518,7 @@ static void test_projection(void **state)
     hr_table_unref(t);
     hr__scan_file_unref(other);
     assert_status(f->cls->project(f, &(hr_open){ .projection = &wrong }, &other, &err), HR_NOT_FOUND, &err);
-    assert_contains(err.text, "no column 'nowhere', there are 'id'");
+    assert_contains(err.text, "no column 'nowhere'; there are: id, i64");
     hr__scan_file_unref(f);
 }
 

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -264,6 +265,77 @@ static void test_refusals(void **unused)
     assert_int_equal(count_entries(test_dir), 1);
 }
 
+/* "/dev/fd/N" continues the open file where it stands; its bytes cannot be written twice once they left. */
+static void test_descriptor(void **unused)
+{
+    hr_error err = HR_ERROR_INIT;
+    char *path = at("log"), name[64];
+    static uint8_t data[TOTAL + 5];
+    hr_sink *s = NULL;
+    int fd = open(path, O_WRONLY | O_CREAT, 0666);
+
+    (void)unused;
+    assert_int_equal(write(fd, "head:", 5), 5);
+    snprintf(name, sizeof name, "/dev/fd/%d", fd);
+    assert_true(hr__sink_streams(name) && hr__sink_streams("/dev/null") && hr__sink_streams("/dev/stdout"));
+    assert_false(hr__sink_streams(path) || hr__sink_streams(test_dir) || hr__sink_streams("/dev/fd/x"));
+    memcpy(data, "head:", 5);
+    fill(data + 5);
+    assert_ok(hr__sink_open(name, false, NULL, &s, &err), &err);
+    assert_ok(hr__sink_write(s, data + 5, 10, &err), &err);
+    assert_ok(hr__sink_write_at(s, 0, data + 5, 5, &err), &err); /* still in the buffer */
+    assert_ok(hr__sink_write(s, data + 15, TOTAL - 10, &err), &err);
+    assert_status(hr__sink_write_at(s, 0, data + 5, 5, &err), HR_UNSUPPORTED, &err);
+    assert_contains(err.text, "pipe");
+    assert_int_equal(hr__sink_bytes(s), TOTAL);
+    assert_ok(hr__sink_finish(s, HR_SYNC_ALL, &err), &err);
+    assert_ok(hr__sink_park(s, NULL, &err), &err);
+    assert_ok(hr__sink_commit(s, name, &err), &err);
+    assert_int_equal(close(fd), 0); /* the sink had its own */
+    check_bytes(path, data, TOTAL + 5);
+    assert_status(hr__sink_open(name, false, NULL, &s, &err), HR_IO, &err);
+    assert_contains(err.text, name);
+}
+
+static void *read_slowly(void *fd)
+{
+    static uint8_t got[TOTAL];
+    int64_t n = 0, more;
+
+    while ((more = read(*(int *)fd, got + n, (size_t)HR_MIN(TOTAL - n, 5000))) > 0)
+        n += more;
+    close(*(int *)fd);
+    return got;
+}
+
+/* A full pipe that another process made non-blocking is waited for; a pipe without a reader is an error. */
+static void test_pipe(void **unused)
+{
+    hr_error err = HR_ERROR_INIT;
+    static uint8_t data[TOTAL];
+    char name[64];
+    hr_sink *s = NULL;
+    pthread_t reader;
+    void *got;
+    int ends[2];
+
+    (void)unused;
+    fill(data);
+    signal(SIGPIPE, SIG_IGN);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
+    assert_int_equal(pthread_create(&reader, NULL, read_slowly, &ends[0]), 0);
+    snprintf(name, sizeof name, "/dev/fd/%d", ends[1]);
+    assert_ok(hr__sink_open(name, false, NULL, &s, &err), &err);
+    assert_ok(hr__sink_write(s, data, TOTAL, &err), &err);
+    pthread_join(reader, &got);
+    assert_memory_equal(got, data, TOTAL);
+    assert_status(hr__sink_write(s, data, TOTAL, &err), HR_IO, &err);
+    assert_contains(err.text, name);
+    hr__sink_drop(s);
+    close(ends[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +345,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_kill, test_dir_new, test_dir_free),
         cmocka_unit_test_setup_teardown(test_disk_full, test_dir_new, test_dir_free),
         cmocka_unit_test_setup_teardown(test_refusals, test_dir_new, test_dir_free),
+        cmocka_unit_test_setup_teardown(test_descriptor, test_dir_new, test_dir_free),
+        cmocka_unit_test_setup_teardown(test_pipe, test_dir_new, test_dir_free),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -97,6 +97,7 @@ void hr__file_punch(int fd, int64_t offset, int64_t n);        /* gives disk spa
 /* Free bytes (those that we may write) and all bytes of the file system that holds a file or folder. */
 int hr__disk_space(const char *path, int64_t *free_bytes, int64_t *all_bytes);
 void hr__file_close(int fd);
+int hr__file_duplicate(int fd);              /* another descriptor of the same open file, CLOEXEC; -> fd */
 int hr__file_open_to_lock(const char *path); /* the file exists and is no link; -> fd */
 /* Locks the whole file. The lock belongs to the descriptor and its copies in forked children, and goes with the last of
  * them. 0: locked. -EAGAIN: another descriptor has the lock. -EOPNOTSUPP: locks of this file system prove nothing,

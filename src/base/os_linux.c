@@ -603,6 +603,24 @@ int64_t hr__file_read_at(int fd, void *out, int64_t n, int64_t offset)
     return done;
 }
 
+int hr__file_duplicate(int fd)
+{
+    int other;
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    RETRY(other, fcntl(fd, F_DUPFD_CLOEXEC, 3));
+    return other < 0 ? -errno : other;
+}
+
+/* A pipe whose other end does not want to wait (O_NONBLOCK is the pipe's, not ours) says EAGAIN when it is full. */
+static bool wait_to_write(int fd)
+{
+    struct pollfd one = { .fd = fd, .events = POLLOUT };
+
+    return errno == EAGAIN && poll(&one, 1, -1) >= 0;
+}
+
 int64_t hr__file_write(int fd, const void *data, int64_t n)
 {
     int64_t done = 0;
@@ -612,6 +630,8 @@ int64_t hr__file_write(int fd, const void *data, int64_t n)
     while (done < n) {
         ssize_t put;
         RETRY(put, write(fd, (const char *)data + done, (size_t)HR_MIN(n - done, MAX_IO_BYTES)));
+        if (put < 0 && wait_to_write(fd))
+            continue;
         if (put < 0)
             return -errno;
         done += put;

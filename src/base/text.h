@@ -25,13 +25,17 @@ int64_t hr__base64_read(const uint8_t *text, int64_t n_text, uint8_t *out);
 /* nearest.c: which known name a mistyped one is most like. hr__near_begin() with the name, hr__near_try() for each
  * known one; then hr__near_hint() gives the end of a message: "; did you mean 'x'?", or "". */
 #define HR_NEAR_CHARACTERS 64 /* longer names are like none */
+#define HR_NEAR_KNOWN 500     /* bytes of the list of known names; the rest becomes "..." */
 typedef struct hr_near {
     char name[HR_NEAR_CHARACTERS], found[HR_NEAR_CHARACTERS], hint[HR_NEAR_CHARACTERS + 24];
-    size_t n;
+    char known[HR_NEAR_KNOWN]; /* as a list: "a, b, ..." */
+    size_t n, n_known;
     int fewest; /* one more than the edits that are still allowed */
 } hr_near;
 void hr__near_begin(hr_near *near, const char *name, size_t n);
 void hr__near_try(hr_near *near, const char *known, size_t n);
 const char *hr__near_hint(hr_near *near);
+/* The error for a column that is not there: "WHERE: no column 'NAME'; there are: a, b; did you mean 'b'?" -> st */
+hr_status hr__near_error(hr_near *near, hr_status st, const char *where, const char *name, hr_error *err);
 
 #endif

@@ -11,7 +11,9 @@
 #include <headrace.h>
 
 #include <getopt.h>
+#include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 /* How functions that can fail pass an error on: return at once, or go to `done` with `st` set. */
 #define HR_TRY(e)                                                                                                      \
@@ -38,38 +40,73 @@ typedef struct command {
     const char *args;                                             /* as --help shows them */
     const char *doc;                                              /* one line */
     const char *more;                                             /* the lines of --help about its options */
+    const struct option *options;                                 /* for getopt_long and for the shell's completion */
     int (*run)(const struct command *cmd, int argc, char **argv); /* argv[0] is "headrace NAME" */
 } command;
 
 extern const command cmd_schema, cmd_head, cmd_count, cmd_stat, cmd_convert, cmd_sort, cmd_shuffle, cmd_sample,
-    cmd_group, cmd_formats, cmd_functions;
+    cmd_group, cmd_distinct, cmd_explode, cmd_formats, cmd_functions, cmd_completion;
 
 /* --- main.c */
-int cli_failed(hr_error *err);                       /* clears err; EXIT_FAILED */
-void cli_warn(const char *fmt, ...) HR_PRINTF(1, 2); /* one line on standard error */
-/* environment.c: HR_INVALID names a variable with a wrong value; warns of unknown ones. */
-hr_status cli_check_environment(hr_error *err) HR_MUST_USE;
-/* environment.c: the name that is most like `name`; NULL: none is. */
-const char *cli_nearest(const char *name, const char *const *names, int n_names);
+const command *cli_command(int i);                                         /* NULL: there are fewer */
+int cli_failed(hr_error *err);                                             /* clears err; EXIT_FAILED */
+void cli_warn(const char *fmt, ...) HR_PRINTF(1, 2);                       /* one line on standard error */
 int cli_misused(const command *cmd, const char *fmt, ...) HR_PRINTF(2, 3); /* EXIT_MISUSED */
 int cli_help(const command *cmd);                                          /* 0 */
 hr_status cli_no_memory(hr_error *err, const char *what, int64_t n_bytes);
 /* Grows *items to hold n of item_bytes each, doubling. false: no memory, *items unchanged. */
 bool cli_grow(void *items, int64_t *cap, int64_t n, size_t item_bytes) HR_MUST_USE;
+/* environment.c: HR_INVALID names a variable with a wrong value; warns of unknown ones. */
+hr_status cli_check_environment(hr_error *err) HR_MUST_USE;
+/* environment.c: the name that is most like `name`; NULL: none is. */
+const char *cli_nearest(const char *name, const char *const *names, int n_names);
+/* environment.c: the same as the end of a message, "; did you mean 'x'?" or "", in `out`. */
+const char *cli_hint(const char *name, const char *const *names, int n_names, char *out, size_t cap);
 
-/* The options of every command that reads files, for its own getopt_long table and --help. */
-#define INPUT_SHORT "f:o:m:h"
+/* --- terminal.c */
+bool cli_colours(FILE *to); /* a terminal, and neither NO_COLOR nor TERM=dumb; or CLICOLOR_FORCE */
+
+/* Tells on the terminal how far a run is, from its second second on. Nothing if standard error is no terminal. */
+typedef struct progress {
+    hr_plan *files; /* borrowed: reads the inputs, whose rows make 100 %; NULL: not known */
+    struct timespec began;
+    int64_t n_rows; /* of the files; < 0: not known */
+    bool shown;
+} progress;
+void progress_watch(progress *p, hr_plan *files, hr_feed *f); /* until the feed is closed */
+void progress_end(progress *p);                               /* takes the line away */
+
+/* --- pipes.c: standard input (`-`) and other pipes, which are read once
+ *
+ * A pipe becomes a file without a name in the spill folder, since most formats read their files at any offset. */
+#define PIPE_ALL INT64_MAX
+/* Takes pipes and `-` out of paths[0 .. n): each becomes the name of its copy, valid until pipes_clear. Copies up to
+ * `n_bytes` of each, cut after a line, if it holds lines of text; else all of it. */
+hr_status pipes_open(char **paths, int n, int64_t n_bytes, hr_error *err) HR_MUST_USE;
+bool pipes_ended(void);                                           /* all are copied whole */
+hr_status pipes_more(int64_t n_bytes, hr_error *err) HR_MUST_USE; /* goes on with all of them */
+/* Prints `text` with the names that the user knows for those of copies, and without what a terminal would obey.
+ * one_line: nor the ends of lines. */
+void pipes_print(FILE *to, const char *text, bool one_line);
+void pipes_clear(void);
+
+/* --- input.c: the options of every command that reads files, for its own getopt_long table and --help. */
+enum { INPUT_FILTER = 1024 };
+#define INPUT_SHORT "f:o:m:jqh"
 #define INPUT_LONG                                                                                                     \
     { "format", required_argument, NULL, 'f' }, { "option", required_argument, NULL, 'o' },                            \
-        { "memory", required_argument, NULL, 'm' }, { "help", no_argument, NULL, 'h' }
+        { "memory", required_argument, NULL, 'm' }, { "json", no_argument, NULL, 'j' },                                \
+        { "quiet", no_argument, NULL, 'q' }, { "help", no_argument, NULL, 'h' }
 #define INPUT_HELP                                                                                                     \
     "  -f, --format NAME        the files' format; default: by suffix and first bytes\n"                               \
     "  -o, --option NAME=VALUE  an option of the format, see headrace formats NAME; may be repeated\n"                 \
     "  -m, --memory BYTES       the limit for data, as 256MiB or 2GB; default: half of the memory\n"                   \
-    "  -h, --help               this text\n"
+    "  -j, --json               prints one JSON object a line\n"                                                       \
+    "  -q, --quiet              no progress on the terminal\n"                                                         \
+    "  -h, --help               this text\n"                                                                           \
+    "\nA FILE or IN is a file, a folder, a glob pattern, or - for standard input.\n"
 
 /* The options of commands that can leave out rows, and of those that can leave out columns, too. */
-enum { INPUT_FILTER = 1024 };
 #define FILTER_LONG { "filter", required_argument, NULL, INPUT_FILTER }
 #define FILTER_HELP                                                                                                    \
     "      --filter EXPR        only the rows for which it is true, as 'x > 3 and is_in(k, [1, 2])'; may be "          \
@@ -88,18 +125,31 @@ typedef struct input {
     int64_t n_settings, cap_settings;
     char **columns;
     int64_t n_columns, cap_columns;
+    bool json, quiet;
+    hr_plan *files; /* all rows of the files, once input_plan was called: for the progress */
 } input;
 /* One option that getopt_long returned: true if it is one of INPUT_LONG but for --help, or of ROWS_LONG, and right. */
 bool input_option(input *in, int option, char *value);
 /* Adds the names of "a,b,c". */
 hr_status input_columns(input *in, const char *text, hr_error *err) HR_MUST_USE;
 /* The plan that reads the files left in argv. */
-hr_status input_plan(const input *in, int argc, char **argv, hr_plan **out, hr_error *err) HR_MUST_USE;
+hr_status input_plan(input *in, int argc, char **argv, hr_plan **out, hr_error *err) HR_MUST_USE;
 void input_clear(input *in);
+
+/* The parts of a command "FILE..." that differ: it prints something about the files. Hooks may be NULL. */
+typedef struct inspect {
+    const char *short_options;
+    void *context;
+    int (*option)(const command *cmd, void *context, int option, char *value); /* -1: not mine; else the exit status */
+    hr_status (*print)(void *context, const input *in, hr_plan *p, hr_error *err);
+    /* Of pipes: whether the rows that were copied suffice. NULL: they are copied whole. */
+    bool (*suffices)(void *context, hr_plan *p);
+} inspect;
+int inspect_run(const command *cmd, const inspect *how, int argc, char **argv);
 
 /* --- output.c: commands that read files and write others */
 
-enum { OUTPUT_TO = 256, OUTPUT_PARTITION, OUTPUT_ROWS, OUTPUT_OVERWRITE, OUTPUT_FOLDER };
+enum { OUTPUT_TO = 256, OUTPUT_PARTITION, OUTPUT_ROWS, OUTPUT_OVERWRITE, OUTPUT_FOLDER, OUTPUT_PRINT };
 #define OUTPUT_SHORT "w:" ROWS_SHORT
 #define OUTPUT_LONG                                                                                                    \
     { "to", required_argument, NULL, OUTPUT_TO }, { "write-option", required_argument, NULL, 'w' },                    \
@@ -115,22 +165,25 @@ enum { OUTPUT_TO = 256, OUTPUT_PARTITION, OUTPUT_ROWS, OUTPUT_OVERWRITE, OUTPUT_
     "      --folder             OUT is a folder, whatever its suffix\n"                                                \
     "      --overwrite          replaces existing files when all rows are written; default: an error\n" ROWS_HELP
 
+/* Of commands that print their rows where no OUT is given. */
+#define PRINT_LONG { "print", no_argument, NULL, OUTPUT_PRINT }
+#define PRINT_HELP                                                                                                     \
+    "      --print              there is no OUT: prints the first rows as a table, or all of them with --json;\n"      \
+    "                           one IN alone does the same\n"
+
 typedef struct output {
     const char *to;
     input write; /* its settings belong to the written format, its columns name folders */
     hr_write_options options;
     bool folder;
+    bool print;  /* to the terminal, as people read rows */
+    bool stream; /* OUT is - */
 } output;
-/* -1: not one of these options; else the exit status, 0: go on. */
-int output_option(const command *cmd, output *a, int option, char *value);
-hr_status output_place(output *a, const char *path, hr_error *err) HR_MUST_USE;
-/* Writes all rows, and a line for each file to standard output. */
-hr_status output_write(output *a, hr_plan *in, const char *path, hr_error *err) HR_MUST_USE;
 
 /* The parts of a command "IN... OUT" that differ. Hooks may be NULL. */
 typedef struct rewrite {
     const char *short_options;
-    const struct option *long_options;
+    bool prints; /* it has PRINT_LONG */
     void *context;
     int (*option)(const command *cmd, void *context, int option, char *value); /* -1: not mine; else the exit status */
     int (*check)(const command *cmd, void *context);                           /* after all options */
@@ -138,6 +191,8 @@ typedef struct rewrite {
 } rewrite;
 int rewrite_run(const command *cmd, const rewrite *r, int argc, char **argv);
 int cli_seed(const command *cmd, const char *value, uint64_t *out); /* 0, or EXIT_MISUSED */
+/* A whole number from 0 to `max`; false for anything else. */
+bool cli_count(const char *text, int64_t max, int64_t *out);
 
 /* --- show.c: rows as text */
 
@@ -146,6 +201,7 @@ typedef struct grid {
     const struct ArrowSchema *schema; /* borrowed: of the rows */
     int n_columns;
     int width;
+    bool colours;
     int *widths;      /* of each column, so far */
     char *raw, *cell; /* of the value in hand: as printed; cut and clean */
     int64_t cap, n_cell;
@@ -156,5 +212,20 @@ hr_status grid_fit(grid *g, const hr_table *t, hr_error *err) HR_MUST_USE;
 hr_status grid_head(grid *g, hr_error *err) HR_MUST_USE;
 hr_status grid_rows(grid *g, const hr_table *t, hr_error *err) HR_MUST_USE;
 void grid_clear(grid *g);
+/* Prints `s` as a JSON string; invalid UTF-8 becomes U+FFFD. */
+void json_text(const char *s, int64_t n);
+/* Prints an object {"KIND": name, "default": ..., "doc": ...} for each line of hr_format_options. */
+void json_options(const char *kind, const char *lines);
+
+/* --- rows.c: the rows of a plan on standard output */
+#define SHOW_WIDTH 40 /* characters of a cell, unless the user says otherwise */
+typedef struct show {
+    int64_t n_rows; /* at most */
+    int width;      /* as grid.width */
+    bool json, quiet;
+    bool counts_rest; /* the last line of a table says whether there are more rows */
+    hr_plan *files;   /* for the progress */
+} show;
+hr_status show_rows(hr_plan *p, const show *how, hr_error *err) HR_MUST_USE;
 
 #endif

@@ -4,14 +4,14 @@
 #include "cli/cli.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 static const struct option long_options[] = { FILTER_LONG, INPUT_LONG, { 0 } };
 
 /* For formats without a number of rows in their metadata: reads rows without columns, which costs the least. */
-static hr_status count_by_reading(hr_plan *p, int64_t *out, hr_error *err)
+static hr_status count_by_reading(const input *in, hr_plan *p, int64_t *out, hr_error *err)
 {
     hr_feed_options options = { .struct_bytes = sizeof options, .any_order = true };
+    progress bar = { 0 };
     hr_feed *f = NULL;
     hr_table *t = NULL;
     hr_plan *rows = NULL;
@@ -20,6 +20,8 @@ static hr_status count_by_reading(hr_plan *p, int64_t *out, hr_error *err)
     *out = 0;
     HR_GO(hr_plan_project(p, NULL, NULL, 0, &rows, err));
     HR_GO(hr_feed_open(rows, &options, &f, err));
+    if (!in->quiet)
+        progress_watch(&bar, in->files, f);
     for (;;) {
         HR_GO(hr_feed_next(f, &t, err));
         if (!t)
@@ -28,46 +30,29 @@ static hr_status count_by_reading(hr_plan *p, int64_t *out, hr_error *err)
         hr_table_unref(t);
     }
 done:
+    progress_end(&bar);
     hr_feed_close(f);
     hr_plan_unref(rows);
     return st;
 }
 
-static hr_status count_rows(hr_plan *p, int64_t *out, hr_error *err)
+static hr_status count_print(void *context, const input *in, hr_plan *p, hr_error *err)
 {
-    HR_TRY(hr_plan_count(p, out, err));
-    return *out >= 0 ? HR_OK : count_by_reading(p, out, err);
+    int64_t n_rows = 0;
+
+    (void)context;
+    HR_TRY(hr_plan_count(p, &n_rows, err));
+    if (n_rows < 0)
+        HR_TRY(count_by_reading(in, p, &n_rows, err));
+    printf(in->json ? "{\"rows\": %" PRId64 "}\n" : "%" PRId64 "\n", n_rows);
+    return HR_OK;
 }
 
 static int count_run(const command *cmd, int argc, char **argv)
 {
-    hr_error err = HR_ERROR_INIT;
-    input in = { 0 };
-    hr_plan *p = NULL;
-    int64_t n_rows = 0;
-    int status = 0, option;
+    const inspect how = { .short_options = INPUT_SHORT, .print = count_print };
 
-    optind = 0;
-    while (!status && (option = getopt_long(argc, argv, INPUT_SHORT, long_options, NULL)) != -1) {
-        if (option == 'h') {
-            status = cli_help(cmd);
-            goto done;
-        }
-        if (!input_option(&in, option, optarg))
-            status = EXIT_MISUSED;
-    }
-    if (!status && optind == argc)
-        status = cli_misused(cmd, "no FILE is given");
-    if (status)
-        goto done;
-    if (input_plan(&in, argc, argv, &p, &err) || count_rows(p, &n_rows, &err))
-        status = cli_failed(&err);
-    else
-        printf("%" PRId64 "\n", n_rows);
-done:
-    hr_plan_unref(p);
-    input_clear(&in);
-    return status;
+    return inspect_run(cmd, &how, argc, argv);
 }
 
 const command cmd_count = {
@@ -75,5 +60,6 @@ const command cmd_count = {
     .args = "[OPTION]... FILE...",
     .doc = "Prints the number of rows in all files, from their metadata where possible",
     .more = FILTER_HELP INPUT_HELP,
+    .options = long_options,
     .run = count_run,
 };

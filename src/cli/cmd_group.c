@@ -8,7 +8,12 @@
 #include <stdlib.h>
 
 static const struct option long_options[] = {
-    { "key", required_argument, NULL, 'k' }, { "agg", required_argument, NULL, 'a' }, OUTPUT_LONG, INPUT_LONG, { 0 },
+    { "key", required_argument, NULL, 'k' },
+    { "agg", required_argument, NULL, 'a' },
+    PRINT_LONG,
+    OUTPUT_LONG,
+    INPUT_LONG,
+    { 0 },
 };
 
 #define MAX_SETTINGS 4
@@ -123,8 +128,8 @@ static hr_status group_plan(void *context, hr_plan *in, hr_plan **out, hr_error 
 static int group_run(const command *cmd, int argc, char **argv)
 {
     group_args a = { 0 };
-    const rewrite r = { .short_options = "k:a:" OUTPUT_SHORT INPUT_SHORT,
-                        .long_options = long_options,
+    const rewrite r = { .prints = true,
+                        .short_options = "k:a:" OUTPUT_SHORT INPUT_SHORT,
                         .context = &a,
                         .option = group_option,
                         .check = group_check,
@@ -141,11 +146,12 @@ static int group_run(const command *cmd, int argc, char **argv)
 
 const command cmd_group = {
     .name = "group",
-    .args = "[OPTION]... --key A,... --agg 'mean(X)' IN... OUT",
-    .doc = "Writes one row for all rows with equal keys, of files of any format and size",
+    .args = "[OPTION]... --key A,... --agg 'mean(X)' IN... [OUT]",
+    .doc = "Writes or prints one row for all rows with equal keys, of files of any format and size",
     .more = "  -k, --key A,B            the columns whose values make a group; default: all rows are one group\n"
             "  -a, --agg 'mean(X)'      one result for each group: a function, a column, settings and a name, as in\n"
             "                           'quantile(X, q=0.9) as far'; may be repeated. headrace functions lists "
-            "them\n" OUTPUT_HELP INPUT_HELP,
+            "them\n" PRINT_HELP OUTPUT_HELP INPUT_HELP,
+    .options = long_options,
     .run = group_run,
 };

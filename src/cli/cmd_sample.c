@@ -9,6 +9,7 @@ static const struct option long_options[] = {
     { "fraction", required_argument, NULL, 'p' },
     { "rows", required_argument, NULL, 'n' },
     { "seed", required_argument, NULL, 's' },
+    PRINT_LONG,
     OUTPUT_LONG,
     INPUT_LONG,
     { 0 },
@@ -69,8 +70,8 @@ static hr_status sample_plan(void *context, hr_plan *in, hr_plan **out, hr_error
 static int sample_run(const command *cmd, int argc, char **argv)
 {
     sample_args a = { .fraction = -1, .n_rows = -1 };
-    const rewrite r = { .short_options = "p:n:s:" OUTPUT_SHORT INPUT_SHORT,
-                        .long_options = long_options,
+    const rewrite r = { .prints = true,
+                        .short_options = "p:n:s:" OUTPUT_SHORT INPUT_SHORT,
                         .context = &a,
                         .option = sample_option,
                         .check = sample_check,
@@ -81,10 +82,11 @@ static int sample_run(const command *cmd, int argc, char **argv)
 
 const command cmd_sample = {
     .name = "sample",
-    .args = "[OPTION]... --fraction P|--rows N IN... OUT",
-    .doc = "Writes a random sample of the rows of files",
+    .args = "[OPTION]... --fraction P|--rows N IN... [OUT]",
+    .doc = "Writes or prints a random sample of the rows of files",
     .more = "  -p, --fraction P         keeps each row with this probability, in order\n"
             "  -n, --rows N             writes N rows, in a random order\n"
-            "  -s, --seed N             the seed of the sample; default 0\n" OUTPUT_HELP INPUT_HELP,
+            "  -s, --seed N             the seed of the sample; default 0\n" PRINT_HELP OUTPUT_HELP INPUT_HELP,
+    .options = long_options,
     .run = sample_run,
 };

@@ -4,10 +4,7 @@
 #include "cli/cli.h"
 
 static const struct option long_options[] = {
-    { "seed", required_argument, NULL, 's' },
-    OUTPUT_LONG,
-    INPUT_LONG,
-    { 0 },
+    { "seed", required_argument, NULL, 's' }, PRINT_LONG, OUTPUT_LONG, INPUT_LONG, { 0 },
 };
 
 static int shuffle_option(const command *cmd, void *context, int option, char *value)
@@ -25,8 +22,8 @@ static hr_status shuffle_plan(void *context, hr_plan *in, hr_plan **out, hr_erro
 static int shuffle_run(const command *cmd, int argc, char **argv)
 {
     uint64_t seed = 0;
-    const rewrite r = { .short_options = "s:" OUTPUT_SHORT INPUT_SHORT,
-                        .long_options = long_options,
+    const rewrite r = { .prints = true,
+                        .short_options = "s:" OUTPUT_SHORT INPUT_SHORT,
                         .context = &seed,
                         .option = shuffle_option,
                         .plan = shuffle_plan };
@@ -36,8 +33,9 @@ static int shuffle_run(const command *cmd, int argc, char **argv)
 
 const command cmd_shuffle = {
     .name = "shuffle",
-    .args = "[OPTION]... IN... OUT",
-    .doc = "Writes the rows of files of any format and size in a random order",
-    .more = "  -s, --seed N             the seed of the order; default 0\n" OUTPUT_HELP INPUT_HELP,
+    .args = "[OPTION]... IN... [OUT]",
+    .doc = "Writes or prints the rows of files of any format and size in a random order",
+    .more = "  -s, --seed N             the seed of the order; default 0\n" PRINT_HELP OUTPUT_HELP INPUT_HELP,
+    .options = long_options,
     .run = shuffle_run,
 };

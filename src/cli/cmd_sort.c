@@ -11,6 +11,7 @@ static const struct option long_options[] = {
     { "reverse", no_argument, NULL, 'r' },
     { "nulls-first", no_argument, NULL, OPTION_NULLS_FIRST },
     { "rows", required_argument, NULL, 'n' },
+    PRINT_LONG,
     OUTPUT_LONG,
     INPUT_LONG,
     { 0 },
@@ -90,8 +91,8 @@ static hr_status sort_plan(void *context, hr_plan *in, hr_plan **out, hr_error *
 static int sort_run(const command *cmd, int argc, char **argv)
 {
     sort_args a = { .n_rows = -1 };
-    const rewrite r = { .short_options = "k:rn:" OUTPUT_SHORT INPUT_SHORT,
-                        .long_options = long_options,
+    const rewrite r = { .prints = true,
+                        .short_options = "k:rn:" OUTPUT_SHORT INPUT_SHORT,
                         .context = &a,
                         .option = sort_option,
                         .check = sort_check,
@@ -105,12 +106,13 @@ static int sort_run(const command *cmd, int argc, char **argv)
 
 const command cmd_sort = {
     .name = "sort",
-    .args = "[OPTION]... --key A[:desc],... IN... OUT",
-    .doc = "Writes the rows of files of any format and size, ordered by columns",
+    .args = "[OPTION]... --key A[:desc],... IN... [OUT]",
+    .doc = "Writes or prints the rows of files of any format and size, ordered by columns",
     .more = "  -k, --key A,B:desc       the keys of the order, the first one decides first; may be repeated\n"
             "  -r, --reverse            reverses the order of every key\n"
             "      --nulls-first        puts nulls first; default: last\n"
-            "  -n, --rows N             writes only the first N rows of that order, and keeps no more\n" OUTPUT_HELP
-                INPUT_HELP,
+            "  -n, --rows N             writes only the first N rows of that order, and keeps no more\n" PRINT_HELP
+                OUTPUT_HELP INPUT_HELP,
+    .options = long_options,
     .run = sort_run,
 };

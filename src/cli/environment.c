@@ -28,22 +28,25 @@ static const char *const known[] = {
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-/* The number of characters to insert, delete or replace to make `b` of `a`, both shorter than LONGEST. */
+/* The number of characters to insert, delete, replace, or swap with their neighbour, to make `b` of `a`, both shorter
+ * than LONGEST. */
 static int edits(const char *a, const char *b)
 {
-    int n = (int)strlen(b), row[LONGEST + 1];
+    int n = (int)strlen(b), rows[3][LONGEST + 1], *row = rows[0], *above = rows[1], *two_above = rows[2];
 
     for (int j = 0; j <= n; j++)
         row[j] = j;
-    for (int i = 0; a[i]; i++) {
-        int corner = row[0];
+    for (int i = 1; a[i - 1]; i++) {
+        int *oldest = two_above;
 
-        row[0] = i + 1;
+        two_above = above;
+        above = row;
+        row = oldest;
+        row[0] = i;
         for (int j = 1; j <= n; j++) {
-            int above = row[j];
-
-            row[j] = least(least(above, row[j - 1]) + 1, corner + (a[i] != b[j - 1]));
-            corner = above;
+            row[j] = least(least(above[j], row[j - 1]) + 1, above[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = least(row[j], two_above[j - 2] + 1);
         }
     }
     return row[n];
@@ -65,6 +68,14 @@ const char *cli_nearest(const char *name, const char *const *names, int n_names)
     return found;
 }
 
+const char *cli_hint(const char *name, const char *const *names, int n_names, char *out, size_t cap)
+{
+    const char *near = cli_nearest(name, names, n_names);
+
+    snprintf(out, cap, near ? "; did you mean '%s'?" : "", near);
+    return out;
+}
+
 static bool is_known(const char *name)
 {
     for (int i = 0; i < N_KNOWN; i++)
@@ -75,11 +86,10 @@ static bool is_known(const char *name)
 
 static void warn_of_unknown(void)
 {
-    char name[LONGEST];
+    char name[LONGEST], hint[2 * LONGEST];
 
     for (char **at = environ; at && *at; at++) {
         size_t n = strcspn(*at, "=");
-        const char *near;
 
         if (strncmp(*at, PREFIX, strlen(PREFIX)) != 0 || n >= sizeof name)
             continue;
@@ -87,9 +97,8 @@ static void warn_of_unknown(void)
         name[n] = 0;
         if (is_known(name))
             continue;
-        near = cli_nearest(name, known, N_OF_USERS);
-        cli_warn("%s: Headrace has no such environment variable%s%s%s", name, near ? "; did you mean '" : "",
-                 near ? near : "", near ? "'?" : "");
+        cli_warn("%s: Headrace has no such environment variable%s", name,
+                 cli_hint(name, known, N_OF_USERS, hint, sizeof hint));
     }
 }
 

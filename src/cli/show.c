@@ -128,6 +128,7 @@ hr_status grid_init(grid *g, const struct ArrowSchema *schema, int width, hr_err
     g->schema = schema;
     g->n_columns = (int)schema->n_children;
     g->width = width;
+    g->colours = cli_colours(stdout);
     g->widths = calloc((size_t)g->n_columns + 1, sizeof *g->widths);
     if (!g->widths)
         return cli_no_memory(err, "the widths of columns", g->n_columns);
@@ -164,7 +165,11 @@ hr_status grid_head(grid *g, hr_error *err)
         int n_chars;
 
         HR_TRY(print_name(g, c, &n_chars, err));
+        if (g->colours)
+            fputs("\033[1m", stdout);
         put_cell(g, c, n_chars);
+        if (g->colours)
+            fputs("\033[0m", stdout);
     }
     return HR_OK;
 }
@@ -179,4 +184,54 @@ hr_status grid_rows(grid *g, const hr_table *t, hr_error *err)
             put_cell(g, c, n_chars);
         }
     return HR_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------ JSON */
+
+void json_text(const char *s, int64_t n)
+{
+    putchar('"');
+    for (int64_t i = 0; i < n;) {
+        const uint8_t *at = (const uint8_t *)s + i;
+        int bytes = character_bytes(at, n - i);
+
+        if (*at == '"' || *at == '\\')
+            printf("\\%c", *at);
+        else if (!bytes)
+            fputs("\\ufffd", stdout);
+        else if (is_control(at))
+            printf("\\u%04x", bytes == 2 ? at[1] : at[0]);
+        else
+            fwrite(at, 1, (size_t)bytes, stdout);
+        i += bytes ? bytes : 1;
+    }
+    putchar('"');
+}
+
+/* A line "name=default  what it does" at `line`. */
+static void json_option(const char *kind, const char *line, int64_t n)
+{
+    const char *equals = memchr(line, '=', (size_t)n), *doc = strstr(line, "  ");
+
+    if (!equals || !doc || doc > line + n || equals > doc)
+        return;
+    printf("{\"%s\": ", kind);
+    json_text(line, equals - line);
+    fputs(", \"default\": ", stdout);
+    json_text(equals + 1, doc - equals - 1);
+    while (*doc == ' ')
+        doc++;
+    fputs(", \"doc\": ", stdout);
+    json_text(doc, line + n - doc);
+    fputs("}\n", stdout);
+}
+
+void json_options(const char *kind, const char *lines)
+{
+    while (*lines) {
+        int64_t n = (int64_t)strcspn(lines, "\n");
+
+        json_option(kind, lines, n);
+        lines += n + (lines[n] == '\n');
+    }
 }

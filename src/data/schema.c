@@ -185,6 +185,16 @@ hr_status hr__schema_missing(const hr_schema *s, const char *name, hr_error *err
     return hr_error_set(err, HR_INVALID, "there is no column '%.100s', only %s%s", name, names, hr__near_hint(&near));
 }
 
+hr_status hr__schema_missing_in(const char *where, hr_status st, const hr_schema *s, const char *name, hr_error *err)
+{
+    hr_near near;
+
+    hr__near_begin(&near, name, strlen(name));
+    for (int i = 0; i < s->n; i++)
+        hr__near_try(&near, s->fields[i].name, strlen(s->fields[i].name));
+    return hr__near_error(&near, st, where, name, err);
+}
+
 /* --------------------------------------------------------------------------------------------------------- metadata */
 
 static bool read_int32(const uint8_t *m, int64_t n_bytes, int64_t *at, int32_t *out)

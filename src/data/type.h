@@ -174,6 +174,8 @@ void hr__schema_print(const hr_schema *s, hr_text *out);           /* one "name:
 void hr__schema_names(const hr_schema *s, char *text, size_t cap); /* "'a', 'b', ...", for errors; "none" */
 /* HR_INVALID that names the column and the existing columns. */
 hr_status hr__schema_missing(const hr_schema *s, const char *name, hr_error *err);
+/* The same as `st`, for a reader or an operator that names itself or its file. */
+hr_status hr__schema_missing_in(const char *where, hr_status st, const hr_schema *s, const char *name, hr_error *err);
 /* The value of `key` in Arrow-encoded metadata (NULL: none), borrowed, with its length. */
 const char *hr__metadata_get(const uint8_t *metadata, int64_t n_bytes, const char *key, int64_t *n_value);
 /* The pair at *at (0: the first), borrowed; false at the end and where the metadata is damaged. */

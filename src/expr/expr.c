@@ -201,6 +201,18 @@ static hr_status set_settings(hr_expr *e, const char *const *settings, int n, hr
     return hr__options_parse(f->options, settings, n, e->options, err);
 }
 
+static hr_status function_missing(const char *name, hr_error *err)
+{
+    hr_near near;
+
+    hr__near_begin(&near, name, strlen(name));
+    for (int k = 0; hr__expr_tables[k]; k++)
+        for (const hr_expr_function *f = hr__expr_tables[k]; f->name; f++)
+            hr__near_try(&near, f->name, strlen(f->name));
+    return hr_error_set(err, HR_NOT_FOUND, "no function '%s'%s; `headrace functions` lists the functions", name,
+                        hr__near_hint(&near));
+}
+
 hr_status hr_expr_call(const char *function, hr_expr *const *args, int n_args, const char *const *settings,
                        int n_settings, hr_expr **out, hr_error *err)
 {
@@ -212,7 +224,7 @@ hr_status hr_expr_call(const char *function, hr_expr *const *args, int n_args, c
 
     *out = NULL;
     if (!f)
-        HR_FAIL(HR_NOT_FOUND, "no function '%s'; `headrace functions` lists the functions", function);
+        HR_GO(function_missing(function, err));
     if (n_args < f->min_args || (f->max_args >= 0 && n_args > f->max_args))
         HR_FAIL(HR_INVALID, "%s: %d arguments, expected %d%s", f->name, n_args, f->min_args,
                 f->max_args == f->min_args ? ""

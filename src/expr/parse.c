@@ -32,10 +32,24 @@ typedef struct parser {
 
 static hr_status parse_or(parser *p, hr_expr **out, hr_error *err);
 
+/* The number of the character at p->at, from 1. */
+static int character(const parser *p)
+{
+    int n = 1;
+
+    for (const char *s = p->text; s < p->at; s++)
+        n += (*s & 0xc0) != 0x80; /* a continuation byte of UTF-8 begins no character */
+    return n;
+}
+
 static hr_status wrong(const parser *p, const char *expected, hr_error *err)
 {
-    return hr_error_set(err, HR_INVALID, "expression: character %d, at '%.20s': expected %s",
-                        (int)(p->at - p->text) + 1, p->at, expected);
+    int n = 20;
+
+    while (n > 0 && (p->at[strnlen(p->at, (size_t)n)] & 0xc0) == 0x80)
+        n--; /* cuts no character in two */
+    return hr_error_set(err, HR_INVALID, "expression: character %d, at '%.*s': expected %s", character(p), n, p->at,
+                        expected);
 }
 
 static void skip_blanks(parser *p)

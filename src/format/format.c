@@ -14,6 +14,13 @@ const hr_format *hr__format_by_name(const char *name)
     return NULL;
 }
 
+void hr__format_near(const char *name, hr_near *out)
+{
+    hr__near_begin(out, name, strlen(name));
+    for (const hr_format *const *f = hr__formats; *f; f++)
+        hr__near_try(out, (*f)->name, strlen((*f)->name));
+}
+
 /* Whether path[0, n) ends in one of the suffixes. */
 static bool has_suffix(const char *path, size_t n, const char *suffixes)
 {
@@ -80,6 +87,15 @@ hr_status hr__scan_file_new(const hr_scan_file_class *cls, size_t bytes, const c
     return HR_OK;
 }
 
+static hr_status only_column(const char *path, const char *only, const char *name, hr_error *err)
+{
+    hr_near near;
+
+    hr__near_begin(&near, name, strlen(name));
+    hr__near_try(&near, only, strlen(only));
+    return hr__near_error(&near, HR_NOT_FOUND, path, name, err);
+}
+
 hr_status hr__one_column_schema(const char *name, hr_type *type, bool nullable, const hr_projection *projection,
                                 const char *path, hr_schema **out, hr_error *err)
 {
@@ -88,8 +104,7 @@ hr_status hr__one_column_schema(const char *name, hr_type *type, bool nullable, 
 
     for (int i = 0; projection && i < projection->n; i++) {
         if (i > 0 || strcmp(projection->names[i], name) != 0)
-            return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s'; the only column is '%s'", path,
-                                projection->names[i], name);
+            return only_column(path, name, projection->names[i], err);
     }
     HR_GO(hr__field_init(&field, name, type, nullable, err));
     HR_GO(hr__schema_new(&field, projection ? projection->n : 1, out, err));

@@ -85,9 +85,9 @@ typedef struct hr_scan_file_class {
     void (*ahead)(hr_scan_file *f, int fragment);
     /* The same file with other columns, without reading it again. NULL: the scan opens the file again. */
     hr_status (*project)(hr_scan_file *f, const hr_open *how, hr_scan_file **out, hr_error *err);
-    /* Whole lines for people (headrace stat): what the file stores about a fragment, or, for -1, about itself. NULL:
-     * nothing beyond rows and bytes. */
-    hr_status (*describe)(hr_scan_file *f, int fragment, hr_text *out, hr_error *err);
+    /* What the file stores about a fragment, or, for -1, about itself (headrace stat): whole lines for people, or, with
+     * json, members of an object, each after a comma. NULL: nothing beyond rows and bytes. */
+    hr_status (*describe)(hr_scan_file *f, int fragment, bool json, hr_text *out, hr_error *err);
     void (*close)(hr_scan_file *f); /* frees what the class added, not `f`; `f` may be half made */
 } hr_scan_file_class;
 
@@ -210,6 +210,7 @@ typedef struct hr_format {
 HR_FORMATS(HR_FORMAT_DECLARED)
 extern const hr_format *const hr__formats[];           /* ends with NULL */
 const hr_format *hr__format_by_name(const char *name); /* NULL: none */
+void hr__format_near(const char *name, hr_near *out);  /* for that: hr__near_hint() gives the name most like it */
 const hr_format *hr__format_guess(const char *path,
                                   hr_view head); /* by bid, then by suffix (also under .gz, .zst); NULL: none */
 

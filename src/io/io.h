@@ -88,12 +88,15 @@ void hr__stream_close(hr_stream *s); /* NULL is fine */
  * time. */
 
 typedef struct hr_sink hr_sink;
+/* Whether `path` is a descriptor (/dev/stdout, /dev/fd/3), a pipe or a device: it gets bytes as they come, always
+ * exists, and is never replaced or removed. */
+bool hr__sink_streams(const char *path);
 /* Makes missing folders. `replace`: commit replaces an existing file; else commit fails with HR_IO if the file
  * exists. */
 hr_status hr__sink_open(const char *url, bool replace, hr_account *account, hr_sink **out, hr_error *err) HR_MUST_USE;
 hr_status hr__sink_write(hr_sink *s, const void *data, int64_t n,
                          hr_error *err) HR_MUST_USE; /* buffered; names the file */
-/* Overwrites earlier bytes (a header that is complete only at the end). */
+/* Overwrites earlier bytes (a header that is complete only at the end). HR_UNSUPPORTED: they left for a pipe. */
 hr_status hr__sink_write_at(hr_sink *s, int64_t at, const void *data, int64_t n, hr_error *err) HR_MUST_USE;
 int64_t hr__sink_bytes(const hr_sink *s); /* bytes so far: the offset of the next one */
 const char *hr__sink_name(const hr_sink *s);

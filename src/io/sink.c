@@ -7,11 +7,14 @@
  * 1. A hidden name identifies its process (part.c). The next writer in the folder removes the files of killed
  *    processes.
  * 2. The sink collects up to BUFFER_BYTES; larger writes go directly to the system.
- * 3. After an error only hr__sink_drop may follow. */
+ * 3. After an error only hr__sink_drop may follow.
+ * 4. A descriptor (/dev/stdout, /dev/fd/3), a pipe and a device get the bytes as they come: their reader may see the
+ *    beginning of a file that is never completed, and nothing can be written twice. */
 #include "io/io.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -26,6 +29,7 @@ struct hr_sink {
     int64_t n_buffered, n_bytes;
     int fd;
     bool replace;
+    bool streams; /* into a descriptor, a pipe or a device */
     hr_sync sync;
 };
 
@@ -174,6 +178,41 @@ void hr__sink_drop(hr_sink *takes)
     sink_free(takes);
 }
 
+/* The descriptor that the name of a device means: "/dev/stdout", "/dev/fd/3"; -1: none. */
+static int descriptor_of(const char *path)
+{
+    static const char *const folders[] = { "/dev/fd/", "/proc/self/fd/" };
+    char *end = NULL;
+    long fd;
+
+    if (!strcmp(path, "/dev/stdout") || !strcmp(path, "/dev/stderr"))
+        return strcmp(path, "/dev/stdout") ? 2 : 1;
+    for (int i = 0; i < HR_LEN(folders); i++) {
+        size_t n = strlen(folders[i]);
+
+        if (strncmp(path, folders[i], n) != 0 || path[n] < '0' || path[n] > '9')
+            continue;
+        fd = strtol(path + n, &end, 10);
+        return *end || fd > INT_MAX ? -1 : (int)fd;
+    }
+    return -1;
+}
+
+bool hr__sink_streams(const char *path)
+{
+    hr_stat info;
+
+    return descriptor_of(path) >= 0 || (hr__file_stat(path, &info) == 0 && !info.is_dir && !info.is_file);
+}
+
+static hr_status open_stream(hr_sink *s, hr_error *err)
+{
+    int fd = descriptor_of(s->path);
+
+    s->fd = fd >= 0 ? hr__file_duplicate(fd) : hr__file_create(s->path);
+    return s->fd >= 0 ? HR_OK : hr__error_os(err, s->fd, s->path, "open");
+}
+
 static hr_status open_file(hr_sink *s, const char *folder, hr_error *err)
 {
     s->fd = hr__file_create_unnamed(folder);
@@ -208,8 +247,13 @@ hr_status hr__sink_open(const char *url, bool replace, hr_account *account, hr_s
     s->data = hr__alloc(account, BUFFER_BYTES);
     if (!folder || !s->data)
         HR_GO(hr__error_memory(err, s->path, BUFFER_BYTES));
-    HR_GO(hr__folder_make(folder, account, &s->made, err));
-    HR_GO(open_file(s, folder, err));
+    s->streams = hr__sink_streams(s->path);
+    if (s->streams) {
+        HR_GO(open_stream(s, err));
+    } else {
+        HR_GO(hr__folder_make(folder, account, &s->made, err));
+        HR_GO(open_file(s, folder, err));
+    }
     *out = s;
     s = NULL;
 done:
@@ -231,7 +275,7 @@ static hr_status write_error(const hr_sink *s, int64_t rc, int64_t n, int64_t at
 
 static hr_status put(hr_sink *s, const void *data, int64_t n, int64_t at, hr_error *err)
 {
-    int64_t rc = hr__file_write_at(s->fd, data, n, at);
+    int64_t rc = s->streams ? hr__file_write(s->fd, data, n) : hr__file_write_at(s->fd, data, n, at);
 
     return rc < 0 ? write_error(s, rc, n, at, err) : HR_OK;
 }
@@ -267,6 +311,15 @@ hr_status hr__sink_write_at(hr_sink *s, int64_t at, const void *data, int64_t n,
     if (at < 0 || n < 0 || at > s->n_bytes - n)
         return hr_error_set(err, HR_BUG, "%s: a write of %" PRId64 " bytes at %" PRId64 ", the file has %" PRId64 "",
                             s->path, n, at, s->n_bytes);
+    if (s->streams && at < s->n_bytes - s->n_buffered)
+        return hr_error_set(err, HR_UNSUPPORTED,
+                            "%s: files of this format get their beginning last, so they cannot go into a pipe or "
+                            "device; expected the name of a file",
+                            s->path);
+    if (s->streams) {
+        memcpy(s->data + (at - (s->n_bytes - s->n_buffered)), data, (size_t)n);
+        return HR_OK;
+    }
     HR_TRY(flush(s, err));
     return put(s, data, n, at, err);
 }
@@ -285,7 +338,7 @@ hr_status hr__sink_finish(hr_sink *s, hr_sync sync, hr_error *err)
     hr__free(s->data);
     s->data = NULL;
     s->sync = sync;
-    if (sync == HR_SYNC_NONE)
+    if (sync == HR_SYNC_NONE || s->streams)
         return HR_OK;
     rc = hr__file_sync(s->fd);
     return rc < 0 ? hr__error_os(err, rc, s->path, "sync") : HR_OK;
@@ -320,6 +373,8 @@ static hr_status name_it(hr_sink *s, hr_leases *leases, hr_error *err)
 
 hr_status hr__sink_park(hr_sink *s, hr_leases *leases, hr_error *err)
 {
+    if (s->streams)
+        return HR_OK;
     HR_TRY(name_it(s, leases, err));
     return close_file(s, err);
 }
@@ -371,10 +426,11 @@ hr_status hr__sink_commit(hr_sink *takes, const char *path, hr_error *err)
         HR_GO(hr__error_memory(err, path, (int64_t)strlen(path)));
     if (takes->data)
         HR_GO(hr__sink_finish(takes, HR_SYNC_NONE, err));
-    HR_GO(settle(takes, path, err));
-    named = true;
+    if (!takes->streams)
+        HR_GO(settle(takes, path, err));
+    named = !takes->streams;
     HR_GO(close_file(takes, err));
-    if (takes->sync == HR_SYNC_ALL)
+    if (takes->sync == HR_SYNC_ALL && !takes->streams)
         HR_GO(sync_folder(folder, err));
 done:
     hr__free(folder);

@@ -46,6 +46,15 @@ static hr_status options_text(const hr_option *table, char **out, hr_error *err)
     return HR_OK;
 }
 
+static hr_status no_format(const char *name, hr_error *err)
+{
+    hr_near near;
+
+    hr__format_near(name, &near);
+    return hr_error_set(err, HR_NOT_FOUND, "no format '%s'%s; `headrace formats` lists them", name,
+                        hr__near_hint(&near));
+}
+
 hr_status hr_format_options(const char *format, hr_direction direction, char **out, hr_error *err)
 {
     HR_NEED(format, out);
@@ -54,7 +63,7 @@ hr_status hr_format_options(const char *format, hr_direction direction, char **o
 
     *out = NULL;
     if (!f)
-        return hr_error_set(err, HR_NOT_FOUND, "no format '%s'; `headrace formats` lists them", format);
+        return no_format(format, err);
     if ((int)direction < HR_READ || direction > HR_WRITE)
         return hr_error_set(err, HR_INVALID, "format options: direction %d, expected 0 or 1", (int)direction);
     if (direction == HR_WRITE && !f->create)
@@ -134,9 +143,9 @@ hr_status hr_plan_files(hr_plan *p, int *out, hr_error *err)
     return HR_OK;
 }
 
-static hr_status describe_part(hr_scan_file *f, int fragment, hr_text *text, hr_error *err)
+static hr_status describe_part(hr_scan_file *f, int fragment, bool json, hr_text *text, hr_error *err)
 {
-    return f->cls->describe ? f->cls->describe(f, fragment, text, err) : HR_OK;
+    return f->cls->describe ? f->cls->describe(f, fragment, json, text, err) : HR_OK;
 }
 
 static hr_status describe_fragment(hr_scan_file *f, int i, hr_text *text, hr_error *err)
@@ -149,25 +158,57 @@ static hr_status describe_fragment(hr_scan_file *f, int i, hr_text *text, hr_err
         hr__text_add(text, "%lld rows, ", (long long)fragment.n_rows);
     hr__text_add(text, "%lld bytes stored, about %lld in memory\n", (long long)fragment.stored_bytes,
                  (long long)fragment.memory_bytes);
-    return describe_part(f, i, text, err);
+    return describe_part(f, i, false, text, err);
 }
 
-static hr_status describe_file(hr_scan_file *f, hr_text *text, hr_error *err)
+static hr_status describe_lines(hr_scan_file *f, hr_text *text, hr_error *err)
 {
     hr__text_add(text, "%s: ", f->name);
     if (f->n_rows >= 0)
         hr__text_add(text, "%lld rows in ", (long long)f->n_rows);
     hr__text_add(text, "%d fragments\n", f->n_fragments);
-    HR_TRY(describe_part(f, -1, text, err));
+    HR_TRY(describe_part(f, -1, false, text, err));
     for (int i = 0; i < f->n_fragments && !text->failed; i++)
         HR_TRY(describe_fragment(f, i, text, err));
-    return text->failed ? hr__error_memory(err, f->name, text->n) : HR_OK;
+    return HR_OK;
 }
 
-hr_status hr_plan_describe_file(hr_plan *p, int i, char **out, hr_error *err)
+/* "rows": null: only reading finds it out. */
+static void add_rows(int64_t n, hr_text *text)
 {
-    HR_NEED(p, out);
+    if (n >= 0)
+        hr__text_add(text, "\"rows\": %lld", (long long)n);
+    else
+        hr__text_add(text, "\"rows\": null");
+}
 
+static hr_status describe_json(hr_scan_file *f, hr_text *text, hr_error *err)
+{
+    hr__text_add(text, "{\"path\": ");
+    hr__text_add_json(text, f->name);
+    hr__text_add(text, ", ");
+    add_rows(f->n_rows, text);
+    HR_TRY(describe_part(f, -1, true, text, err));
+    hr__text_add(text, ", \"fragments\": [");
+    for (int i = 0; i < f->n_fragments && !text->failed; i++) {
+        hr_fragment fragment;
+
+        HR_TRY(f->cls->fragment(f, i, &fragment, err));
+        hr__text_add(text, i ? ", {" : "{");
+        add_rows(fragment.n_rows, text);
+        hr__text_add(text, ", \"stored_bytes\": %lld, \"memory_bytes\": %lld", (long long)fragment.stored_bytes,
+                     (long long)fragment.memory_bytes);
+        HR_TRY(describe_part(f, i, true, text, err));
+        hr__text_add(text, "}");
+    }
+    hr__text_add(text, "]}\n");
+    return HR_OK;
+}
+
+/* As print says, lines or JSON. */
+static hr_status describe(hr_plan *p, int i, hr_status (*print)(hr_scan_file *f, hr_text *text, hr_error *err),
+                          char **out, hr_error *err)
+{
     hr_scan_file *f = NULL;
     hr_text text = { 0 };
     hr_status st = HR_OK;
@@ -178,11 +219,25 @@ hr_status hr_plan_describe_file(hr_plan *p, int i, char **out, hr_error *err)
     if (i < 0 || i >= n)
         return hr_error_set(err, HR_INVALID, "file %d of %d", i, n);
     HR_TRY(hr__scan_open(scan_of(p), i, &(hr_open){ 0 }, &f, err));
-    HR_GO(describe_file(f, &text, err));
+    HR_GO(print(f, &text, err));
+    if (text.failed)
+        HR_GO(hr__error_memory(err, f->name, text.n));
     *out = text.data;
     text.data = NULL;
 done:
     hr__text_clear(&text);
     hr__scan_file_unref(f);
     return st;
+}
+
+hr_status hr_plan_describe_file(hr_plan *p, int i, char **out, hr_error *err)
+{
+    HR_NEED(p, out);
+    return describe(p, i, describe_lines, out, err);
+}
+
+hr_status hr_plan_describe_file_json(hr_plan *p, int i, char **out, hr_error *err)
+{
+    HR_NEED(p, out);
+    return describe(p, i, describe_json, out, err);
 }

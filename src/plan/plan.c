@@ -537,6 +537,7 @@ hr_status hr_plan_write(hr_plan *in, const char *format, const char *path, const
     hr_status st = HR_OK;
     hr_write_options all;
     const hr_format *f = format ? hr__format_by_name(format) : NULL;
+    hr_near near;
     hr_schema *schema = NULL;
     hr_op *ops[3] = { NULL };
     hr_plan *p = NULL;
@@ -546,8 +547,10 @@ hr_status hr_plan_write(hr_plan *in, const char *format, const char *path, const
     HR_TRY(HR_STRUCT_READ(hr_write_options, options, &all));
     if (all.mode > HR_WRITE_IGNORE)
         HR_FAIL(HR_INVALID, "write: mode %d, expected 0 to %d", (int)all.mode, HR_WRITE_IGNORE);
-    if (format && !f)
-        HR_FAIL(HR_INVALID, "write: no format '%s'", format);
+    if (format && !f) {
+        hr__format_near(format, &near);
+        HR_FAIL(HR_INVALID, "write: no format '%s'%s", format, hr__near_hint(&near));
+    }
     if (!format)
         HR_GO(suffix_format(path, &f, err));
     if (all.mode == HR_WRITE_IGNORE || all.mode == HR_WRITE_CREATE)

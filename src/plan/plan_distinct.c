@@ -68,11 +68,21 @@ static bool is_among(const char *name, const char *const *names, int n)
     return false;
 }
 
+static hr_status missing(const char *const *columns, int n, const char *name, hr_error *err)
+{
+    hr_near near;
+
+    hr__near_begin(&near, name, strlen(name));
+    for (int i = 0; i < n; i++)
+        hr__near_try(&near, columns[i], strlen(columns[i]));
+    return hr__near_error(&near, HR_INVALID, "distinct", name, err);
+}
+
 static hr_status check_keys(const char *const *columns, int n, const char *const *keys, int n_keys, hr_error *err)
 {
     for (int i = 0; i < n_keys; i++)
         if (!is_among(keys[i], columns, n))
-            return hr_error_set(err, HR_INVALID, "distinct: no column '%s'", keys[i]);
+            return missing(columns, n, keys[i], err);
         else if (is_among(keys[i], keys, i))
             return hr_error_set(err, HR_INVALID, "distinct: the column '%s' is given twice", keys[i]);
     return HR_OK;

@@ -262,7 +262,7 @@ def test_as_text_and_in_filters(tmp_path):
     assert ds.filter(expr="s.str.contains('9') and s.str.len() == 6").count() == 18
     assert ds.filter(expr="s.str[4:] == '42'").take_all() == [{"s": "row 42"}]
     assert ds.filter(expr="s.str.upper() == 'ROW 5'").count() == 1
-    with pytest.raises(InvalidArgument, match="no method nothing"):
+    with pytest.raises(InvalidArgument, match="no method 'nothing'"):
         ds.filter(expr="s.str.nothing()")
 
 

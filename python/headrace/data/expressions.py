@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias
 from headrace import _core
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.optional import package
+from headrace.settings import hint
 
 if TYPE_CHECKING:
     from headrace.data.function_expressions import download, monotonically_increasing_id, pyarrow_udf, udf
@@ -650,16 +651,32 @@ class _Parser:
     """
 
     def __init__(self, text):
-        self.text = text
+        self.text = text.strip()
 
     def refuse(self, node, why):
-        raise InvalidArgument(f"expression {self.text!r}, column {getattr(node, 'col_offset', 0) + 1}: {why}")
+        """Raises with the line of the text and a caret under the node."""
+        line = self.text.encode().splitlines()[node.lineno - 1]  # ast counts bytes of UTF-8
+        begin = len(line[: node.col_offset].decode())
+        end = node.end_col_offset if node.end_lineno == node.lineno else len(line)
+        end = len(line[:end].decode())
+        if isinstance(node, ast.Attribute) and node.end_lineno == node.lineno:
+            begin = end - len(node.attr)  # the name, not what it belongs to
+        self.refuse_at(line.decode(), begin, end, why)
+
+    def refuse_at(self, line, begin, end, why):
+        marks = " " * begin + "^" * max(end - begin, 1)
+        raise InvalidArgument(f"expression, column {begin + 1}: {why}\n    {line}\n    {marks}") from None
 
     def parse(self):
         try:
-            tree = ast.parse(self.text.strip(), mode="eval")
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
-            raise InvalidArgument(f"expression {self.text!r}: {getattr(e, 'msg', e)}") from None
+            tree = ast.parse(self.text, mode="eval")
+        except SyntaxError as e:
+            line = (self.text.splitlines() or [""])[(e.lineno or 1) - 1 :][:1] or [""]
+            begin = e.offset - 1 if e.offset else len(line[0])  # 0: the text ends too soon
+            end = (e.end_offset or 0) - 1 if e.end_lineno == e.lineno else 0
+            self.refuse_at(line[0], begin, end, e.msg)
+        except (ValueError, RecursionError, MemoryError) as e:
+            raise InvalidArgument(f"expression {self.text!r}: {e}") from None
         return self.expr(tree.body)
 
     def visit(self, node):
@@ -691,7 +708,9 @@ class _Parser:
                 target, known = self.expr(inner), node.func.attr in _IN_TEXT
             if known:
                 return getattr(target, node.func.attr)(*args, **words)
-            self.refuse(node, f"no method {node.func.attr}")
+            names = _IN_TEXT if target is None or isinstance(target, Expr) else dir(target)
+            known = [n for n in names if not n.startswith("_")]
+            self.refuse(node.func, f"no method {node.func.attr!r}{hint(node.func.attr, known)}")
         self.refuse(
             node, "expected a call of col(), lit(), a function of expressions or a method of a column"
         )

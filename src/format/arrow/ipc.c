@@ -762,7 +762,7 @@ static hr_status project(ipc_file *f, const hr_projection *projection, hr_error 
         int at = projection ? hr__schema_find(all, projection->names[i]) : i;
 
         if (at < 0)
-            HR_FAIL(HR_NOT_FOUND, "%s: no column '%s'", f->base.name, projection->names[i]);
+            HR_GO(hr__schema_missing_in(f->base.name, HR_NOT_FOUND, all, projection->names[i], err));
         f->columns[i] = at;
         fields[i] = all->fields[at]; /* borrowed */
     }

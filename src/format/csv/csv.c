@@ -968,6 +968,18 @@ static hr_status not_readable(const csv_shared *s, int column, const hr_type *ty
     return st;
 }
 
+static hr_status missing_column(const csv_shared *s, hr_status st, const char *what, const char *name, hr_error *err)
+{
+    char where[4200];
+    hr_near near;
+
+    hr__near_begin(&near, name, strlen(name));
+    for (int i = 0; i < s->n_columns; i++)
+        hr__near_try(&near, s->names.items[i], strlen(s->names.items[i]));
+    snprintf(where, sizeof where, "%s%s", s->source->name, what);
+    return hr__near_error(&near, st, where, name, err);
+}
+
 /* "name:type": the last colon separates them. */
 static hr_status one_dtype(csv_shared *s, char *item, hr_error *err)
 {
@@ -987,7 +999,7 @@ static hr_status one_dtype(csv_shared *s, char *item, hr_error *err)
         found = true;
     }
     hr__type_unref(type);
-    return found ? HR_OK : hr_error_set(err, HR_INVALID, "%s: dtypes: no column '%s'", s->source->name, item);
+    return found ? HR_OK : missing_column(s, HR_INVALID, ": dtypes", item, err);
 }
 
 /* Types that do not depend on the rows. */
@@ -1108,22 +1120,6 @@ static const hr_scan_file_class csv_file_class = {
     .close = csv_close,
 };
 
-static hr_status missing_column(const csv_shared *s, const char *name, hr_error *err)
-{
-    char known[400] = "";
-    size_t used = 0;
-    hr_near near;
-
-    hr__near_begin(&near, name, strlen(name));
-    for (int i = 0; i < s->n_columns; i++) {
-        hr__near_try(&near, s->names.items[i], strlen(s->names.items[i]));
-        if (used < sizeof known - 80)
-            used += (size_t)snprintf(known + used, sizeof known - used, "%s%.60s", i ? ", " : "", s->names.items[i]);
-    }
-    return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s'; there are: %s%s", s->source->name, name, known,
-                        hr__near_hint(&near));
-}
-
 static hr_status find_column(const csv_shared *s, const char *name, int *out, hr_error *err)
 {
     for (int i = 0; i < s->n_columns; i++) {
@@ -1132,7 +1128,7 @@ static hr_status find_column(const csv_shared *s, const char *name, int *out, hr
             return HR_OK;
         }
     }
-    return missing_column(s, name, err);
+    return missing_column(s, HR_NOT_FOUND, "", name, err);
 }
 
 /* The columns of a view, and its schema. */

@@ -595,12 +595,21 @@ static int column_of(const fwf_file *f, const char *name)
     return -1;
 }
 
+static hr_status missing_column(const fwf_file *f, hr_status st, const char *what, const char *name, hr_error *err)
+{
+    char where[4200];
+    hr_near near;
+
+    hr__near_begin(&near, name, strlen(name));
+    for (int k = 0; k < f->n_columns; k++)
+        hr__near_try(&near, f->names.items[k], strlen(f->names.items[k]));
+    snprintf(where, sizeof where, "%s%s", f->base.name, what);
+    return hr__near_error(&near, st, where, name, err);
+}
+
 /* The projected columns, in the order of the projection. */
 static hr_status choose_columns(fwf_file *f, const hr_projection *projection, int *n, hr_error *err)
 {
-    char known[400] = "";
-    size_t used = 0;
-
     *n = projection && projection->n >= 0 ? projection->n : f->n_columns;
     f->columns = hr__zalloc(f->base.account, ((size_t)*n + 1) * sizeof *f->columns);
     if (!f->columns)
@@ -609,10 +618,7 @@ static hr_status choose_columns(fwf_file *f, const hr_projection *projection, in
         f->columns[i] = projection && projection->n >= 0 ? column_of(f, projection->names[i]) : i;
         if (f->columns[i] >= 0)
             continue;
-        for (int k = 0; k < f->n_columns && used < sizeof known - 80; k++)
-            used += (size_t)snprintf(known + used, sizeof known - used, "%s%.60s", k ? ", " : "", f->names.items[k]);
-        return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s'; there are: %s", f->base.name, projection->names[i],
-                            known);
+        return missing_column(f, HR_NOT_FOUND, "", projection->names[i], err);
     }
     return HR_OK;
 }
@@ -648,7 +654,7 @@ static hr_status one_dtype(fwf_file *f, char *item, hr_error *err)
     *colon = 0;
     column = column_of(f, item);
     if (column < 0)
-        return hr_error_set(err, HR_INVALID, "%s: dtypes: no column '%s'", f->base.name, item);
+        return missing_column(f, HR_INVALID, ": dtypes", item, err);
     HR_GO(hr__csv_type(colon + 1, &type, err));
     HR_GO(set_type(f, column, type, err));
 done:

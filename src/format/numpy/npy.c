@@ -447,7 +447,7 @@ static hr_status choose_columns(npy_file *f, const hr_projection *projection, hr
         int at = hr__schema_find(schema, projection->names[i]);
 
         if (at < 0)
-            HR_FAIL(HR_NOT_FOUND, "%s: no column '%s'", f->base.name, projection->names[i]);
+            HR_GO(hr__schema_missing_in(f->base.name, HR_NOT_FOUND, schema, projection->names[i], err));
         f->columns[i] = all[at];
         fields[i] = schema->fields[at]; /* borrowed */
     }

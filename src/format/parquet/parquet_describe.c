@@ -1,10 +1,12 @@
-/* parquet_describe.c - the metadata of a Parquet file as lines of text for people: headrace stat.
+/* parquet_describe.c - the metadata of a Parquet file as lines of text for people, or as JSON: headrace stat.
  *
  * One line for each stored column of each row group: type, codec, encodings, bytes in the file and before compression,
  * nulls, least and greatest value if the order of the type is defined, and the indexes.
  *
  * Tests: test_cli.py. */
 #include "format/parquet/parquet_read.h"
+
+#include <stdio.h>
 
 #define MAX_BOUND_BYTES 24 /* to show of a least or greatest value */
 
@@ -14,17 +16,18 @@ static const char *const encodings[] = { "plain",        "group_varint", "dictio
 
 static const char *codec_name(int codec) { return codec < HR_LEN(codecs) ? codecs[codec] : "unknown codec"; }
 
-static void add_encodings(uint32_t bits, hr_text *out)
+/* Their names with `between` between them. */
+static void add_encodings(uint32_t bits, const char *between, hr_text *out)
 {
-    const char *comma = "";
+    bool first = true;
 
     if (bits & 1u << PQ_RLE_DICTIONARY)
         bits &= ~(1u << PQ_PLAIN_DICTIONARY); /* two numbers of one encoding */
     for (int i = 0; i < HR_LEN(encodings); i++) {
         if (!(bits >> i & 1))
             continue;
-        hr__text_add(out, "%s%s", comma, encodings[i]);
-        comma = "+";
+        hr__text_add(out, "%s%s", first ? "" : between, encodings[i]);
+        first = false;
     }
 }
 
@@ -52,22 +55,74 @@ static const pq_node *node_of(const pq_node *n, int leaf)
     return n->leaf == leaf ? n : NULL;
 }
 
-static hr_status add_stats(const pq_file *f, int leaf, const pq_detail *d, hr_text *out, hr_error *err)
+/* The type of the column's values, if its statistics bound them; NULL: they do not. */
+static hr_type *bounded_type(const pq_file *f, int leaf, const pq_detail *d)
 {
     const pq_leaf *l = &f->schema->leaves[leaf];
     const pq_node *node = NULL;
 
     for (int i = 0; !node && i < f->schema->n_nodes; i++)
         node = leaf < f->schema->node_leaf[i + 1] ? node_of(&f->schema->nodes[i], leaf) : NULL;
+    if (!node || !d->stats.least.data || !d->stats.most.data ||
+        !pq__has_order(f->meta, l, node->field.type, d->stats.deprecated))
+        return NULL;
+    return node->field.type;
+}
+
+static hr_status add_stats(const pq_file *f, int leaf, const pq_detail *d, hr_text *out, hr_error *err)
+{
+    const pq_leaf *l = &f->schema->leaves[leaf];
+    hr_type *type = bounded_type(f, leaf, d);
+
     if (d->stats.null_count >= 0)
         hr__text_add(out, ", %lld nulls", (long long)d->stats.null_count);
-    if (node && d->stats.least.data && d->stats.most.data &&
-        pq__has_order(f->meta, l, node->field.type, d->stats.deprecated)) {
+    if (type) {
         hr__text_add(out, ", ");
-        HR_TRY(add_bound(l, node->field.type, d->stats.least, false, out, err));
+        HR_TRY(add_bound(l, type, d->stats.least, false, out, err));
         hr__text_add(out, " .. ");
-        HR_TRY(add_bound(l, node->field.type, d->stats.most, true, out, err));
+        HR_TRY(add_bound(l, type, d->stats.most, true, out, err));
     }
+    return HR_OK;
+}
+
+/* `, "least": "..."`: the value as people read it, whatever its type. */
+static hr_status add_json_bound(const pq_leaf *l, hr_type *type, hr_view v, bool is_most, hr_text *out, hr_error *err)
+{
+    hr_text value = { .account = out->account };
+    hr_status st = add_bound(l, type, v, is_most, &value, err);
+
+    if (!st) {
+        hr__text_add(out, ", \"%s\": ", is_most ? "most" : "least");
+        hr__text_add_json(out, value.data ? value.data : "");
+        out->failed = out->failed || value.failed;
+    }
+    hr__text_clear(&value);
+    return st;
+}
+
+static hr_status add_json_column(const pq_file *f, const pq_group *g, int leaf, hr_text *out, hr_error *err)
+{
+    const pq_leaf *l = &f->schema->leaves[leaf];
+    const pq_chunk *c = &g->chunks[l->column];
+    hr_type *type;
+    pq_detail d;
+
+    pq__detail_read(f->meta, c, &d);
+    hr__text_add(out, "{\"name\": ");
+    hr__text_add_json(out, l->name);
+    hr__text_add(out, ", \"codec\": \"%s\", \"encodings\": [\"", codec_name(c->codec));
+    add_encodings(d.encodings, "\", \"", out);
+    hr__text_add(out, "\"], \"stored_bytes\": %lld, \"memory_bytes\": %lld, \"values\": %lld", (long long)c->n_bytes,
+                 (long long)c->memory_bytes, (long long)c->n_values);
+    if (d.stats.null_count >= 0)
+        hr__text_add(out, ", \"nulls\": %lld", (long long)d.stats.null_count);
+    if ((type = bounded_type(f, leaf, &d))) {
+        HR_TRY(add_json_bound(l, type, d.stats.least, false, out, err));
+        HR_TRY(add_json_bound(l, type, d.stats.most, true, out, err));
+    }
+    hr__text_add(out, ", \"page_index\": %s, \"bloom_filter\": %s, \"encrypted\": %s}",
+                 d.column_index_bytes || c->index_at ? "true" : "false", d.bloom_at > 0 ? "true" : "false",
+                 c->encrypted ? "true" : "false");
     return HR_OK;
 }
 
@@ -79,7 +134,7 @@ static hr_status add_column(const pq_file *f, const pq_group *g, int leaf, hr_te
 
     pq__detail_read(f->meta, c, &d);
     hr__text_add(out, "  %s: %s, ", l->name, codec_name(c->codec));
-    add_encodings(d.encodings, out);
+    add_encodings(d.encodings, "+", out);
     hr__text_add(out, ", %lld bytes", (long long)c->n_bytes);
     if (c->codec)
         hr__text_add(out, " of %lld", (long long)c->memory_bytes);
@@ -98,10 +153,33 @@ static hr_status add_column(const pq_file *f, const pq_group *g, int leaf, hr_te
     return HR_OK;
 }
 
-hr_status pq__describe(hr_scan_file *base, int fragment, hr_text *out, hr_error *err)
+static hr_status describe_json(const pq_file *f, int fragment, hr_text *out, hr_error *err)
+{
+    if (fragment < 0) {
+        char by[201];
+
+        snprintf(by, sizeof by, "%.*s", (int)HR_MIN(f->meta->created_by.n, 200),
+                 (const char *)f->meta->created_by.data);
+        hr__text_add(out, ", \"columns\": %d, \"stored_columns\": %d, \"written_by\": ", f->schema->n_nodes,
+                     f->schema->n_leaves);
+        hr__text_add_json(out, by);
+        return HR_OK;
+    }
+    hr__text_add(out, ", \"columns\": [");
+    for (int i = 0; i < f->schema->n_leaves; i++) {
+        hr__text_add(out, i ? ", " : "");
+        HR_TRY(add_json_column(f, &f->meta->groups[fragment], i, out, err));
+    }
+    hr__text_add(out, "]");
+    return HR_OK;
+}
+
+hr_status pq__describe(hr_scan_file *base, int fragment, bool json, hr_text *out, hr_error *err)
 {
     const pq_file *f = (const pq_file *)base;
 
+    if (json)
+        return describe_json(f, fragment, out, err);
     if (fragment < 0) {
         hr__text_add(out, "%d columns stored as %d, written by '%.*s'\n", f->schema->n_nodes, f->schema->n_leaves,
                      (int)HR_MIN(f->meta->created_by.n, 200), (const char *)f->meta->created_by.data);

@@ -102,7 +102,7 @@ typedef struct pq_file {
     } while (0)
 
 /* hr_scan_file_class.describe: parquet_describe.c. */
-hr_status pq__describe(hr_scan_file *f, int fragment, hr_text *out, hr_error *err) HR_MUST_USE;
+hr_status pq__describe(hr_scan_file *f, int fragment, bool json, hr_text *out, hr_error *err) HR_MUST_USE;
 /* Sets the filter of an open file; a filter that does not fit the file is ignored. */
 hr_status pq__filter_set(pq_file *f, const hr_open *how, hr_error *err) HR_MUST_USE;
 void pq__filter_free(pq_file *f);

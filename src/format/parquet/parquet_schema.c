@@ -574,23 +574,15 @@ static int find_top(const pq_meta *m, const top *tops, const char *name)
 
 static hr_status missing_column(build *b, const top *tops, const char *name)
 {
-    hr_text have = { 0 };
     hr_near near;
-    hr_status st;
 
     hr__near_begin(&near, name, strlen(name));
     for (int i = 0; i < b->m->elements[0].n_children; i++) {
         const pq_element *e = &b->m->elements[tops[i].element];
 
         hr__near_try(&near, (const char *)e->name.data, (size_t)e->name.n);
-        if (have.n > 300)
-            continue;
-        hr__text_add(&have, "%s'%.*s'", i ? ", " : "", (int)HR_MIN(e->name.n, 100), (const char *)e->name.data);
     }
-    st = hr_error_set(b->err, HR_NOT_FOUND, "%s: no column '%s', there are %s%s", b->file, name,
-                      have.data ? have.data : "none", hr__near_hint(&near));
-    hr__text_clear(&have);
-    return st;
+    return hr__near_error(&near, HR_NOT_FOUND, b->file, name, b->err);
 }
 
 /* The embedded schema's field for top-level column i, if that schema has as many columns: names may have changed

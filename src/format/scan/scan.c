@@ -1166,13 +1166,17 @@ static const hr_scan_class file_scan_class = { files_schema,    files_open,     
 static hr_status unknown_format(const char *path, const char *name, hr_error *err)
 {
     char known[200] = "";
+    hr_near near;
 
     for (const hr_format *const *f = hr__formats; *f; f++) {
         strncat(known, f == hr__formats ? "" : ", ", sizeof known - strlen(known) - 1);
         strncat(known, (*f)->name, sizeof known - strlen(known) - 1);
     }
-    if (name)
-        return hr_error_set(err, HR_INVALID, "format '%s' is unknown; formats are %s", name, known);
+    if (name) {
+        hr__format_near(name, &near);
+        return hr_error_set(err, HR_INVALID, "format '%s' is unknown%s; formats are %s", name, hr__near_hint(&near),
+                            known);
+    }
     return hr_error_set(err, HR_INVALID, "%s: neither the name nor the first bytes identify the format; formats are %s",
                         path, known);
 }

@@ -657,6 +657,17 @@ static hr_status suffixes_of_schema(wds_file *f, const hr_schema *schema, hr_err
     return HR_OK;
 }
 
+static hr_status missing_column(const wds_file *f, const char *name, hr_error *err)
+{
+    hr_near near;
+
+    hr__near_begin(&near, name, strlen(name));
+    hr__near_try(&near, KEY, strlen(KEY));
+    for (int64_t i = 0; i < f->n_suffixes; i++)
+        hr__near_try(&near, f->suffixes[i].name, strlen(f->suffixes[i].name));
+    return hr__near_error(&near, HR_NOT_FOUND, f->base.name, name, err);
+}
+
 /* Column `name` becomes column number `out`. */
 static hr_status choose(wds_file *f, const char *name, int out, hr_field *field, hr_error *err)
 {
@@ -670,7 +681,7 @@ static hr_status choose(wds_file *f, const char *name, int out, hr_field *field,
     }
     at = find_suffix(f, name, &found);
     if (!found)
-        return hr_error_set(err, HR_NOT_FOUND, "%s: no column '%s'", f->base.name, name);
+        return missing_column(f, name, err);
     f->suffixes[at].out = out;
     if (f->suffixes[at].kind == WDS_IMAGE) {
         f->has_images = true;

@@ -432,7 +432,7 @@ static hr_status choose(tf_file *f, const hr_projection *projection, hr_schema *
         int at = projection ? hr__schema_find(all, projection->names[i]) : i;
 
         if (at < 0)
-            HR_FAIL(HR_NOT_FOUND, "%s: no column '%s'", f->base.name, projection->names[i]);
+            HR_GO(hr__schema_missing_in(f->base.name, HR_NOT_FOUND, all, projection->names[i], err));
         fields[i] = all->fields[at]; /* borrowed */
         if (!f->raw)
             f->features.items[at].out = i;

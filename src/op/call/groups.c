@@ -149,7 +149,7 @@ static hr_status find_keys(hr_groups *g, const hr_schema *s, hr_error *err)
 {
     for (int k = 0; k < g->n_names; k++)
         if ((g->keys[k] = hr__schema_find(s, g->names[k])) < 0)
-            return hr_error_set(err, HR_INVALID, "no column '%s' to group by", g->names[k]);
+            return hr__schema_missing_in("groupby", HR_INVALID, s, g->names[k], err);
     return HR_OK;
 }
 

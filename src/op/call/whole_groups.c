@@ -35,7 +35,7 @@ static hr_status whole_schema(const hr_op *op, const hr_schema *in, hr_schema **
 
     for (int i = 0; i < w->n_keys; i++)
         if (hr__schema_find(in, w->keys[i]) < 0)
-            return hr_error_set(err, HR_INVALID, "no column '%s' to group by", w->keys[i]);
+            return hr__schema_missing_in("groupby", HR_INVALID, in, w->keys[i], err);
     *out = hr__schema_ref((hr_schema *)in);
     return HR_OK;
 }

@@ -31,6 +31,17 @@ const char *hr__aggregate_at(int i, const char **doc)
     return NULL;
 }
 
+static hr_status class_missing(const char *name, hr_error *err)
+{
+    const char *doc, *known;
+    hr_near near;
+
+    hr__near_begin(&near, name, strlen(name));
+    for (int i = 0; (known = hr__aggregate_at(i, &doc)); i++)
+        hr__near_try(&near, known, strlen(known));
+    return hr_error_set(err, HR_NOT_FOUND, "aggregate: unknown function '%s'%s", name, hr__near_hint(&near));
+}
+
 hr_status hr__agg_init(hr_agg *out, const hr_aggregate *from, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -39,8 +50,7 @@ hr_status hr__agg_init(hr_agg *out, const hr_aggregate *from, hr_error *err)
     if (from->own)
         out->cls = &hr__agg_own;
     else if (!from->function || !(out->cls = find_class(from->function)))
-        return hr_error_set(err, HR_NOT_FOUND, "aggregate: unknown function '%s'",
-                            from->function ? from->function : "");
+        return class_missing(from->function ? from->function : "", err);
     hr__options_default(out->cls->options, &out->options);
     HR_GO(hr__options_parse(out->cls->options, from->settings, from->n_settings, &out->options, err));
     if (from->column && !(out->column = hr__strdup(NULL, from->column)))

@@ -148,6 +148,11 @@ static hr_status check_options(const hr_format *format, const char *path, const 
                             "%s: min_rows_per_file is %" PRId64 ", max_rows_per_file is %" PRId64
                             "; expected 0 <= min <= max",
                             path, o->min_rows_per_file, o->max_rows_per_file);
+    if (!o->single_file && hr__sink_streams(path))
+        return hr_error_set(err, HR_INVALID,
+                            "%s: expected a folder for files, found a pipe or a device; one file "
+                            "(single_file) can go there",
+                            path);
     if (o->single_file && (o->n_partition_columns || o->max_rows_per_file))
         return hr_error_set(err, HR_INVALID, "%s: a single file cannot have partition columns or max_rows_per_file",
                             path);
@@ -331,6 +336,8 @@ hr_status hr__write_exists(const char *path, bool *out, hr_error *err)
     hr_paths found = { 0 };
 
     *out = false;
+    if (hr__sink_streams(path))
+        return HR_OK;
     HR_TRY(hr__paths_list(&path, 1, &options, NULL, &found, err));
     *out = found.n > 0;
     hr__paths_clear(&found);
