@@ -51,6 +51,7 @@ def train_loop(config):
 
 def main(folder):
     ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
+    ray.data.DataContext.get_current().execution_options.preserve_order = True  # the split is by position
     make(os.path.join(folder, "homes.csv"), 400)
     ds = ray.data.read_csv(os.path.join(folder, "homes.csv")).filter(lambda row: row["rooms"] < 5)
     train_set, test_set = ds.train_test_split(test_size=0.25)
