@@ -12,6 +12,7 @@ FOLDERS = {
     "data/pick": "rows of several tables, in any order",
     "share": "what other processes see: shared memory and the sockets over which tables travel",
     "io": "bytes from somewhere and to somewhere",
+    "io/http": "URLs: requests, and sources over their answers",
     "codec": "bytes into bytes: compression, encodings of text, checksums",
     "image": "bytes into pixels, and pixels into others",
     "expr": "expressions over columns",

@@ -3,7 +3,8 @@
     make wheel
 
 1. pip builds it, stripped, against the libraries of this system. It leaves libtiff out: that brings
-   libjbig, whose licence is the GPL.
+   libjbig, whose licence is the GPL. It leaves libcurl out, too: Debian's brings 26 libraries (LDAP,
+   Kerberos, GnuTLS). A URL is an error that names libcurl then.
 2. auditwheel puts those libraries into it, with a list of them (an SBOM), and finds the oldest glibc
    that has all symbols. On Debian 12 that is 2.34; a wheel for older systems is made on an older
    system.
@@ -29,7 +30,7 @@ COPYRIGHT = Path("/usr/share/doc")  # /PACKAGE/copyright, on Debian
 
 
 def build(folder, cross=None, machine=None):
-    given = ["install-args=--strip", "setup-args=-Dtiff=disabled"]
+    given = ["install-args=--strip", "setup-args=-Dtiff=disabled", "setup-args=-Dcurl=disabled"]
     given += [f"setup-args=--cross-file={cross.absolute()}"] if cross else []
     settings = [f"--config-settings={s}" for s in given]
     env = {"_PYTHON_HOST_PLATFORM": f"linux-{machine}"} if cross else None

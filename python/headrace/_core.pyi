@@ -160,6 +160,7 @@ class Plan:
         schema: object = None,
         unify: bool = False,
         shuffle: tuple[int | None, bool] | None = None,
+        storage_options: Sequence[str] | None = None,
     ) -> Plan: ...
     @classmethod
     def tables(cls, tables: Iterable[Table], /) -> Plan: ...

@@ -131,14 +131,28 @@ static int get_shuffle(PyObject *shuffle, hr_read_options *o, uint64_t *seed)
 
 static PyObject *plan_read(PyObject *cls, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "urls",           "format",          "columns",         "ignore_missing_paths",
-                             "suffixes",       "include_paths",   "options",         "partitioning",
-                             "partition_base", "partition_names", "partition_types", "partition_others",
-                             "schema",         "unify",           "shuffle",         NULL };
+    static char *names[] = { "urls",
+                             "format",
+                             "columns",
+                             "ignore_missing_paths",
+                             "suffixes",
+                             "include_paths",
+                             "options",
+                             "partitioning",
+                             "partition_base",
+                             "partition_names",
+                             "partition_types",
+                             "partition_others",
+                             "schema",
+                             "unify",
+                             "shuffle",
+                             "storage_options",
+                             NULL };
     pyhr_state *s = PyType_GetModuleState((PyTypeObject *)cls);
+    PyObject *storage = Py_None;
     PyObject *urls, *columns = Py_None, *suffixes = Py_None, *options = Py_None, *made = NULL, *keep = NULL;
     PyObject *keys = Py_None, *types = Py_None, *schema = Py_None, *shuffle = Py_None;
-    texts url = { 0 }, column = { 0 }, suffix = { 0 }, option = { 0 }, key = { 0 };
+    texts url = { 0 }, column = { 0 }, suffix = { 0 }, option = { 0 }, key = { 0 }, store = { 0 };
     const char *format = NULL, *include_paths = NULL, *partitioning = NULL, *base = NULL, **type = NULL;
     hr_read_options o = { .struct_bytes = sizeof o, .partition_text = true };
     hr_error err = HR_ERROR_INIT;
@@ -148,14 +162,16 @@ static PyObject *plan_read(PyObject *cls, PyObject *args, PyObject *kwargs)
     uint64_t seed = 0;
     hr_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oz|OpOO&OzO&OOpOpO", names, &urls, &format, &columns, &ignore,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oz|OpOO&OzO&OOpOpOO", names, &urls, &format, &columns, &ignore,
                                      &suffixes, pyhr_text_or_none, &include_paths, &options, &partitioning,
-                                     pyhr_text_or_none, &base, &keys, &types, &others, &schema, &unify, &shuffle))
+                                     pyhr_text_or_none, &base, &keys, &types, &others, &schema, &unify, &shuffle,
+                                     &storage))
         return NULL;
     n_types = maybe_texts(types, &type, &keep);
     if (n_types < 0 || texts_get(&url, urls, "paths") < 0 || texts_get(&column, columns, "columns") < 0 ||
         texts_get(&suffix, suffixes, "file_extensions") < 0 || texts_get(&option, options, "options") < 0 ||
-        (key.n = maybe_texts(keys, &key.v, &key.keep)) < 0 || get_shuffle(shuffle, &o, &seed) < 0)
+        texts_get(&store, storage, "storage_options") < 0 || (key.n = maybe_texts(keys, &key.v, &key.keep)) < 0 ||
+        get_shuffle(shuffle, &o, &seed) < 0)
         goto done;
     if (type && n_types != key.n) {
         pyhr_raise_text(s, HR_INVALID, "expected %d partition types, found %d", key.n, n_types);
@@ -180,6 +196,8 @@ static PyObject *plan_read(PyObject *cls, PyObject *args, PyObject *kwargs)
     o.partition_others = others;
     o.schema = rc ? &given : NULL;
     o.unify = unify;
+    o.storage_options = store.v;
+    o.n_storage_options = store.n;
     Py_BEGIN_ALLOW_THREADS
     st = hr_plan_read(url.v, url.n, format, &o, &plan, &err);
     Py_END_ALLOW_THREADS
@@ -190,6 +208,7 @@ done:
     texts_clear(&suffix);
     texts_clear(&option);
     texts_clear(&key);
+    texts_clear(&store);
     PyMem_Free(type);
     Py_XDECREF(keep);
     return made;
@@ -1296,8 +1315,9 @@ static PyMethodDef plan_methods[] = {
     { "read", WITH_WORDS(plan_read), WORDS | CLASS,
       "read(urls, format, columns=None, ignore_missing_paths=False, suffixes=None, include_paths=None, options=None,\n"
       "partitioning=None, partition_base=None, partition_names=None, partition_types=None, schema=None, unify=False,\n"
-      "shuffle=None): files.\n\n"
-      "Lists the paths, reads no file. options: 'name=value' of the format. partition_types: Arrow formats or None.\n"
+      "shuffle=None, storage_options=None): files.\n\n"
+      "Lists the paths, reads no file. options: 'name=value' of the format. storage_options:\n"
+      "'name=value' of URLs. partition_types: Arrow formats or None.\n"
       "schema: an object with __arrow_c_schema__. shuffle: (seed or None, whether each epoch has its own order)." },
     { "tables", plan_tables, METH_O | CLASS, "tables(list of Table): rows in memory, shared." },
     { "range", plan_range, METH_VARARGS | CLASS,

@@ -53,7 +53,7 @@ int hr__process_self(hr_process *out); /* 0; -errno if /proc lacks it: `out` is 
 /* True only if it is certain: p is of our own space, and no process has its pid, or one that started at another
  * time. */
 bool hr__process_is_gone(const hr_process *p);
-/* From now on no thread holds `m` (a static leaf lock, at most eight of them) while the process forks: the child can
+/* From now on no thread holds `m` (a static leaf lock, at most twelve of them) while the process forks: the child can
  * use it. */
 void hr__mutex_survives_fork(hr_mutex *m);
 
@@ -135,6 +135,14 @@ int hr__watch_add(int watch, int fd, uint64_t key); /* level-triggered: reported
 void hr__watch_remove(int watch, int fd);           /* call it before you close fd: a forked child may have fd, too */
 /* Keys of the descriptors that are readable or closed. -> their number; 0: timed out. timeout_ms < 0: no limit. */
 int hr__watch_wait(int watch, uint64_t *keys, int max_keys, int timeout_ms);
+/* A descriptor with what happened to it. A closed one, or one with an error, is both. */
+typedef struct hr_ready {
+    uint64_t key;
+    bool readable, writable;
+} hr_ready;
+/* Waits for these of the descriptor from now on, whether or not the watch has it already; neither: removes it. */
+int hr__watch_set(int watch, int fd, bool reads, bool writes, uint64_t key);
+int hr__watch_wait_ready(int watch, hr_ready *out, int max, int timeout_ms); /* as hr__watch_wait */
 int hr__event_new(void); /* -> fd, CLOEXEC; readable from set to clear */
 void hr__event_set(int fd);
 void hr__event_clear(int fd);

@@ -185,7 +185,7 @@ static atomic_int cached_pid;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 /* Held from `prepare` to `parent`: no lock joins the list during a fork. */
 static hr_mutex fork_list = HR_MUTEX_INIT;
-static hr_mutex *fork_locks[8];
+static hr_mutex *fork_locks[12];
 
 static void fork_prepare(void)
 {
@@ -1261,6 +1261,37 @@ int hr__watch_wait(int watch, uint64_t *keys, int max_keys, int timeout_ms)
         return errno == EINTR ? 0 : -errno;
     for (int i = 0; i < n; i++)
         keys[i] = events[i].data.u64;
+    return n;
+}
+
+int hr__watch_set(int watch, int fd, bool reads, bool writes, uint64_t key)
+{
+    struct epoll_event e = { .events = (reads ? EPOLLIN : 0) | (writes ? EPOLLOUT : 0), .data.u64 = key };
+
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    if (!reads && !writes) {
+        hr__watch_remove(watch, fd);
+        return 0;
+    }
+    if (epoll_ctl(watch, EPOLL_CTL_MOD, fd, &e) == 0)
+        return 0;
+    return errno != ENOENT || epoll_ctl(watch, EPOLL_CTL_ADD, fd, &e) < 0 ? -errno : 0;
+}
+
+int hr__watch_wait_ready(int watch, hr_ready *out, int max, int timeout_ms)
+{
+    struct epoll_event events[64];
+    int n = epoll_wait(watch, events, HR_MIN(max, HR_LEN(events)), timeout_ms);
+
+    if (n < 0)
+        return errno == EINTR ? 0 : -errno;
+    for (int i = 0; i < n; i++) {
+        bool broken = (events[i].events & (EPOLLERR | EPOLLHUP)) != 0;
+
+        out[i] = (hr_ready){ events[i].data.u64, broken || events[i].events & EPOLLIN,
+                             broken || events[i].events & EPOLLOUT };
+    }
     return n;
 }
 

@@ -41,7 +41,7 @@ hr_status hr__stage_order_files(hr_stage *s, hr_error *err)
     return HR_OK;
 }
 
-hr_status hr__stage_open(hr_stage *s, int place, hr_scan_file **out, hr_error *err)
+hr_status hr__stage_open(hr_stage *s, int place, hr_source *source, hr_scan_file **out, hr_error *err)
 {
     const hr_run_options *o = &s->run->options;
     const hr_open how = { .projection = &s->leaf.columns,
@@ -50,7 +50,8 @@ hr_status hr__stage_open(hr_stage *s, int place, hr_scan_file **out, hr_error *e
                           .image_steps = s->leaf.image_steps.n ? &s->leaf.image_steps : NULL,
                           .dice = { .seed = o->seed, .epoch = o->epoch, .at = { .instance = s->leaf.instance } },
                           .account = s->run->account,
-                          .skipped = &s->counts.skipped };
+                          .skipped = &s->counts.skipped,
+                          .source = source };
 
     HR_TRY(hr__scan_open(s->scan, hr__stage_file(s, place), &how, out, err));
     atomic_fetch_add_explicit(&s->counts.files_opened, 1, memory_order_relaxed);
@@ -114,6 +115,52 @@ void hr__stage_close_files(hr_stage *s)
     o->n_blocks = 0;
 }
 
+/* ------------------------------------------------------------------------------------------------------ next files
+ *
+ * The taking thread opens files. What opening a file of a network reads (a footer, a head) is announced some files
+ * ahead, so that it mostly is here when the file's turn comes. */
+
+static hr_source *take_begun(hr_stage *s, int place)
+{
+    hr_source *source = NULL;
+
+    if (s->at.begun[place % HR_FILES_BEGUN].place == place) {
+        source = s->at.begun[place % HR_FILES_BEGUN].source;
+        s->at.begun[place % HR_FILES_BEGUN].source = NULL;
+    }
+    return source;
+}
+
+void hr__stage_forget_begun(hr_stage *s)
+{
+    for (int i = 0; i < HR_FILES_BEGUN; i++) {
+        hr__source_unref(s->at.begun[i].source);
+        s->at.begun[i].source = NULL;
+    }
+}
+
+/* How many files after the current one are begun: with a limit, no more than the window holds tickets. */
+static int files_ahead(const hr_stage *s) { return HR_MIN(HR_FILES_BEGUN, s->window.limit); }
+
+static void begin_files(hr_stage *s)
+{
+    int end = HR_MIN(hr__scan_n_files(s->scan), s->at.file + files_ahead(s));
+
+    for (int place = s->at.file; place < end; place++) {
+        int at = place % HR_FILES_BEGUN;
+
+        if (!hr__scan_is_remote(s->scan, hr__stage_file(s, place)))
+            continue;
+        if (s->at.begun[at].source && s->at.begun[at].place == place)
+            continue;
+        hr__source_unref(s->at.begun[at].source);
+        s->at.begun[at].source = NULL;
+        s->at.begun[at].place = place;
+        if (hr__scan_begin(s->scan, hr__stage_file(s, place), s->run->account, &s->at.begun[at].source, NULL))
+            return;
+    }
+}
+
 hr_status hr__stage_open_files(hr_stage *s, hr_error *err)
 {
     int n = files_from(s, s->at.file);
@@ -121,8 +168,13 @@ hr_status hr__stage_open_files(hr_stage *s, hr_error *err)
     hr_open_files *o = &s->at.open;
     hr_status st = HR_OK;
 
+    begin_files(s);
     for (; o->n < n; o->n++) {
-        HR_GO(hr__stage_open(s, s->at.file + o->n, &o->files[o->n], err));
+        hr_source *source = take_begun(s, s->at.file + o->n);
+
+        st = hr__stage_open(s, s->at.file + o->n, source, &o->files[o->n], err);
+        hr__source_unref(source);
+        HR_GO(st);
         o->n_blocks += o->files[o->n]->n_fragments;
     }
     if (s->order.random_blocks && o->n_blocks > 1 && !(o->order = random_order(s, o->n_blocks, OF_FRAGMENTS, which)))

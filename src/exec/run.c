@@ -232,6 +232,7 @@ static void wait_until_idle(hr_run *r)
     hr__run_lock(r);
     while (r->n_active || r->n_pending) {
         hr__run_unlock(r);
+        hr__waits_cancel(r);
         cancel_ops(r); /* again: a ticket that was running may be suspended since then */
         hr__run_lock(r);
         if (r->n_active || r->n_pending)
@@ -267,6 +268,7 @@ static void free_stage(hr_stage *s)
     hr__marker_drop(s->gate.marker);
     hr_error_clear(&s->in.err);
     hr__stage_close_files(s);
+    hr__stage_forget_begun(s);
     hr__free(s->order.files);
     hr_expr_unref(s->leaf.own_filter);
     hr__free(s->in.ended);

@@ -105,9 +105,15 @@ struct hr_ticket {
     hr_scan_file *file; /* leaf */
     int fragment;
     int64_t row_begin, n_rows;
+    int64_t fragment_rows; /* of the whole fragment; -1: not known */
     hr_reader *reader;
     /* n_files > 0: no fragment, but files [place, place + n_files) of the order, one row each */
     int place, n_files, at_file;
+    hr_source **sources; /* of the files, if their bytes travel; NULL: none */
+    /* A leaf's bytes that travel: its first read waits for them (remote.c). */
+    bool awaited;
+    hr_wait *wait;
+    hr_ticket *next_waiting;     /* of run->waiting */
     hr_status late;              /* status of `err`, which follows the rows read before it */
     hr_op_state *block_parts_of; /* the operator whose block part the ticket reads; NULL: none */
     int64_t block_part;
@@ -172,6 +178,8 @@ typedef struct hr_leaf_order {
     uint64_t seed, epoch;
 } hr_leaf_order;
 
+#define HR_FILES_BEGUN 16
+
 /* The next ticket of a leaf. The thread that takes it (window.taking) owns this. */
 typedef struct hr_leaf_place {
     int file;             /* place of the first open file in the order of files */
@@ -180,6 +188,10 @@ typedef struct hr_leaf_place {
     hr_open_files open;   /* the open files */
     hr_fragment fragment; /* the one at `block`, if `asked` */
     bool asked;
+    struct {
+        int place;
+        hr_source *source;   /* NULL: empty */
+    } begun[HR_FILES_BEGUN]; /* files whose opening was announced, by place % HR_FILES_BEGUN */
 } hr_leaf_place;
 
 /* The input, unless the stage is a leaf. */
@@ -277,6 +289,7 @@ struct hr_run {
     int64_t step_bytes; /* bytes that one reader step should make */
     hr_queue out;
     int64_t out_table_bytes; /* of the last table in it; -1: none yet */
+    hr_ticket *waiting;      /* tickets that wait for bytes of the network */
     hr_ticket *dropped;      /* freed by the next drain() or take(), or by hr__run_close */
     bool out_ended;
     bool inline_waiting;
@@ -340,6 +353,11 @@ hr_status hr__check_rows(const hr_table *t, const hr_account *account, hr_error 
 void hr__op_stall(hr_op_state *op);
 int64_t hr__op_stall_ns(const char *name);
 
+/* Suspends a ticket of a leaf, whose input is not here: hr__ticket_step must return HR_PENDING next. *out as of
+ * hr__task_suspend. */
+hr_status hr__ticket_suspend(hr_ticket *t, hr_resume **out, hr_error *err) HR_MUST_USE;
+void hr__ticket_stay(hr_resume *takes); /* instead: the input is here after all */
+
 /* --- restore.c */
 /* The marker before an output table of the ticket; NULL: none may lie there. Call it for each table, in order. */
 hr_marker *hr__ticket_marker(hr_ticket *t, const hr_table *table);
@@ -353,18 +371,27 @@ hr_status hr__leave_out_made(const hr_op_state *o, hr_table **table, hr_error *e
 /* --- take.c: the next ticket of a leaf. *out NULL: the source is done. Lock not held; stage->window.taking is set. */
 hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err) HR_MUST_USE;
 
+/* --- remote.c: tickets whose bytes travel over a network */
+hr_status hr__ticket_begin_files(hr_ticket *t, hr_error *err) HR_MUST_USE; /* of a ticket of small files */
+void hr__ticket_announce(hr_ticket *t);                                    /* what it will read */
+/* HR_PENDING: the bytes are on their way, and the ticket is resumed when they are here. */
+hr_status hr__ticket_await(hr_ticket *t) HR_MUST_USE;
+void hr__waits_cancel(hr_run *r); /* ends all waits of the run. Lock not held */
+
 /* --- interleave.c ------------------------------------------------------------------------------------------------- */
 
 int hr__stage_file(const hr_stage *s, int place); /* number of the file at this place of the order */
 hr_status hr__stage_order_files(hr_stage *s,
                                 hr_error *err) HR_MUST_USE; /* before all others; the second call does nothing */
-hr_status hr__stage_open(hr_stage *s, int place, hr_scan_file **out, hr_error *err) HR_MUST_USE; /* of the order */
+/* The file at this place of the order. source: as hr_open's. */
+hr_status hr__stage_open(hr_stage *s, int place, hr_source *source, hr_scan_file **out, hr_error *err) HR_MUST_USE;
 /* Opens the files from at.file on that are read together. */
 hr_status hr__stage_open_files(hr_stage *s, hr_error *err) HR_MUST_USE;
 /* Opens the files that are read together with the file at `place`; its fragment `fragment` is next. HR_MISMATCH: the
  * file does not have that fragment. */
 hr_status hr__stage_open_at(hr_stage *s, int place, int fragment, hr_error *err) HR_MUST_USE;
 void hr__stage_close_files(hr_stage *s);
+void hr__stage_forget_begun(hr_stage *s);                          /* the files whose opening was announced */
 hr_open_fragment hr__stage_fragment(const hr_stage *s, int place); /* the block at this place of the order of blocks */
 hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err) HR_MUST_USE;
 /* Passes files whose rows are known and fewer than *rows; takes them from *rows. */

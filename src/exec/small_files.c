@@ -67,7 +67,13 @@ static hr_status read_file(hr_ticket *t, int place, const hr_mem *mem, hr_small_
 {
     hr_stage *s = t->stage;
     hr_scan_file *f = NULL;
-    hr_status st = hr__stage_open(s, place, &f, &t->err);
+    hr_source *source = t->sources ? t->sources[place - t->place] : NULL;
+    hr_status st = hr__stage_open(s, place, source, &f, &t->err);
+
+    if (source) { /* the file has it now: its bytes go when its rows are made */
+        hr__source_unref(source);
+        t->sources[place - t->place] = NULL;
+    }
 
     for (int i = 0; !st && i < f->n_fragments; i++) {
         atomic_fetch_add_explicit(&s->counts.fragments_read, 1, memory_order_relaxed);

@@ -91,6 +91,7 @@ static hr_status make_ticket(hr_stage *s, int64_t n_rows, hr_ticket **out, hr_er
     t->fragment = b.fragment;
     t->row_begin = s->at.row;
     t->n_rows = n_rows;
+    t->fragment_rows = s->at.fragment.n_rows;
     t->begin = (hr_coord){ .instance = s->leaf.instance,
                            .file = hr__stage_file(s, s->at.file + b.file),
                            .fragment = t->fragment,
@@ -98,7 +99,10 @@ static hr_status make_ticket(hr_stage *s, int64_t n_rows, hr_ticket **out, hr_er
     t->ordinal = s->at.row / BLOCK_ROWS;
     t->estimate = HR_MIN(s->at.fragment.memory_bytes, s->run->step_bytes + s->run->step_bytes / 2) + (256 << 10);
     HR_GO(hr__marker_new(t->begin, &t->before, err));
-    announce(s);
+    if (t->file->is_remote)
+        hr__ticket_announce(t);
+    else
+        announce(s);
     *out = t;
     t = NULL;
 done:
@@ -118,6 +122,7 @@ static hr_status make_small_files(hr_stage *s, int n_files, int64_t n_bytes, hr_
     t->begin = (hr_coord){ .instance = s->leaf.instance, .file = hr__stage_file(s, s->at.file) };
     t->estimate = HR_MIN(n_bytes, s->run->step_bytes + s->run->step_bytes / 2) + (256 << 10);
     HR_GO(hr__marker_new(t->begin, &t->before, err));
+    HR_GO(hr__ticket_begin_files(t, err));
     s->at.file += n_files;
     if (s->leaf.rows_left > 0)
         s->leaf.rows_left -= n_files; /* of a lane: each of its files is known to have one row */

@@ -301,20 +301,59 @@ hr_status hr__task_suspend(hr_task *task, hr_resume **out, hr_error *err)
     return HR_OK;
 }
 
+hr_status hr__ticket_suspend(hr_ticket *t, hr_resume **out, hr_error *err)
+{
+    hr_run *r = t->stage->run;
+
+    if (!(*out = hr__alloc(NULL, sizeof **out)))
+        return hr__error_memory(err, "suspend", sizeof **out);
+    hr__run_ref(r);
+    **out = (hr_resume){ r, t, -1 };
+    hr__run_lock(r);
+    t->next_waiting = r->waiting;
+    r->waiting = t;
+    hr__run_unlock(r);
+    return HR_OK;
+}
+
+static void leave_waiting_locked(hr_ticket *t)
+{
+    hr_ticket **at = &t->stage->run->waiting;
+
+    hr__assert_locked(t->stage->run);
+    while (*at != t)
+        at = &(*at)->next_waiting;
+    *at = t->next_waiting;
+}
+
+void hr__ticket_stay(hr_resume *takes)
+{
+    hr_run *r = takes->run;
+
+    hr__run_lock(r);
+    leave_waiting_locked(takes->ticket);
+    hr__run_unlock(r);
+    hr__free(takes);
+    hr__run_unref(r);
+}
+
 void hr__resume(hr_resume *takes, hr_status st, hr_error *moved)
 {
     hr_run *r = takes->run;
     hr_ticket *t = takes->ticket;
-    hr_op_state *op = t->stage->ops[takes->place];
+    hr_op_state *op = takes->place < 0 ? NULL : t->stage->ops[takes->place];
 
     hr__run_lock(r);
     t->resumed = takes->place;
+    if (!op)
+        leave_waiting_locked(t);
     if (st) {
         t->resume_st = st;
         hr__error_move(&t->err, moved);
     }
     if (t->state == HR_TICKET_PENDING) {
-        atomic_fetch_add_explicit(&op->pending_ns, hr__clock_ns() - t->pending_since, memory_order_relaxed);
+        if (op)
+            atomic_fetch_add_explicit(&op->pending_ns, hr__clock_ns() - t->pending_since, memory_order_relaxed);
         t->state = HR_TICKET_READY;
         if (t->dropped) {
             t->next_dropped = r->dropped;

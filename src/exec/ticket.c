@@ -37,6 +37,10 @@ void hr__ticket_free(hr_ticket *t)
     hr__queue_clear(&t->out);
     hr__reader_close(t->reader);
     hr__scan_file_unref(t->file);
+    for (int i = 0; t->sources && i < t->n_files; i++)
+        hr__source_unref(t->sources[i]);
+    hr__free(t->sources);
+    hr__wait_unref(t->wait);
     hr_table_unref(t->in);
     hr__marker_drop(t->before);
     for (int64_t i = 0; i < t->n_saved; i++)
@@ -127,8 +131,10 @@ static hr_status read_more(hr_ticket *t, int thread)
     hr_mem mem = { s->run->account, s->leaf.arena };
     int64_t begin_ns = hr__clock_ns(), n_rows = 0;
     hr_small_tables found = { .n = 0 };
-    hr_status st = HR_OK;
+    hr_status st = t->block_parts_of ? HR_OK : hr__ticket_await(t);
 
+    if (st)
+        return st;
     if (t->n_files) {
         st = hr__small_files_read(t, &mem, &found);
     } else if (t->block_parts_of) {

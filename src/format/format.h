@@ -72,6 +72,7 @@ typedef struct hr_open {
     hr_image_dice dice;
     hr_account *account;
     hr_skipped *skipped; /* counts skipped rows; outlives the file. NULL: not counted */
+    hr_source *source;   /* by hr__scan_begin; NULL: the scan opens it */
 } hr_open;
 
 /* An open file, made by a format; immutable once open, so that threads share it. Formats embed this struct first. */
@@ -81,8 +82,10 @@ typedef struct hr_scan_file_class {
      * go. */
     hr_status (*read)(hr_scan_file *f, int fragment, int64_t row_begin, int64_t n_rows, const hr_mem *mem,
                       hr_reader **out, hr_error *err);
-    /* NULL: no hint. Tells the system that this fragment will be read soon. */
+    /* NULL: no hint. Announces to the source that this fragment will be read soon. */
     void (*ahead)(hr_scan_file *f, int fragment);
+    /* The same for rows [row_begin, row_begin + n_rows) of the fragment. NULL: a part cannot be announced. */
+    void (*ahead_rows)(hr_scan_file *f, int fragment, int64_t row_begin, int64_t n_rows);
     /* The same file with other columns, without reading it again. NULL: the scan opens the file again. */
     hr_status (*project)(hr_scan_file *f, const hr_open *how, hr_scan_file **out, hr_error *err);
     /* What the file stores about a fragment, or, for -1, about itself (headrace stat): whole lines for people, or, with
@@ -100,6 +103,7 @@ struct hr_scan_file {
     int n_fragments;
     int64_t n_rows; /* of the whole file; -1: known only by reading */
     int file;       /* number in its scan: enters the origins */
+    bool is_remote; /* its bytes travel: what is read soon is announced, and waited for without a thread */
 };
 hr_scan_file *hr__scan_file_ref(hr_scan_file *f);
 void hr__scan_file_unref(hr_scan_file *f); /* NULL is fine */
@@ -170,6 +174,9 @@ struct hr_writer {
     bool file_for_each_row; /* images: `encode` gets one row, and the file is that chunk */
 };
 
+/* Where a format's `open` reads. */
+typedef enum hr_opens { HR_OPENS_HEAD, HR_OPENS_TAIL, HR_OPENS_BOTH } hr_opens;
+
 typedef struct hr_format {
     const char *name;
     const char *suffixes; /* separated by blanks, without dots */
@@ -177,6 +184,7 @@ typedef struct hr_format {
     /* The column on which its readers do hr_open.image_steps. NULL: they do none. */
     const char *(*image_column)(const void *options);
     int row_growth; /* > 0: each file is one row (or none), which in memory is about this many times as large */
+    hr_opens opens;
     const hr_option *options; /* NULL: none */
     size_t options_bytes;     /* sizeof its options struct */
     /* How many bits of the head match: the format with the most bits wins. NULL: by suffix only. */
@@ -245,6 +253,12 @@ hr_status hr__scan_schema(hr_scan *s, hr_schema **out, hr_error *err) HR_MUST_US
  * The first file, if it was opened for the schema, is not parsed again. The scan ignores options and schema of `how`;
  * with image_steps the image column has the type that the steps make. */
 hr_status hr__scan_open(hr_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err) HR_MUST_USE;
+/* Whether bytes of a file travel over a network. */
+bool hr__scan_is_remote(const hr_scan *s, int file);
+/* Announces what opening the file will read: *out (new; NULL: the file is local) goes into hr_open.source.
+ * hr__scan_announce repeats the announcement, for a wait. */
+hr_status hr__scan_begin(hr_scan *s, int file, hr_account *account, hr_source **out, hr_error *err) HR_MUST_USE;
+void hr__scan_announce(const hr_scan *s, hr_source *source);
 bool hr__scan_orders_files(const hr_scan *s); /* it reads files, in an order that may be random */
 /* The order in which files are read in this epoch, file numbers, *out new (hr__free); NULL: by number. */
 hr_status hr__scan_order(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err) HR_MUST_USE;

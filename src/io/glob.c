@@ -7,7 +7,7 @@
  * 2. Patterns: `*`, `?`, `[abc]`, `[a-z]`, `[!a]` within a name; `**` is any number of folders. A folder that matches
  *    stands for its files.
  * 3. A pattern finds hidden names only if it spells out their first character. */
-#include "io/io.h"
+#include "io/http/remote.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -54,6 +54,17 @@ static size_t scheme_length(const char *url)
     while (isalnum((unsigned char)url[n]) || (n > 0 && (url[n] == '+' || url[n] == '-' || url[n] == '.')))
         n++;
     return n > 1 && isalpha((unsigned char)url[0]) && strncmp(url + n, "://", 3) == 0 ? n : 0;
+}
+
+static const char *remote_scheme(const char *url)
+{
+    static const char *const schemes[] = { "http", "https" };
+    size_t n = scheme_length(url);
+
+    for (int i = 0; i < HR_LEN(schemes); i++)
+        if (n == strlen(schemes[i]) && strncasecmp(url, schemes[i], n) == 0)
+            return schemes[i];
+    return NULL;
 }
 
 hr_status hr__path_of_url(const char *url, hr_account *account, char **out, hr_error *err)
@@ -179,19 +190,27 @@ static hr_status no_memory(listing *l, const char *path)
     return hr__error_memory(l->err, path, (int64_t)strlen(path));
 }
 
+hr_status hr__paths_add(hr_paths *p, const char *path, const char *tag, int64_t n_bytes, int64_t mtime_ns,
+                        hr_error *err)
+{
+    hr_path *item;
+
+    if (!hr__grow(p->account, (void **)&p->items, &p->cap, p->n + 1, sizeof *p->items))
+        return hr__error_memory(err, path, (p->n + 1) * (int64_t)sizeof *p->items);
+    item = &p->items[p->n];
+    *item = (hr_path){ hr__strdup(p->account, path), hr__strdup(p->account, tag), n_bytes, mtime_ns };
+    if (item->path && (item->tag || !tag)) {
+        p->n++;
+        return HR_OK;
+    }
+    hr__free(item->path);
+    hr__free(item->tag);
+    return hr__error_memory(err, path, (int64_t)strlen(path) + 1);
+}
+
 static hr_status add_file(listing *l, const char *path, const hr_stat *info)
 {
-    hr_paths *out = l->out;
-
-    if (!hr__grow(out->account, (void **)&out->items, &out->cap, out->n + 1, sizeof *out->items))
-        return no_memory(l, path);
-    out->items[out->n].path = hr__strdup(out->account, path);
-    out->items[out->n].n_bytes = info->n_bytes;
-    out->items[out->n].mtime_ns = info->mtime_ns;
-    if (!out->items[out->n].path)
-        return no_memory(l, path);
-    out->n++;
-    return HR_OK;
+    return hr__paths_add(l->out, path, NULL, info->n_bytes, info->mtime_ns, l->err);
 }
 
 static bool suffix_fits(const hr_paths_options *options, const char *path)
@@ -328,6 +347,12 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const hr_path *)a)->path, ((const hr_path *)b)->path);
 }
 
+static void path_clear(hr_path *p)
+{
+    hr__free(p->path);
+    hr__free(p->tag);
+}
+
 /* Sorts the files of one url; `**` can find a file twice. */
 static void sort_from(hr_paths *p, int64_t begin)
 {
@@ -338,7 +363,7 @@ static void sort_from(hr_paths *p, int64_t begin)
     qsort(p->items + begin, (size_t)(p->n - begin), sizeof *p->items, by_path);
     for (int64_t i = begin; i < p->n; i++) {
         if (n > begin && strcmp(p->items[n - 1].path, p->items[i].path) == 0)
-            hr__free(p->items[i].path);
+            path_clear(&p->items[i]);
         else
             p->items[n++] = p->items[i];
     }
@@ -383,8 +408,18 @@ hr_status hr__paths_list(const char *const *urls, int n_urls, const hr_paths_opt
     hr_status st = HR_OK;
 
     *out = (hr_paths){ .account = account };
-    for (int i = 0; i < n_urls; i++)
-        HR_GO(list_url(&l, urls[i]));
+    for (int i = 0, n; i < n_urls; i += n) {
+        for (n = 0; i + n < n_urls && remote_scheme(urls[i + n]);)
+            n++;
+        if (!n) {
+            n = 1;
+            HR_GO(list_url(&l, urls[i]));
+            continue;
+        }
+        if (!out->store)
+            HR_GO(hr__store_new(l.options->store_options, l.options->n_store_options, account, &out->store, err));
+        HR_GO(hr__url_list(out->store, urls + i, n, l.options, out, err));
+    }
 done:
     if (st)
         hr__paths_clear(out);
@@ -394,7 +429,17 @@ done:
 void hr__paths_clear(hr_paths *p)
 {
     for (int64_t i = 0; i < p->n; i++)
-        hr__free(p->items[i].path);
+        path_clear(&p->items[i]);
     hr__free(p->items);
+    hr__store_unref(p->store);
     *p = (hr_paths){ .account = p->account };
+}
+
+bool hr__paths_is_remote(const hr_paths *p, int64_t i) { return remote_scheme(p->items[i].path) != NULL; }
+
+hr_status hr__paths_open(const hr_paths *p, int64_t i, hr_account *account, hr_source **out, hr_error *err)
+{
+    if (hr__paths_is_remote(p, i))
+        return hr__url_source_open(&p->items[i], p->store, account, out, err);
+    return hr__source_open(p->items[i].path, account, out, err);
 }

@@ -5,7 +5,9 @@
  * 1. A source keeps the size that it had when it was opened. A file that is truncated afterwards is an error, not a
  *    crash and not an early end. Bytes that are appended afterwards are ignored.
  * 2. Errors name the source; callers add the place within it (row group, column, line).
- * 3. URLs: plain paths and file://; other schemes are HR_UNSUPPORTED until they have a source. */
+ * 3. URLs: plain paths, file://, and what http/ reads (http://, https://, s3://); other schemes are HR_UNSUPPORTED.
+ * 4. Bytes of a URL travel before they are read: a caller announces them (hr__source_ahead) and may wait for them
+ *    without a thread (hr_wait). A read of bytes that nobody announced waits on the thread that reads. */
 #ifndef HR_IO_H
 #define HR_IO_H
 
@@ -32,6 +34,8 @@ typedef struct hr_source_class {
     hr_status (*read_at)(hr_source *s, void *out, int64_t offset, int64_t n, int64_t *n_read, hr_error *err);
     void (*ahead)(hr_source *s, int64_t offset, int64_t n); /* a hint: these bytes will be read soon; NULL: ignored */
     void (*close)(hr_source *s);                            /* frees what the class added, not `s` */
+    hr_source *(*again)(const hr_source *s, hr_account *account); /* NULL: see hr__source_again */
+    int64_t gap; /* > 0: each request costs a way over the network, so ranges with smaller gaps become one */
 } hr_source_class;
 
 struct hr_source {
@@ -42,7 +46,7 @@ struct hr_source {
     int64_t mtime_ns; /* likewise; 0: not known */
 };
 
-/* Opens a path or a URL. HR_NOT_FOUND, HR_IO and HR_UNSUPPORTED name it. A folder is HR_INVALID. */
+/* Opens a local path. HR_NOT_FOUND, HR_IO and HR_UNSUPPORTED name it. A folder is HR_INVALID. */
 hr_status hr__source_open(const char *url, hr_account *account, hr_source **out, hr_error *err) HR_MUST_USE;
 /* For tests: a file of these bytes. Borrows the bytes until the last reference is released. */
 hr_status hr__source_new_memory(const char *name, const void *data, int64_t n_bytes, hr_account *account,
@@ -56,12 +60,37 @@ hr_status hr__source_read(hr_source *s, void *out, int64_t offset, int64_t n, hr
 hr_status hr__source_read_some(hr_source *s, void *out, int64_t offset, int64_t n, int64_t *n_read,
                                hr_error *err) HR_MUST_USE;
 void hr__source_ahead(hr_source *s, int64_t offset, int64_t n);
+typedef struct hr_file_range {
+    int64_t offset, n;
+} hr_file_range;
+/* Announces all of them at once; neighbours become one request. Sorts the ranges. */
+void hr__source_ahead_ranges(hr_source *s, hr_file_range *ranges, int n);
+bool hr__source_is_remote(const hr_source *s);
 
 /* For classes: makes a source. `bytes`: sizeof the class's struct, whose first member is the hr_source. */
 hr_status hr__source_new(const hr_source_class *cls, size_t bytes, const char *name, int64_t n_bytes,
                          hr_account *account, hr_source **out, hr_error *err) HR_MUST_USE;
 /* file.c */
 hr_status hr__file_source_open(const char *path, hr_account *account, hr_source **out, hr_error *err) HR_MUST_USE;
+
+/* --- waiting for announced bytes: wait.c
+ *
+ * Between begin and end, on one thread, hr__source_ahead adds what is on its way to the wait. */
+
+typedef struct hr_wait hr_wait;
+/* most_bytes: what may be requested for this wait although the budget is short. */
+hr_status hr__wait_begin(int64_t most_bytes, hr_wait **out, hr_error *err) HR_MUST_USE;
+/* False: all has come, or failed, and fn is not called. True: fn(context) will be called once, by any thread. */
+bool hr__wait_end(hr_wait *w, void (*fn)(void *context), void *context);
+void hr__wait_drop(hr_wait *w); /* instead of end: nothing will be called */
+hr_wait *hr__wait_ref(hr_wait *w);
+void hr__wait_cancel(hr_wait *w); /* calls fn now, unless it was called */
+void hr__wait_unref(hr_wait *w);  /* NULL is fine */
+/* For classes of sources: the wait of this thread, NULL: none; and what they tell it. */
+hr_wait *hr__wait_current(void);
+int64_t hr__wait_spend(hr_wait *w, int64_t n_bytes); /* takes up to n of most_bytes; -> what is granted */
+hr_wait *hr__wait_add(hr_wait *w);                   /* one thing more; -> a reference */
+void hr__wait_came(hr_wait *takes);                  /* without locks */
 
 /* --- streams */
 
@@ -129,20 +158,25 @@ void hr__part_sweep(const char *folder);
 
 /* --- lists of files: glob.c */
 
+typedef struct hr_store hr_store; /* http/http.h */
 typedef struct hr_path {
     char *path;
-    int64_t n_bytes, mtime_ns;
+    char *tag;                 /* the ETag of a URL; NULL: none */
+    int64_t n_bytes, mtime_ns; /* mtime_ns of a URL: a hash of its ETag, or of its time */
 } hr_path;
 typedef struct hr_paths {
     hr_account *account;
     hr_path *items;
     int64_t n, cap;
+    hr_store *store; /* of the URLs; NULL: all paths are local */
 } hr_paths;
 
 typedef struct hr_paths_options {
     bool ignore_missing;         /* skips a path that does not exist */
     const char *const *suffixes; /* of files in folders, in any case; NULL: all except hidden ones */
     int n_suffixes;
+    const char *const *store_options; /* "name=value", see docs/stores.md */
+    int n_store_options;
 } hr_paths_options;
 
 /* The files of all urls, in the order of the urls; within a folder or pattern sorted by path, byte by byte (as in Ray).
@@ -151,6 +185,15 @@ typedef struct hr_paths_options {
 hr_status hr__paths_list(const char *const *urls, int n_urls, const hr_paths_options *options, hr_account *account,
                          hr_paths *out, hr_error *err) HR_MUST_USE;
 void hr__paths_clear(hr_paths *p);
+/* Adds a file. Borrows path and tag (NULL: none). For glob.c and http/. */
+hr_status hr__paths_add(hr_paths *p, const char *path, const char *tag, int64_t n_bytes, int64_t mtime_ns,
+                        hr_error *err) HR_MUST_USE;
+/* Opens file i. A URL is not asked for again: its size and its ETag are those of the list. */
+hr_status hr__paths_open(const hr_paths *p, int64_t i, hr_account *account, hr_source **out, hr_error *err) HR_MUST_USE;
+bool hr__paths_is_remote(const hr_paths *p, int64_t i);
+/* The same bytes for another account. Of a URL: small parts that have come are copied, so that a footer is not asked
+ * for again. NULL: it has to be opened again. */
+hr_source *hr__source_again(const hr_source *s, hr_account *account);
 static inline const char *hr__paths_name(const hr_paths *p, int64_t i) { return p->items[i].path; }
 int64_t hr__percent_decode(char *s); /* "a%20b" -> "a b", in place; -> its length, zero bytes of "%00" included */
 /* The local path of a URL, new: "file:///a%20b" -> "/a b". HR_UNSUPPORTED names another scheme. */

@@ -3,6 +3,8 @@
  * Tests: test_glob.c, test_codec.c. */
 #include "io/io.h"
 
+#include <stdlib.h>
+
 hr_status hr__source_new(const hr_source_class *cls, size_t bytes, const char *name, int64_t n_bytes,
                          hr_account *account, hr_source **out, hr_error *err)
 {
@@ -76,6 +78,33 @@ void hr__source_ahead(hr_source *s, int64_t offset, int64_t n)
 {
     if (s->cls->ahead && n > 0 && offset < s->n_bytes)
         s->cls->ahead(s, offset, n);
+}
+
+hr_source *hr__source_again(const hr_source *s, hr_account *account)
+{
+    return s->cls->again ? s->cls->again(s, account) : NULL;
+}
+
+bool hr__source_is_remote(const hr_source *s) { return s->cls->gap > 0; }
+
+static int by_offset(const void *a, const void *b)
+{
+    const hr_file_range *x = a, *y = b;
+
+    return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+void hr__source_ahead_ranges(hr_source *s, hr_file_range *ranges, int n)
+{
+    if (n > 1)
+        qsort(ranges, (size_t)n, sizeof *ranges, by_offset);
+    for (int i = 0, k; i < n; i = k) {
+        int64_t end = ranges[i].offset + ranges[i].n;
+
+        for (k = i + 1; k < n && s->cls->gap && ranges[k].offset - end < s->cls->gap; k++)
+            end = HR_MAX(end, ranges[k].offset + ranges[k].n);
+        hr__source_ahead(s, ranges[i].offset, end - ranges[i].offset);
+    }
 }
 
 /* --- a source, read from its beginning */

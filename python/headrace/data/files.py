@@ -23,9 +23,10 @@ DECOMPRESSED = ("csv", "fwf", "json", "text", "tfrecords", "webdataset")  # the 
 
 
 class FileArguments(TypedDict, total=False):
-    """Keyword arguments of every read_* function of files; see docs/reading.md."""
+    """Keyword arguments of every read_* function of files; see docs/reading.md and docs/stores.md."""
 
     filesystem: Any
+    storage_options: dict[str, Any] | None
     partitioning: Partitioning | str | None
     partition_filter: Any
     include_paths: bool | str
@@ -45,6 +46,17 @@ def setting(name, value):
     if isinstance(value, bool):
         value = "true" if value else "false"
     return f"{name}={value}"
+
+
+def _storage_options(where, given):
+    """The options of URLs as texts 'name=value'; a value None leaves the default."""
+    if given is None:
+        return None
+    if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
+        raise TypeMismatchError(
+            f"{where}: storage_options: expected a dict with names, found {type(given).__name__}"
+        )
+    return [setting(name, value) for name, value in given.items() if value is not None]
 
 
 def _check_counts(where, given):
@@ -136,6 +148,7 @@ def read_files(where, form, paths, *, columns=None, options=None, name=None, **c
         "unify": given["unify"] == "all",
         "shuffle": _shuffle(where, given["shuffle"]),
         "partition_filter": given["partition_filter"],
+        "storage_options": _storage_options(where, given["storage_options"]),
     }
     return Dataset(_node({name: value for name, value in args.items() if value is not None}))
 

@@ -83,7 +83,7 @@ class Node:
         keep = args.pop("partition_filter", None)
         if keep is None:
             return Plan.read(**args)
-        listing = ("urls", "format", "ignore_missing_paths", "suffixes")
+        listing = ("urls", "format", "ignore_missing_paths", "suffixes", "storage_options")
         files = keep(Plan.read(**{k: v for k, v in args.items() if k in listing}).files())
         if not isinstance(files, (list, tuple)) or not all(isinstance(f, str) for f in files):
             raise _core.TypeMismatchError(

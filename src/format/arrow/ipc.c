@@ -820,6 +820,7 @@ const hr_format hr__format_arrow = {
     .name = "arrow",
     .suffixes = "arrow arrows feather ipc",
     .doc = "Arrow IPC: files (Feather V2) and streams",
+    .opens = HR_OPENS_BOTH,
     .options = ipc_option_table,
     .options_bytes = sizeof(ipc_options),
     .bid = ipc_bid,

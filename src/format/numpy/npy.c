@@ -513,6 +513,7 @@ const hr_format hr__format_numpy = {
     .name = "numpy",
     .suffixes = "npy npz",
     .doc = "arrays of NumPy (.npy, .npz); rows are slices along the first axis",
+    .opens = HR_OPENS_BOTH,
     .bid = npy_bid,
     .open = npy_open,
     .create = npy__create,

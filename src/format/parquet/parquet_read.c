@@ -71,15 +71,46 @@ static hr_status parquet_fragment(hr_scan_file *base, int fragment, hr_fragment 
     return HR_OK;
 }
 
+#define AHEAD_SLACK (128 << 10) /* a dictionary and the rest of a page, which are in no proportion to the rows */
+
+/* The bytes of a chunk that rows [begin, end) of n probably need. Without an index of pages, those before them, too. */
+static hr_file_range bytes_of_rows(const pq_chunk *c, int64_t begin, int64_t end, int64_t n)
+{
+    double row_bytes = (double)c->n_bytes / (double)HR_MAX(n, 1);
+    int64_t from = c->index_at && begin > 0 ? (int64_t)((double)begin * row_bytes) - AHEAD_SLACK : 0;
+    int64_t to = end >= n ? c->n_bytes : (int64_t)((double)end * row_bytes) + AHEAD_SLACK;
+
+    from = HR_MAX(0, from);
+    return (hr_file_range){ c->begin + from, HR_MIN(to, c->n_bytes) - from };
+}
+
+static void parquet_ahead_rows(hr_scan_file *base, int fragment, int64_t row_begin, int64_t n_rows)
+{
+    pq_file *f = (pq_file *)base;
+    const pq_group *g = &f->meta->groups[fragment];
+    hr_file_range some[64];
+    int n = 0;
+
+    for (int i = 0; i < f->schema->n_leaves; i++) {
+        const pq_chunk *c = &g->chunks[f->schema->leaves[i].column];
+
+        if (c->elsewhere || c->encrypted)
+            continue;
+        some[n++] = bytes_of_rows(c, row_begin, row_begin + n_rows, g->n_rows);
+        if (n == HR_LEN(some)) {
+            hr__source_ahead_ranges(f->source, some, n);
+            n = 0;
+        }
+    }
+    if (n)
+        hr__source_ahead_ranges(f->source, some, n);
+}
+
 static void parquet_ahead(hr_scan_file *base, int fragment)
 {
     pq_file *f = (pq_file *)base;
 
-    for (int i = 0; i < f->schema->n_leaves; i++) {
-        const pq_chunk *c = &f->meta->groups[fragment].chunks[f->schema->leaves[i].column];
-
-        hr__source_ahead(f->source, c->begin, c->n_bytes);
-    }
+    parquet_ahead_rows(base, fragment, 0, f->meta->groups[fragment].n_rows);
 }
 
 static hr_status parquet_project(hr_scan_file *base, const hr_open *how, hr_scan_file **out, hr_error *err)
@@ -111,6 +142,7 @@ static const hr_scan_file_class parquet_file_class = {
     .fragment = parquet_fragment,
     .read = parquet_reader,
     .ahead = parquet_ahead,
+    .ahead_rows = parquet_ahead_rows,
     .project = parquet_project,
     .describe = pq__describe,
     .close = parquet_close,
@@ -170,6 +202,7 @@ const hr_format hr__format_parquet = {
     .name = "parquet",
     .suffixes = "parquet pq parq",
     .doc = "columnar files with row groups",
+    .opens = HR_OPENS_TAIL,
     .options = parquet_option_table,
     .options_bytes = sizeof(parquet_options),
     .bid = parquet_bid,

@@ -103,11 +103,21 @@ static hr_status binary_fragment(hr_scan_file *base, int fragment, hr_fragment *
     return HR_OK;
 }
 
+static void binary_ahead(hr_scan_file *base, int fragment)
+{
+    hr_source *source = ((binary_file *)base)->source;
+
+    (void)fragment;
+    if (base->schema->n)
+        hr__source_ahead(source, 0, source->n_bytes);
+}
+
 static void binary_close(hr_scan_file *base) { hr__source_unref(((binary_file *)base)->source); }
 
 static const hr_scan_file_class binary_file_class = {
     .fragment = binary_fragment,
     .read = binary_read,
+    .ahead = binary_ahead,
     .close = binary_close,
 };
 

@@ -178,6 +178,14 @@ static void full_ahead(hr_scan_file *base, int fragment)
         f->inner->cls->ahead(f->inner, fragment);
 }
 
+static void full_ahead_rows(hr_scan_file *base, int fragment, int64_t row_begin, int64_t n_rows)
+{
+    full_file *f = (full_file *)base;
+
+    if (f->inner->cls->ahead_rows)
+        f->inner->cls->ahead_rows(f->inner, fragment, row_begin, n_rows);
+}
+
 static void full_close(hr_scan_file *base)
 {
     full_file *f = (full_file *)base;
@@ -192,6 +200,7 @@ static const hr_scan_file_class full_file_class = {
     .fragment = full_fragment,
     .read = full_read,
     .ahead = full_ahead,
+    .ahead_rows = full_ahead_rows,
     .close = full_close,
 };
 
@@ -213,6 +222,7 @@ hr_status hr__scan_add_file_columns(hr_scan_file *takes_inner, hr_schema *schema
 
     *out = NULL;
     HR_GO(hr__scan_file_new(&full_file_class, sizeof *f, inner->name, account, out, err));
+    (*out)->is_remote = inner->is_remote;
     f = (full_file *)*out;
     f->columns = hr__zalloc(account, ((size_t)schema->n + 1) * sizeof *f->columns);
     if (!f->columns)

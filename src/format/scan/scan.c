@@ -39,7 +39,8 @@ typedef struct file_scan {
     bool unify;
     bool shuffle, shuffle_once, has_seed;
     uint64_t seed;
-    _Atomic(hr_scan_file *) first; /* the first file, with all of its columns */
+    _Atomic(hr_scan_file *) first;     /* the first file, with all of its columns */
+    _Atomic(hr_source *) first_source; /* of `first`, if its bytes travel: runs copy what it has; NULL: none */
     _Atomic(scan_types *) types;
     int64_t shared;                     /* bytes of the folder that all paths begin with */
     _Atomic(_Atomic uint64_t *) hashes; /* by file, see hash_file; 0: not computed yet; NULL: no hash computed */
@@ -166,6 +167,14 @@ static hr_status check_size(const file_scan *s, int file, const hr_source *sourc
                         (long long)source->n_bytes, (long long)listed);
 }
 
+static hr_status open_source(file_scan *s, int file, const hr_open *how, hr_source **out, hr_error *err)
+{
+    hr_source *first = file == 0 ? atomic_load_explicit(&s->first_source, memory_order_acquire) : NULL;
+
+    *out = how->source ? hr__source_ref(how->source) : first ? hr__source_again(first, how->account) : NULL;
+    return *out ? HR_OK : hr__paths_open(&s->paths, file, how->account, out, err);
+}
+
 static hr_status open_file(file_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     hr_open mine = *how;
@@ -174,13 +183,27 @@ static hr_status open_file(file_scan *s, int file, const hr_open *how, hr_scan_f
 
     *out = NULL;
     mine.options = s->options;
-    HR_GO(hr__source_open(path_of(s, file), how->account, &source, err));
+    HR_GO(open_source(s, file, how, &source, err));
     HR_GO(check_size(s, file, source, err));
     HR_GO(s->format->open(source, &mine, out, err));
     (*out)->file = file;
+    (*out)->is_remote = hr__source_is_remote(source);
 done:
     hr__source_unref(source);
     return st;
+}
+
+/* The source of the first file, opened once. */
+static hr_status begin_first(file_scan *s, hr_error *err)
+{
+    hr_source *none = NULL, *made;
+
+    if (atomic_load_explicit(&s->first_source, memory_order_acquire))
+        return HR_OK;
+    HR_TRY(hr__paths_open(&s->paths, 0, NULL, &made, err));
+    if (!atomic_compare_exchange_strong(&s->first_source, &none, made)) /* another thread was faster */
+        hr__source_unref(made);
+    return HR_OK;
 }
 
 /* The first file, opened once. Borrowed from the scan. */
@@ -191,7 +214,9 @@ static hr_status first_file(file_scan *s, hr_scan_file **out, hr_error *err)
     *out = atomic_load_explicit(&s->first, memory_order_acquire);
     if (*out)
         return HR_OK;
-    HR_TRY(open_file(s, 0, &(hr_open){ 0 }, out, err));
+    if (hr__paths_is_remote(&s->paths, 0))
+        HR_TRY(begin_first(s, err));
+    HR_TRY(open_file(s, 0, &(hr_open){ .source = atomic_load(&s->first_source) }, out, err));
     if (!atomic_compare_exchange_strong(&s->first, &none, *out)) { /* another thread was faster */
         hr__scan_file_unref(*out);
         *out = none;
@@ -547,7 +572,9 @@ done:
 
 static hr_status open_own(file_scan *s, int file, const hr_open *how, bool all, hr_scan_file **out, hr_error *err)
 {
-    hr_scan_file *first = s->given || file > 0 ? NULL : atomic_load_explicit(&s->first, memory_order_acquire);
+    /* A run of a remote file has a source of its own, whose bytes are the run's. */
+    bool alone = s->given || file > 0 || hr__paths_is_remote(&s->paths, file);
+    hr_scan_file *first = alone ? NULL : atomic_load_explicit(&s->first, memory_order_acquire);
     hr_open mine = *how;
     hr_status st;
 
@@ -1067,7 +1094,11 @@ static hr_status hash_file(file_scan *s, int file, void *context, hr_error *err)
 
     if (atomic_load_explicit(place, memory_order_relaxed))
         return HR_OK;
-    st = hr__source_open(listed->path, NULL, &source, err);
+    if (listed->tag) { /* the object's version, which every request requires */
+        atomic_store_explicit(place, HR_MAX((uint64_t)listed->mtime_ns, NOT_KNOWN + 1), memory_order_relaxed);
+        return HR_OK;
+    }
+    st = hr__paths_open(&s->paths, file, NULL, &source, err);
     if (!st && source->n_bytes == listed->n_bytes && source->mtime_ns == listed->mtime_ns)
         st = hash_blocks(source, n, n_files > BLOCKS_OF_ALL_FILES ? SMALL_BLOCK_BYTES : BLOCK_BYTES, &found, err);
     hr__source_unref(source);
@@ -1141,6 +1172,7 @@ static void files_free(hr_scan *base)
     file_scan *s = (file_scan *)base;
 
     hr__scan_file_unref(atomic_load(&s->first));
+    hr__source_unref(atomic_load(&s->first_source));
     hr__free(atomic_load(&base->file_rows));
     hr__free((void *)atomic_load(&s->hashes));
     types_free(atomic_load(&s->types));
@@ -1162,6 +1194,38 @@ static const hr_scan_class file_scan_class = { files_schema,    files_open,     
                                                files_input,     files_hashes,       NULL };
 
 /* ----------------------------------------------------------------------------------------------------------- making */
+
+#define OPENS_BYTES (256 << 10) /* of the end of a file, or of a whole file, that is announced before it is opened */
+#define HEAD_BYTES (64 << 10)
+
+bool hr__scan_is_remote(const hr_scan *base, int file)
+{
+    return base->cls == &file_scan_class && hr__paths_is_remote(&((const file_scan *)base)->paths, file);
+}
+
+void hr__scan_announce(const hr_scan *base, hr_source *source)
+{
+    const file_scan *s = (const file_scan *)base;
+    int64_t n = source->n_bytes;
+    hr_opens opens = s->format->opens;
+
+    if (s->format->row_growth || n <= OPENS_BYTES)
+        hr__source_ahead(source, 0, n);
+    else if (opens != HR_OPENS_TAIL)
+        hr__source_ahead(source, 0, HEAD_BYTES);
+    if (opens != HR_OPENS_HEAD && n > OPENS_BYTES)
+        hr__source_ahead(source, n - OPENS_BYTES, OPENS_BYTES);
+}
+
+hr_status hr__scan_begin(hr_scan *base, int file, hr_account *account, hr_source **out, hr_error *err)
+{
+    *out = NULL;
+    if (!hr__scan_is_remote(base, file))
+        return HR_OK;
+    HR_TRY(open_source((file_scan *)base, file, &(hr_open){ .account = account }, out, err));
+    hr__scan_announce(base, *out);
+    return HR_OK;
+}
 
 static hr_status unknown_format(const char *path, const char *name, hr_error *err)
 {
@@ -1193,7 +1257,7 @@ static hr_status find_format(file_scan *s, const char *name, hr_error *err)
         return HR_OK;
     if (name)
         return unknown_format(NULL, name, err);
-    HR_GO(hr__source_open(path_of(s, 0), NULL, &source, err));
+    HR_GO(hr__paths_open(&s->paths, 0, NULL, &source, err));
     HR_GO(hr__source_read_some(source, head, 0, sizeof head, &n, err));
     s->format = hr__format_guess(path_of(s, 0), (hr_view){ head, n });
     if (!s->format)
@@ -1262,7 +1326,8 @@ hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *fo
     atomic_init(&s->base.refs, 1);
     HR_GO(take_schema(options, &s->given, err));
     if (options)
-        listing = (hr_paths_options){ options->ignore_missing_paths, options->suffixes, options->n_suffixes };
+        listing = (hr_paths_options){ options->ignore_missing_paths, options->suffixes, options->n_suffixes,
+                                      options->storage_options, options->n_storage_options };
     HR_GO(hr__paths_list(urls, n_urls, &listing, NULL, &s->paths, err));
     if (s->paths.n == 0)
         HR_FAIL(HR_NOT_FOUND, "%s%s: no files there", n_urls > 0 ? urls[0] : "no path given",

@@ -1,0 +1,101 @@
+/* http.h - requests over HTTP, on one thread of the process that waits for all of them.
+ *
+ * A *request* is one exchange with a server, with its retries: http_request.c says what is sent again, http_thread.c
+ * moves the bytes. Answers of 2xx go into the request's own memory, at once where they belong. Everything of a request
+ * belongs to the network's thread between hr__http_begin and `done`.
+ *
+ * Words: a *store* is where URLs of one scheme and one set of options lead: limits on time, how requests are signed. An
+ * *attempt* is one sending of a request. */
+#ifndef HR_HTTP_H
+#define HR_HTTP_H
+
+#include "io/http/remote.h"
+
+#define HR_ETAG_BYTES 128
+
+/* What the reader's storage options and the environment say; see docs/stores.md. Counted; immutable. */
+struct hr_store {
+    atomic_int refs;
+    int connect_ms, silence_ms, max_retries;
+    int idle_s; /* a connection that was idle for longer is not used again */
+};
+typedef struct hr_http_request hr_http_request;
+
+typedef struct hr_http_answer {
+    int status;               /* of HTTP; 0: none came */
+    int64_t total;            /* bytes of the whole object; -1: the server does not say */
+    bool has_range;           /* 206 */
+    int64_t begin;            /* of the range; -1: none */
+    double wait_s;            /* Retry-After; < 0: none */
+    int64_t date_s;           /* of the server, since 1970; 0: none */
+    char etag[HR_ETAG_BYTES]; /* with its quotes; "": none, or a weak one */
+    char modified[40];        /* Last-Modified; "": none */
+    char region[32];          /* x-amz-bucket-region */
+} hr_http_answer;
+
+struct hr_http_request {
+    /* The caller fills these, from zero, by hr__http_init and by hand. */
+    const char *method;               /* static */
+    char *url;                        /* owned, percent-encoded */
+    char *if_match;                   /* owned: the ETag that the object must have; NULL: any */
+    hr_store *store;                  /* a reference */
+    hr_account *account;              /* borrowed; is charged for the buffers of the connection */
+    int64_t offset;                   /* of the range */
+    int64_t n_bytes;                  /* of the range, to `out`; 0: the whole body, to `body` */
+    uint8_t *out;                     /* borrowed until `done` */
+    int64_t max_body;                 /* a longer body is an error; 0: 1 MiB */
+    void (*done)(hr_http_request *r); /* on the network's thread, without locks; may free the request */
+    void *context;
+    /* The answer, for `done`. */
+    hr_status st;
+    hr_error err;
+    hr_http_answer answer;
+    hr_text body;  /* without `out`: the body; else the words of a refusal */
+    int64_t n_got; /* bytes in `out` */
+    int n_retries;
+    atomic_bool cancelled;
+    /* The network's thread alone. */
+    hr_http_request *next;
+    void *easy;    /* NULL: no attempt is under way */
+    void *headers; /* the attempt's */
+    char *target;  /* where redirects led; NULL: `url` */
+    bool foreign;  /* `target` is another host: nothing is signed */
+    bool overrun;  /* more bytes came than were asked for */
+    int n_redirects;
+    int64_t due_ns;      /* of the next attempt */
+    int64_t progress_ns; /* of the last byte */
+    int curl_code;
+};
+
+/* Takes the URL (NULL: HR_NO_MEMORY, as if an allocation had failed). Shares the store. */
+hr_status hr__http_init(hr_http_request *r, const char *method, char *takes_url, hr_store *store,
+                        hr_error *err) HR_MUST_USE;
+void hr__http_clear(hr_http_request *r); /* zero is fine; not between begin and done */
+/* Sends the request. After HR_OK `done` is called exactly once. HR_UNSUPPORTED: this build has no libcurl. */
+hr_status hr__http_begin(hr_http_request *r, hr_error *err) HR_MUST_USE;
+/* `done` comes soon, with HR_CANCELLED if the answer is not complete. The caller knows that `done` has not freed r. */
+void hr__http_cancel(hr_http_request *r);
+/* Sends the request and waits for its end; `done` is its own. */
+hr_status hr__http_run(hr_http_request *r, hr_error *err) HR_MUST_USE;
+/* For tests: ends the thread, closes all connections. Requests that are under way are cancelled. */
+void hr__http_stop(void);
+
+/* --- http_request.c: the way of a request, for the network's thread */
+typedef enum hr_http_next { HR_HTTP_DONE, HR_HTTP_AGAIN } hr_http_next;
+void hr__http_header(hr_http_request *r, const char *line, size_t n); /* one line of the answer's head */
+bool hr__http_bytes(hr_http_request *r, const char *data, size_t n);  /* false: the attempt is over */
+/* After an attempt: `wrong` names what went wrong on the way, NULL: nothing. `location`: where a redirect leads; NULL.
+ * AGAIN: the next attempt is due at r->due_ns; DONE: r->st and r->err are set. */
+hr_http_next hr__http_settle(hr_http_request *r, const char *wrong, bool may_retry, const char *location);
+
+/* --- url.c */
+char *hr__url_shown(const char *url, hr_account *account); /* without passwords, and without the values of its query */
+char *hr__url_encoded(const char *url, hr_account *account); /* blanks and bytes beyond ASCII as %XX; "%" stays */
+bool hr__url_same_host(const char *a, const char *b);        /* scheme, host and port */
+bool hr__url_is_near(const char *url); /* loopback, or the address of a machine's metadata: never by a proxy */
+
+/* --- store.c */
+/* The address of requests for a URL of the list, encoded; NULL: no memory. */
+char *hr__store_url(const hr_store *s, const char *url, hr_account *account);
+
+#endif

@@ -1,0 +1,355 @@
+/* http_request.c - one request from its first attempt to its end: what answers mean, and what is sent again.
+ *
+ * 1. Sent again, after a pause: what broke on the way, and the answers 408, 429, 500, 502, 503 and 504. The pause
+ *    doubles from PAUSE_MS on, its half is random, and the server's Retry-After counts if it is longer. A process has a
+ *    bucket of retries: RETRY_COST tokens for each, and a success gives one back, so that a host that fails everything
+ *    is not asked for ever.
+ * 2. A body that broke off goes on where it ended, if the object has an ETag, which If-Match then requires. Without an
+ *    ETag it begins again.
+ * 3. The number of bytes is checked against the range. 412, another ETag and another size are one error: the object was
+ *    replaced. It is not sent again.
+ * 4. Redirects are followed here and not by libcurl: what signs a request for one host never goes to another, and
+ *    https never becomes http.
+ *
+ * Tests: test_http.c. */
+#include "io/http/http.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#define PAUSE_MS 100
+#define PAUSE_THROTTLED_MS 500
+#define MAX_PAUSE_MS 10000
+#define MAX_REDIRECTS 5
+#define RETRY_TOKENS 500
+#define RETRY_COST 14
+#define WORDS_BYTES 600 /* of a refusal's body, that go into the error */
+
+static atomic_int tokens_spent; /* of RETRY_TOKENS */
+
+/* ---------------------------------------------------------------------------------------------------- answer's head */
+
+static bool is_header(const char *line, size_t n, const char *name, const char **value)
+{
+    size_t m = strlen(name);
+
+    if (n <= m || strncasecmp(line, name, m) || line[m] != ':')
+        return false;
+    for (*value = line + m + 1; **value == ' ' || **value == '\t';)
+        (*value)++;
+    return true;
+}
+
+/* The value without the line's end; "" if it does not fit. */
+static void keep_value(char *out, size_t cap, const char *value, const char *end)
+{
+    size_t n;
+
+    while (end > value && isspace((unsigned char)end[-1]))
+        end--;
+    n = (size_t)(end - value);
+    out[0] = 0;
+    if (n < cap) {
+        memcpy(out, value, n);
+        out[n] = 0;
+    }
+}
+
+/* "bytes 0-99/1000" */
+static void read_range(hr_http_answer *a, const char *value)
+{
+    long long begin, end, total;
+
+    a->begin = -1;
+    if (sscanf(value, "bytes %lld-%lld/%lld", &begin, &end, &total) == 3) {
+        a->begin = begin;
+        a->total = total;
+    } else if (sscanf(value, "bytes */%lld", &total) == 1) {
+        a->total = total;
+    }
+}
+
+void hr__http_header(hr_http_request *r, const char *line, size_t n)
+{
+    hr_http_answer *a = &r->answer;
+    char text[512];
+    const char *value, *end;
+
+    if (n >= sizeof text)
+        return; /* none of ours is as long */
+    memcpy(text, line, n);
+    text[n] = 0;
+    end = text + n;
+    if (strncmp(text, "HTTP/", 5) == 0) {
+        const char *space = strchr(text, ' ');
+
+        *a = (hr_http_answer){ .status = space ? atoi(space) : 0, .total = -1, .begin = -1, .wait_s = -1 };
+        a->has_range = a->status == 206;
+    } else if (is_header(text, n, "content-length", &value)) {
+        if (!a->has_range && a->total < 0)
+            a->total = strtoll(value, NULL, 10);
+    } else if (is_header(text, n, "content-range", &value)) {
+        read_range(a, value);
+    } else if (is_header(text, n, "etag", &value)) {
+        keep_value(a->etag, sizeof a->etag, value, end);
+        if (strncmp(a->etag, "W/", 2) == 0)
+            a->etag[0] = 0;
+    } else if (is_header(text, n, "last-modified", &value)) {
+        keep_value(a->modified, sizeof a->modified, value, end);
+    } else if (is_header(text, n, "x-amz-bucket-region", &value)) {
+        keep_value(a->region, sizeof a->region, value, end);
+    } else if (is_header(text, n, "retry-after", &value)) {
+        if (isdigit((unsigned char)*value))
+            a->wait_s = strtod(value, NULL);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------------- body */
+
+static bool is_ranged(const hr_http_request *r) { return r->n_bytes > 0; }
+
+/* The next bytes of the answer are those that were asked for: of the range, or of a whole object that is the range. */
+static bool fits_range(hr_http_request *r)
+{
+    hr_http_answer *a = &r->answer;
+
+    if (a->status == 200 && a->begin < 0 && r->offset == 0 && r->n_got == 0 && a->total == r->n_bytes)
+        a->begin = 0;
+    return a->begin == r->offset + r->n_got;
+}
+
+bool hr__http_bytes(hr_http_request *r, const char *data, size_t n)
+{
+    int64_t limit = r->max_body > 0 ? r->max_body : 1 << 20;
+    bool ok = r->answer.status >= 200 && r->answer.status < 300;
+
+    if (ok && is_ranged(r)) {
+        if (!fits_range(r))
+            return false;
+        if ((int64_t)n > r->n_bytes - r->n_got) {
+            r->overrun = true;
+            return false;
+        }
+        memcpy(r->out + r->n_got, data, n);
+        r->answer.begin += (int64_t)n;
+        r->n_got += (int64_t)n;
+        return true;
+    }
+    if (!ok) {
+        n = HR_MIN(n, (size_t)HR_MAX(0, WORDS_BYTES - r->body.n));
+        limit = WORDS_BYTES;
+    }
+    if (r->body.n + (int64_t)n > limit) {
+        r->overrun = true;
+        return false;
+    }
+    hr__text_add_bytes(&r->body, data, (int64_t)n);
+    return !r->body.failed;
+}
+
+/* ----------------------------------------------------------------------------------------------------------- errors */
+
+/* The store's own words: <Code> and <Message> of XML, else the first line of a text that is no page. */
+static void add_words(const hr_http_request *r, hr_text *out)
+{
+    static const char *const tags[] = { "Code", "Message" };
+    const char *body = r->body.data ? r->body.data : "";
+    int found = 0;
+
+    for (int i = 0; i < HR_LEN(tags); i++) {
+        char open[16];
+        const char *begin, *end;
+
+        snprintf(open, sizeof open, "<%s>", tags[i]);
+        begin = strstr(body, open);
+        end = begin ? strchr(begin + strlen(open), '<') : NULL;
+        if (end)
+            hr__text_add(out, "%s%.*s", found++ ? ": " : ", ", (int)(end - begin - (ptrdiff_t)strlen(open)),
+                         begin + strlen(open));
+    }
+    if (!found && body[0] && body[0] != '<' && body[0] != '{')
+        hr__text_add(out, ", %.*s", (int)HR_MIN(strcspn(body, "\r\n"), 200), body);
+}
+
+static hr_status status_of(int status)
+{
+    return status == 404 || status == 410 ? HR_NOT_FOUND : status == 412 ? HR_BAD_DATA : HR_IO;
+}
+
+static const char *meaning(int status)
+{
+    switch (status) {
+    case 401: return "no valid credentials";
+    case 403: return "access denied";
+    case 404:
+    case 410: return "no such object";
+    case 416: return "the range lies beyond the object's end";
+    default: return "the server refused";
+    }
+}
+
+/* "URL: access denied (HTTP 403), AccessDenied: ..." */
+static hr_status refused(hr_http_request *r)
+{
+    char *name = hr__url_shown(r->url, NULL);
+    hr_text words = { 0 };
+
+    add_words(r, &words);
+    if (r->n_retries)
+        hr__text_add(&words, " (%d retries)", r->n_retries);
+    r->st = hr_error_set(&r->err, status_of(r->answer.status), "%s: %s (HTTP %d)%s", name ? name : "a URL",
+                         meaning(r->answer.status), r->answer.status, words.data && !words.failed ? words.data : "");
+    hr__text_clear(&words);
+    hr__free(name);
+    return r->st;
+}
+
+static hr_http_next fails(hr_http_request *r, hr_status st, const char *what)
+{
+    char *name = hr__url_shown(r->url, NULL);
+
+    r->st = r->n_retries ? hr_error_set(&r->err, st, "%s: %s (%d retries)", name ? name : "a URL", what, r->n_retries)
+                         : hr_error_set(&r->err, st, "%s: %s", name ? name : "a URL", what);
+    hr__free(name);
+    return HR_HTTP_DONE;
+}
+
+/* --------------------------------------------------------------------------------------------------------- attempts */
+
+static bool is_passing(int status)
+{
+    return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
+}
+
+static bool take_tokens(void)
+{
+    if (atomic_fetch_add(&tokens_spent, RETRY_COST) + RETRY_COST <= RETRY_TOKENS)
+        return true;
+    atomic_fetch_sub(&tokens_spent, RETRY_COST);
+    return false;
+}
+
+static void give_token(void)
+{
+    int spent = atomic_load(&tokens_spent);
+
+    while (spent > 0 && !atomic_compare_exchange_weak(&tokens_spent, &spent, spent - 1))
+        ;
+}
+
+/* When the next attempt is due. */
+static void set_pause(hr_http_request *r)
+{
+    bool throttled = r->answer.status == 429 || r->answer.status == 503;
+    int64_t now = hr__clock_ns(), ms = throttled ? PAUSE_THROTTLED_MS : PAUSE_MS;
+    uint64_t dice = (uint64_t)now * 0x9e3779b97f4a7c15u;
+
+    ms = HR_MIN(ms << HR_MIN(r->n_retries - 1, 10), MAX_PAUSE_MS);
+    ms = ms / 2 + (int64_t)(dice >> 40) % (ms / 2 + 1);
+    if (r->answer.wait_s >= 0)
+        ms = HR_MIN((int64_t)(r->answer.wait_s * 1000), 60000);
+    r->due_ns = now + ms * 1000000;
+}
+
+static hr_http_next again(hr_http_request *r, const char *wrong)
+{
+    if (r->n_retries >= r->store->max_retries || !take_tokens())
+        return wrong ? fails(r, HR_IO, wrong) : (refused(r), HR_HTTP_DONE);
+    r->n_retries++;
+    set_pause(r);
+    if (!r->if_match)
+        r->n_got = 0; /* nothing proves that the rest is of the same object */
+    hr__text_clear(&r->body);
+    return HR_HTTP_AGAIN;
+}
+
+static hr_http_next redirected(hr_http_request *r, const char *location)
+{
+    const char *from = r->target ? r->target : r->url;
+    char *to;
+
+    if (++r->n_redirects > MAX_REDIRECTS)
+        return fails(r, HR_IO, "more than 5 redirects follow each other");
+    if (strncasecmp(from, "https:", 6) == 0 && strncasecmp(location, "https:", 6) != 0)
+        return fails(r, HR_IO, "the server redirects from https to an address without encryption");
+    if (strncasecmp(location, "https:", 6) != 0 && strncasecmp(location, "http:", 5) != 0)
+        return fails(r, HR_IO, "the server redirects to what is neither http nor https");
+    if (!(to = hr__strdup(NULL, location)))
+        return fails(r, HR_NO_MEMORY, "no memory for a redirect");
+    r->foreign = r->foreign || !hr__url_same_host(from, to);
+    hr__free(r->target);
+    r->target = to;
+    r->due_ns = hr__clock_ns();
+    hr__text_clear(&r->body);
+    return HR_HTTP_AGAIN;
+}
+
+static hr_http_next replaced(hr_http_request *r)
+{
+    return fails(r, HR_BAD_DATA, "the object was replaced while it was read: it has another ETag now");
+}
+
+/* The answer came whole: is it what was asked for? */
+static hr_http_next accept(hr_http_request *r)
+{
+    const hr_http_answer *a = &r->answer;
+
+    if (r->if_match && a->etag[0] && strcmp(a->etag, r->if_match) != 0)
+        return replaced(r);
+    if (is_ranged(r) && a->status == 200 && r->n_got < r->n_bytes)
+        return fails(r, HR_UNSUPPORTED, "the server answers a request for a range with the whole object");
+    if (is_ranged(r) && r->n_got < r->n_bytes)
+        return again(r, "the server sends fewer bytes than it promised");
+    give_token();
+    r->st = HR_OK;
+    return HR_HTTP_DONE;
+}
+
+hr_http_next hr__http_settle(hr_http_request *r, const char *wrong, bool may_retry, const char *location)
+{
+    int status = r->answer.status;
+
+    if (atomic_load_explicit(&r->cancelled, memory_order_relaxed))
+        return fails(r, HR_CANCELLED, "the request was cancelled");
+    if (r->body.failed)
+        return fails(r, HR_NO_MEMORY, "no memory for the answer");
+    if (r->overrun)
+        return fails(r, HR_BAD_DATA, "the server sends more bytes than it was asked for");
+    if (status == 412)
+        return replaced(r);
+    if (status >= 300 && status < 400 && location)
+        return redirected(r, location);
+    if (status >= 300)
+        return is_passing(status) ? again(r, NULL) : (refused(r), HR_HTTP_DONE);
+    if (is_ranged(r) && status == 206 && r->answer.begin != r->offset + r->n_got)
+        return fails(r, HR_BAD_DATA, "the server sends another range than it was asked for");
+    if (is_ranged(r) && status == 200 && r->n_got < r->n_bytes)
+        return accept(r); /* the attempt was stopped on purpose */
+    if (wrong)
+        return may_retry ? again(r, wrong) : fails(r, HR_IO, wrong);
+    return accept(r);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- request */
+
+hr_status hr__http_init(hr_http_request *r, const char *method, char *takes_url, hr_store *store, hr_error *err)
+{
+    *r = (hr_http_request){ .method = method, .url = takes_url };
+    if (!takes_url)
+        return hr__error_memory(err, "a URL", 1);
+    r->store = hr__store_ref(store);
+    return HR_OK;
+}
+
+void hr__http_clear(hr_http_request *r)
+{
+    hr__free(r->url);
+    hr__free(r->if_match);
+    hr__free(r->target);
+    hr__text_clear(&r->body);
+    hr_error_clear(&r->err);
+    hr__store_unref(r->store);
+    *r = (hr_http_request){ 0 };
+}

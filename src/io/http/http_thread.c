@@ -1,0 +1,587 @@
+/* http_thread.c - the network's thread: moves the bytes of all requests, by libcurl's multi interface and epoll.
+ *
+ * The first request starts the thread. It belongs to the process: a forked child starts its own and leaves the parent's
+ * handles alone, which are lost memory there and no more. Callers put requests into `incoming` and wake the thread;
+ * everything else of this file belongs to it.
+ *
+ * 1. libcurl gets no more than MAX_ACTIVE attempts; the others wait here, in the order in which they came.
+ * 2. HTTP/1.1: one large body on each connection is faster than many on one. Connections are kept by libcurl's cache.
+ * 3. Silence ends an attempt, not its length: no byte for store->silence_ms, counted from the beginning of the attempt.
+ * 4. Certificates are always checked. libcurl has a place for them compiled in, which other distributions do not have:
+ *    SSL_CERT_FILE and the usual places come first.
+ *
+ * Lock: net.lock is a leaf, for `incoming` and the start of the thread. It survives a fork.
+ *
+ * Tests: test_http.c. */
+#include "io/http/http.h"
+
+#ifdef HR_HAVE_CURL
+
+#include <curl/curl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define MAX_ACTIVE 64
+#define MAX_SPARE 16 /* handles without an attempt that are kept */
+#define BUFFER_BYTES (256 << 10)
+#define TICK_MS 100 /* how often silence is looked for, and requests that were cancelled */
+#define WAKE_KEY UINT64_MAX
+
+static struct {
+    hr_mutex lock;
+    int pid; /* the process of the thread; 0: no thread */
+    hr_thread thread;
+    int watch, wake;
+    bool stop, exits; /* exits: the process ends, and requests stay as they are */
+    hr_http_request *incoming, **incoming_end;
+    /* The thread alone. */
+    CURLM *multi;
+    hr_http_request *waiting, **waiting_end; /* for their turn, or for due_ns */
+    hr_http_request *active;
+    int n_active;
+    int64_t timer_ns; /* when libcurl wants to be called; 0: not */
+    CURL *spare[MAX_SPARE];
+    int n_spare;
+} net = { .lock = HR_MUTEX_INIT };
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const char *certificates; /* NULL: those of libcurl */
+
+/* Before the process ends, OpenSSL frees what the thread uses. */
+static void at_exit(void)
+{
+    if (net.pid != hr__pid())
+        return;
+    hr__lock(&net.lock);
+    net.stop = net.exits = true;
+    hr__event_set(net.wake);
+    hr__unlock(&net.lock);
+    hr__thread_join(net.thread);
+}
+
+static void init(void)
+{
+    static const char *const places[] = { "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+                                          "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem" };
+    const char *given = getenv("SSL_CERT_FILE");
+
+    hr__mutex_survives_fork(&net.lock);
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+    atexit(at_exit);
+    if (given && given[0])
+        certificates = given;
+    for (int i = 0; !certificates && i < HR_LEN(places); i++)
+        if (access(places[i], R_OK) == 0)
+            certificates = places[i];
+}
+
+/* --- callbacks of libcurl */
+
+static size_t on_header(char *data, size_t size, size_t n, void *context)
+{
+    hr_http_request *r = context;
+
+    r->progress_ns = hr__clock_ns();
+    hr__http_header(r, data, size * n);
+    return size * n;
+}
+
+static size_t on_body(char *data, size_t size, size_t n, void *context)
+{
+    hr_http_request *r = context;
+
+    r->progress_ns = hr__clock_ns();
+    return hr__http_bytes(r, data, size * n) ? size * n : 0;
+}
+
+static int on_socket(CURL *easy, curl_socket_t fd, int what, void *context, void *of_socket)
+{
+    (void)easy;
+    (void)context;
+    (void)of_socket;
+    if (what == CURL_POLL_REMOVE)
+        hr__watch_remove(net.watch, fd);
+    else if (hr__watch_set(net.watch, fd, what != CURL_POLL_OUT, what != CURL_POLL_IN, (uint64_t)fd) < 0)
+        return -1;
+    return 0;
+}
+
+static int on_timer(CURLM *multi, long ms, void *context)
+{
+    (void)multi;
+    (void)context;
+    net.timer_ns = ms < 0 ? 0 : HR_MAX(1, hr__clock_ns() + (int64_t)ms * 1000000);
+    return 0;
+}
+
+/* --- attempts */
+
+static void put_last(hr_http_request ***end, hr_http_request *r)
+{
+    r->next = NULL;
+    **end = r;
+    *end = &r->next;
+}
+
+/* The header lines of an attempt. Returns false without memory. */
+static bool add_headers(const hr_text *lines, struct curl_slist **out)
+{
+    char *line = lines->data, *end;
+
+    for (; line && *line; line = end + 1) {
+        struct curl_slist *longer;
+
+        if (!(end = strchr(line, '\n')))
+            break;
+        *end = 0;
+        longer = curl_slist_append(*out, line);
+        if (!longer)
+            return false;
+        *out = longer;
+    }
+    return !lines->failed;
+}
+
+static hr_status make_headers(const hr_http_request *r, struct curl_slist **out, hr_error *err)
+{
+    hr_text lines = { 0 };
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    hr__text_add(&lines, "Accept:\nExpect:\n");
+    if (r->n_bytes > 0)
+        hr__text_add(&lines, "Range: bytes=%lld-%lld\n", (long long)(r->offset + r->n_got),
+                     (long long)(r->offset + r->n_bytes - 1));
+    if (r->if_match)
+        hr__text_add(&lines, "If-Match: %s\n", r->if_match);
+    if (!add_headers(&lines, out))
+        st = hr__error_memory(err, "headers of a request", lines.n);
+    hr__text_clear(&lines);
+    return st;
+}
+
+static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist *headers)
+{
+    const char *url = r->target ? r->target : r->url;
+
+    curl_easy_setopt(easy, CURLOPT_URL, url);
+    curl_easy_setopt(easy, CURLOPT_PRIVATE, r);
+    curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(easy, CURLOPT_USERAGENT, "headrace/" HR_VERSION_TEXT);
+    curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+    curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(easy, CURLOPT_HEADERDATA, r);
+    curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(easy, CURLOPT_WRITEDATA, r);
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)BUFFER_BYTES);
+    curl_easy_setopt(easy, CURLOPT_HTTP_CONTENT_DECODING, 0L);
+    curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)r->store->connect_ms);
+    curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, (long)r->store->idle_s);
+    curl_easy_setopt(easy, CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L);
+    curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    if (certificates)
+        curl_easy_setopt(easy, CURLOPT_CAINFO, certificates);
+    if (hr__url_is_near(url))
+        curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    if (strcmp(r->method, "HEAD") == 0)
+        curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+    else if (strcmp(r->method, "GET") != 0)
+        curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, r->method);
+}
+
+static void drop_easy(hr_http_request *r)
+{
+    if (r->easy) {
+        curl_multi_remove_handle(net.multi, r->easy);
+        curl_easy_reset(r->easy);
+        if (net.n_spare < MAX_SPARE)
+            net.spare[net.n_spare++] = r->easy;
+        else
+            curl_easy_cleanup(r->easy);
+        hr__account_charge(r->account, -BUFFER_BYTES);
+    }
+    curl_slist_free_all(r->headers);
+    r->easy = r->headers = NULL;
+}
+
+static void leave_active(const hr_http_request *r)
+{
+    hr_http_request **at = &net.active;
+
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    net.n_active--;
+}
+
+static void begin_attempt(hr_http_request *r)
+{
+    struct curl_slist *headers = NULL;
+
+    r->answer = (hr_http_answer){ .total = -1, .begin = -1, .wait_s = -1 };
+    r->st = make_headers(r, &headers, &r->err);
+    r->headers = headers;
+    if (!r->st && !(r->easy = net.n_spare ? net.spare[--net.n_spare] : curl_easy_init()))
+        r->st = hr__error_memory(&r->err, "a request", BUFFER_BYTES);
+    if (r->st) {
+        drop_easy(r);
+        r->done(r);
+        return;
+    }
+    hr__account_charge(r->account, BUFFER_BYTES);
+    set_options(r, r->easy, headers);
+    r->progress_ns = hr__clock_ns();
+    r->next = net.active;
+    net.active = r;
+    net.n_active++;
+    if (curl_multi_add_handle(net.multi, r->easy) != CURLM_OK) {
+        leave_active(r);
+        drop_easy(r);
+        r->st = hr__error_memory(&r->err, "a request", BUFFER_BYTES);
+        r->done(r);
+    }
+}
+
+/* What went wrong, in words; NULL: nothing. An answer that was stopped by on_body is judged by its status. */
+static const char *wrong_of(CURLcode code, bool *may_retry)
+{
+    *may_retry = true;
+    switch (code) {
+    case CURLE_OK:
+    case CURLE_WRITE_ERROR: return NULL;
+    case CURLE_COULDNT_RESOLVE_HOST: return "the name of the host is not known";
+    case CURLE_COULDNT_RESOLVE_PROXY: return "the name of the proxy is not known";
+    case CURLE_COULDNT_CONNECT: return "no connection to the host";
+    case CURLE_OPERATION_TIMEDOUT: return "no connection to the host in time";
+    case CURLE_PARTIAL_FILE: return "the server sends fewer bytes than it promised";
+    case CURLE_GOT_NOTHING: return "the server closed the connection without an answer";
+    case CURLE_PEER_FAILED_VERIFICATION: *may_retry = false; return "the server's certificate is not valid";
+    case CURLE_SSL_CACERT_BADFILE: *may_retry = false; return "the file of certificates cannot be read";
+    case CURLE_URL_MALFORMAT: *may_retry = false; return "the URL is malformed";
+    case CURLE_UNSUPPORTED_PROTOCOL: *may_retry = false; return "the scheme of the URL is not supported";
+    default: return curl_easy_strerror(code);
+    }
+}
+
+static void end_attempt(hr_http_request *r, const char *wrong, bool may_retry)
+{
+    char *location = NULL;
+    hr_http_next next;
+
+    leave_active(r);
+    curl_easy_getinfo(r->easy, CURLINFO_REDIRECT_URL, &location);
+    next = hr__http_settle(r, wrong, may_retry, location);
+    drop_easy(r); /* after settle: the location is libcurl's */
+    if (next == HR_HTTP_AGAIN)
+        put_last(&net.waiting_end, r);
+    else
+        r->done(r);
+}
+
+/* --- the thread */
+
+/* Ends the attempts that libcurl has done with. False: there was none. */
+static bool collect(void)
+{
+    bool any = false;
+    CURLMsg *m;
+    int left;
+
+    while ((m = curl_multi_info_read(net.multi, &left))) {
+        CURLcode code = m->data.result;
+        hr_http_request *r = NULL;
+        const char *wrong;
+        bool may_retry;
+
+        if (m->msg != CURLMSG_DONE)
+            continue;
+        curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&r);
+        wrong = wrong_of(code, &may_retry);
+        end_attempt(r, wrong, may_retry);
+        any = true;
+    }
+    return any;
+}
+
+/* Ends attempts in which nothing moves, or that nobody wants any more. */
+static void look_for_silence(void)
+{
+    hr_http_request *next;
+    int64_t now = hr__clock_ns();
+
+    for (hr_http_request *r = net.active; r; r = next) {
+        bool quiet = now - r->progress_ns > (int64_t)r->store->silence_ms * 1000000;
+
+        next = r->next;
+        if (quiet || atomic_load_explicit(&r->cancelled, memory_order_relaxed)) {
+            r->answer.status = 0;
+            end_attempt(r, "the server sends nothing for too long", true);
+        }
+    }
+}
+
+static void take_incoming(bool *stop)
+{
+    hr_http_request *list;
+
+    hr__lock(&net.lock);
+    list = net.incoming;
+    net.incoming = NULL;
+    net.incoming_end = &net.incoming;
+    *stop = net.stop;
+    hr__unlock(&net.lock);
+    while (list) {
+        hr_http_request *r = list;
+
+        list = list->next;
+        put_last(&net.waiting_end, r);
+    }
+}
+
+/* Begins what is due. -> the time when the next one is due; INT64_MAX: none. */
+static int64_t begin_waiting(void)
+{
+    hr_http_request *list = net.waiting;
+    int64_t now = hr__clock_ns(), due = INT64_MAX;
+
+    net.waiting = NULL;
+    net.waiting_end = &net.waiting;
+    while (list) {
+        hr_http_request *r = list;
+
+        list = list->next;
+        if (atomic_load_explicit(&r->cancelled, memory_order_relaxed)) {
+            (void)hr__http_settle(r, NULL, false, NULL);
+            r->done(r);
+        } else if (r->due_ns <= now && net.n_active < MAX_ACTIVE) {
+            begin_attempt(r);
+        } else {
+            if (r->due_ns > now)
+                due = HR_MIN(due, r->due_ns);
+            put_last(&net.waiting_end, r);
+        }
+    }
+    return due;
+}
+
+/* Milliseconds until something has to be done without an event. */
+static int time_left(int64_t due_ns)
+{
+    int64_t now = hr__clock_ns(), at = due_ns;
+
+    if (net.timer_ns)
+        at = HR_MIN(at, net.timer_ns);
+    if (net.n_active)
+        at = HR_MIN(at, now + TICK_MS * 1000000);
+    return at == INT64_MAX ? -1 : (int)HR_MAX(0, HR_MIN((at - now + 999999) / 1000000, 60000));
+}
+
+static void handle(const hr_ready *ready, int n)
+{
+    int running;
+
+    for (int i = 0; i < n; i++) {
+        if (ready[i].key == WAKE_KEY)
+            hr__event_clear(net.wake);
+        else
+            curl_multi_socket_action(
+                net.multi, (curl_socket_t)ready[i].key,
+                (ready[i].readable ? CURL_CSELECT_IN : 0) | (ready[i].writable ? CURL_CSELECT_OUT : 0), &running);
+    }
+    if (net.timer_ns && net.timer_ns <= hr__clock_ns()) {
+        net.timer_ns = 0;
+        curl_multi_socket_action(net.multi, CURL_SOCKET_TIMEOUT, 0, &running);
+    }
+}
+
+static void end_all(void)
+{
+    while (net.active) {
+        atomic_store(&net.active->cancelled, true);
+        end_attempt(net.active, NULL, false);
+    }
+    for (hr_http_request *r = net.waiting; r; r = r->next)
+        atomic_store(&r->cancelled, true);
+    (void)begin_waiting();
+}
+
+static void net_main(void *arg)
+{
+    int64_t look_ns = 0, due;
+    hr_ready ready[64];
+    bool stop;
+
+    (void)arg;
+    for (;;) {
+        take_incoming(&stop);
+        if (stop)
+            break;
+        do
+            due = begin_waiting();
+        while (collect()); /* an attempt can fail at once, and makes room for another */
+        handle(ready, HR_MAX(0, hr__watch_wait_ready(net.watch, ready, HR_LEN(ready), time_left(due))));
+        (void)collect();
+        if (hr__clock_ns() - look_ns >= TICK_MS * 1000000) {
+            look_ns = hr__clock_ns();
+            look_for_silence();
+        }
+    }
+    if (!net.exits)
+        end_all();
+}
+
+/* --- starting, stopping */
+
+static void forget_locked(void)
+{
+    net.pid = 0;
+    net.stop = net.exits = false;
+    net.incoming = net.waiting = net.active = NULL;
+    net.incoming_end = &net.incoming;
+    net.waiting_end = &net.waiting;
+    net.n_active = net.n_spare = 0;
+    net.timer_ns = 0;
+    net.multi = NULL;
+}
+
+static int start_locked(void)
+{
+    int rc;
+
+    if (net.pid == hr__pid())
+        return 0;
+    if (net.pid) { /* a forked child: the parent's descriptors, handles and requests are not ours */
+        hr__file_close(net.watch);
+        hr__file_close(net.wake);
+    }
+    forget_locked();
+    net.wake = -1;
+    if (!(net.multi = curl_multi_init()))
+        return -12; /* ENOMEM */
+    curl_multi_setopt(net.multi, CURLMOPT_SOCKETFUNCTION, on_socket);
+    curl_multi_setopt(net.multi, CURLMOPT_TIMERFUNCTION, on_timer);
+    curl_multi_setopt(net.multi, CURLMOPT_MAXCONNECTS, (long)MAX_ACTIVE * 2);
+    rc = net.watch = hr__watch_new();
+    if (rc >= 0)
+        rc = net.wake = hr__event_new();
+    if (rc >= 0)
+        rc = hr__watch_add(net.watch, net.wake, WAKE_KEY);
+    if (rc >= 0)
+        rc = hr__thread_start(&net.thread, "hr-network", net_main, NULL);
+    if (rc >= 0) {
+        net.pid = hr__pid();
+        return 0;
+    }
+    hr__file_close(net.watch);
+    hr__file_close(net.wake);
+    curl_multi_cleanup(net.multi);
+    forget_locked();
+    return rc;
+}
+
+hr_status hr__http_begin(hr_http_request *r, hr_error *err)
+{
+    int rc;
+
+    pthread_once(&once, init);
+    hr__lock(&net.lock);
+    rc = start_locked();
+    if (!rc) {
+        put_last(&net.incoming_end, r);
+        hr__event_set(net.wake);
+    }
+    hr__unlock(&net.lock);
+    return rc ? hr__error_os(err, rc, "network", "start its thread") : HR_OK;
+}
+
+void hr__http_cancel(hr_http_request *r)
+{
+    atomic_store_explicit(&r->cancelled, true, memory_order_relaxed);
+    hr__lock(&net.lock);
+    if (net.pid == hr__pid())
+        hr__event_set(net.wake);
+    hr__unlock(&net.lock);
+}
+
+void hr__http_stop(void)
+{
+    pthread_once(&once, init);
+    hr__lock(&net.lock);
+    if (net.pid == hr__pid()) {
+        hr_thread thread = net.thread;
+
+        net.stop = true;
+        hr__event_set(net.wake);
+        hr__unlock(&net.lock);
+        hr__thread_join(thread);
+        hr__lock(&net.lock);
+        while (net.n_spare)
+            curl_easy_cleanup(net.spare[--net.n_spare]);
+        curl_multi_cleanup(net.multi);
+        hr__file_close(net.watch);
+        hr__file_close(net.wake);
+        forget_locked();
+    }
+    hr__unlock(&net.lock);
+}
+
+#else
+
+hr_status hr__http_begin(hr_http_request *r, hr_error *err)
+{
+    char *name = hr__url_shown(r->url, NULL);
+    hr_status st =
+        hr_error_set(err, HR_UNSUPPORTED, "%s: this build has no libcurl, so it reads no URLs", name ? name : "a URL");
+
+    hr__free(name);
+    return st;
+}
+
+void hr__http_cancel(hr_http_request *r) { (void)r; }
+void hr__http_stop(void) {}
+
+#endif
+
+/* --- a request whose caller waits */
+
+typedef struct waiter {
+    hr_mutex lock;
+    hr_cond done;
+    bool is_done;
+} waiter;
+
+static void wake_waiter(hr_http_request *r)
+{
+    waiter *w = r->context;
+
+    hr__lock(&w->lock);
+    w->is_done = true;
+    hr__cond_signal(&w->done); /* under the lock: the waiter's frame goes when it sees is_done */
+    hr__unlock(&w->lock);
+}
+
+hr_status hr__http_run(hr_http_request *r, hr_error *err)
+{
+    waiter w = { .is_done = false };
+    hr_status st;
+
+    hr__mutex_init(&w.lock);
+    hr__cond_init(&w.done);
+    r->done = wake_waiter;
+    r->context = &w;
+    st = hr__http_begin(r, err);
+    if (!st) {
+        hr__lock(&w.lock);
+        while (!w.is_done)
+            hr__cond_wait(&w.done, &w.lock);
+        hr__unlock(&w.lock);
+        st = r->st;
+        if (st)
+            hr__error_move(err, &r->err);
+    }
+    hr__cond_clear(&w.done);
+    hr__mutex_clear(&w.lock);
+    return st;
+}

@@ -1,0 +1,19 @@
+/* remote.h - what source.c and glob.c see of http/: lists of URLs, and sources over them. */
+#ifndef HR_REMOTE_H
+#define HR_REMOTE_H
+
+#include "io/io.h"
+
+/* The options "name=value" of a reader, for all of its URLs. HR_INVALID names an option that is unknown. */
+hr_status hr__store_new(const char *const *options, int n_options, hr_account *account, hr_store **out,
+                        hr_error *err) HR_MUST_USE;
+hr_store *hr__store_ref(hr_store *s); /* NULL is fine */
+void hr__store_unref(hr_store *s);    /* NULL is fine */
+/* Adds the files of n URLs to the list, in their order. Requests of several URLs are under way at once. */
+hr_status hr__url_list(hr_store *store, const char *const *urls, int n, const hr_paths_options *options, hr_paths *out,
+                       hr_error *err) HR_MUST_USE;
+/* Sends no request. Borrows all. */
+hr_status hr__url_source_open(const hr_path *listed, hr_store *store, hr_account *account, hr_source **out,
+                              hr_error *err) HR_MUST_USE;
+
+#endif

@@ -1,0 +1,609 @@
+/* url_source.c - the bytes of a URL as a source: parts that travel, or have come.
+ *
+ * A *part* is a range of the object, one request. Parts of a source never overlap. hr__source_ahead makes parts of at
+ * most PART_BYTES for the bytes that no part has, if the account has room: half of the memory limit is for bytes that
+ * nobody reads yet. A read copies from parts that have come, waits for those on their way, and makes a part itself
+ * where there is none: twice as large as the part before it, so that what is read on is fetched in ever larger parts.
+ *
+ * A part goes when as many bytes were read as it has. Small ones stay, up to KEEP_BYTES for each source: a footer is
+ * read several times. A part of which something is left (a page that was skipped, the gap between two ranges) goes when
+ * OLD_READS reads for each part have passed it by.
+ *
+ * If the server answers with the whole object instead of the range, the source asks for the whole, once, and keeps it:
+ * that needs a quarter of the memory limit at most.
+ *
+ * Every request has the ETag of the listing as If-Match. Without an ETag the size is compared.
+ *
+ * Lock: parts.lock, for all sources of the process, so that a forked child can go on: a leaf, held for no request, no
+ * allocation and no copy. Parts that were on their way in the parent are lost in the child, which asks again.
+ *
+ * Tests: test_http.c, test_stores.py. */
+#include "io/http/http.h"
+#include "io/http/remote.h"
+
+#include <stdlib.h>
+
+#define PART_BYTES (8 << 20)
+#define LEAST_BYTES (64 << 10) /* of a part that a read makes */
+#define MOST_BYTES (4 << 20)   /* likewise, when reads follow each other */
+#define OLD_READS 16
+#define KEEP_PART (1 << 20)
+#define KEEP_BYTES (4 << 20)
+#define GAP_BYTES (256 << 10) /* a request costs as much time as these bytes */
+
+typedef enum part_state { FETCHING, READY, FAILED } part_state;
+
+typedef struct url_source url_source;
+typedef struct part {
+    struct part *next; /* of the source, in no order */
+    int refs;          /* the source's, the request's, those of reads */
+    part_state state;
+    int pid; /* of the request */
+    int64_t at, n;
+    int64_t n_read; /* bytes that were read */
+    int64_t stamp;  /* the number of the last read, or of the read before its making */
+    bool read_up;   /* counted in kept_bytes */
+    hr_buffer *bytes;
+    hr_wait **waits;
+    int64_t n_waits, cap_waits;
+    hr_http_request request;
+} part;
+
+struct url_source {
+    hr_source base;
+    hr_store *store;
+    char *url; /* encoded */
+    char *tag; /* NULL: none */
+    hr_account *account;
+    /* Under the lock. */
+    part *parts;
+    int64_t kept_bytes;
+    int64_t n_reads;
+    bool whole; /* the server answers no ranges */
+};
+
+static struct {
+    hr_mutex lock;
+    hr_cond changed;
+    int pid;
+} parts = { .lock = HR_MUTEX_INIT };
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void parts_init(void) { hr__mutex_survives_fork(&parts.lock); }
+
+static void parts_lock(void)
+{
+    pthread_once(&once, parts_init);
+    hr__lock(&parts.lock);
+    if (parts.pid != hr__pid()) {
+        hr__cond_init(&parts.changed);
+        parts.pid = hr__pid();
+    }
+}
+
+static void parts_unlock(void) { hr__unlock(&parts.lock); }
+
+/* ------------------------------------------------------------------------------------------------------------ parts */
+
+static void part_free(part *p)
+{
+    if (!p)
+        return;
+    hr__buffer_unref(p->bytes);
+    hr__free(p->waits);
+    hr__http_clear(&p->request);
+    hr__free(p);
+}
+
+/* Drops a reference. -> the part, if it was the last one: the caller frees it without the lock. */
+static part *drop_locked(part *p) { return --p->refs ? NULL : p; }
+
+/* Takes the part out of the source's list. -> as drop_locked. */
+static part *remove_locked(url_source *s, part *p)
+{
+    part **at = &s->parts;
+
+    while (*at && *at != p)
+        at = &(*at)->next;
+    if (!*at)
+        return NULL;
+    *at = p->next;
+    p->next = NULL;
+    if (p->read_up)
+        s->kept_bytes -= p->n;
+    return drop_locked(p);
+}
+
+static part *find_locked(const url_source *s, int64_t at)
+{
+    part *p = s->parts;
+
+    while (p && (at < p->at || at >= p->at + p->n))
+        p = p->next;
+    return p;
+}
+
+/* The beginning of the first part in [at, end); `end`: there is none. */
+static int64_t next_begin_locked(const url_source *s, int64_t at, int64_t end)
+{
+    for (const part *p = s->parts; p; p = p->next)
+        if (p->at > at && p->at < end)
+            end = p->at;
+    return end;
+}
+
+static bool is_lost(const part *p) { return p->state == FETCHING && p->pid != hr__pid(); }
+
+/* A request has ended. On the network's thread. */
+static void on_done(hr_http_request *r)
+{
+    part *p = r->context;
+    hr_wait **waits;
+    int64_t n;
+
+    parts_lock();
+    p->state = r->st ? FAILED : READY;
+    waits = p->waits;
+    n = p->n_waits;
+    p->waits = NULL;
+    p->n_waits = p->cap_waits = 0;
+    hr__cond_broadcast(&parts.changed);
+    p = drop_locked(p);
+    parts_unlock();
+    for (int64_t i = 0; i < n; i++)
+        hr__wait_came(waits[i]);
+    hr__free(waits);
+    part_free(p);
+}
+
+static hr_status part_new(const url_source *s, int64_t at, int64_t n, part **out, hr_error *err)
+{
+    hr_mem mem = { s->account, NULL };
+    part *p = hr__zalloc(s->account, sizeof *p);
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!p)
+        return hr__error_memory(err, s->base.name, sizeof *p);
+    p->at = at;
+    p->n = n;
+    p->pid = hr__pid();
+    HR_GO(hr__buffer_new(&mem, n, &p->bytes, err));
+    HR_GO(hr__http_init(&p->request, "GET", hr__strdup(s->account, s->url), s->store, err));
+    if (s->tag && !(p->request.if_match = hr__strdup(s->account, s->tag)))
+        HR_GO(hr__error_memory(err, s->base.name, (int64_t)strlen(s->tag)));
+    p->request.account = s->account;
+    p->request.offset = at;
+    p->request.n_bytes = n;
+    p->request.out = p->bytes->data;
+    p->request.done = on_done;
+    p->request.context = p;
+    *out = p;
+    p = NULL;
+done:
+    part_free(p);
+    return st;
+}
+
+/* Takes out parts that reads have passed by. -> to free, linked by `next`. */
+static part *remove_old_locked(url_source *s)
+{
+    part *gone = NULL, **at = &s->parts;
+    int64_t n = 0;
+
+    for (const part *p = s->parts; p; p = p->next)
+        n++;
+    while (*at) {
+        part *p = *at;
+
+        if (p->state != READY || p->refs > 1 || p->read_up || s->n_reads - p->stamp <= OLD_READS * (n + 4)) {
+            at = &p->next;
+            continue;
+        }
+        *at = p->next;
+        p->next = gone;
+        gone = p;
+    }
+    return gone;
+}
+
+static void parts_free(part *list)
+{
+    for (part *next; list; list = next) {
+        next = list->next;
+        part_free(list);
+    }
+}
+
+/* Makes a part of [at, at + n) and sends its request; another thread may have been faster, then *out is that thread's
+ * part. *out has a reference; NULL: the place was taken meanwhile in another way, look again. */
+static hr_status fetch(url_source *s, int64_t at, int64_t n, part **out, hr_error *err)
+{
+    part *p, *other, *old;
+    hr_status st;
+
+    *out = NULL;
+    HR_TRY(part_new(s, at, n, &p, err));
+    parts_lock();
+    other = find_locked(s, at);
+    if (other || next_begin_locked(s, at, at + n) != at + n) {
+        if (other)
+            other->refs++;
+        parts_unlock();
+        part_free(p);
+        *out = other;
+        return HR_OK;
+    }
+    p->refs = 3; /* the source, the request, the caller */
+    p->stamp = s->n_reads;
+    old = s->whole ? NULL : remove_old_locked(s);
+    p->next = s->parts;
+    s->parts = p;
+    parts_unlock();
+    parts_free(old);
+    st = hr__http_begin(&p->request, err);
+    if (st) {
+        parts_lock();
+        p->state = FAILED;
+        p->request.st = st;
+        (void)hr_error_set(&p->request.err, st, "%s", err ? err->text : "");
+        hr__cond_broadcast(&parts.changed);
+        (void)remove_locked(s, p);
+        p->refs--; /* the request's */
+        p = drop_locked(p);
+        parts_unlock();
+        part_free(p);
+        return st;
+    }
+    *out = p;
+    return HR_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------ ahead */
+
+/* Adds the part to the wait, if it is on its way. */
+static void wait_for(url_source *s, part *p, hr_wait *w)
+{
+    parts_lock();
+    if (p->state == FETCHING && !is_lost(p) &&
+        hr__grow(NULL, (void **)&p->waits, &p->cap_waits, p->n_waits + 1, sizeof *p->waits))
+        p->waits[p->n_waits++] = hr__wait_add(w); /* without memory the read waits */
+    parts_unlock();
+    (void)s;
+}
+
+/* Bytes that may be requested for [at, at + n) now. */
+static int64_t granted(const url_source *s, int64_t n, hr_wait *w)
+{
+    int64_t room = hr__account_limit(s->account) / 2 - hr__account_used(s->account);
+
+    if (n <= room)
+        return n;
+    return w ? hr__wait_spend(w, n) : 0;
+}
+
+static void url_ahead(hr_source *base, int64_t offset, int64_t n)
+{
+    url_source *s = (url_source *)base;
+    hr_wait *w = hr__wait_current();
+    int64_t end = HR_MIN(offset + n, base->n_bytes);
+
+    while (offset < end) {
+        part *p, *gone = NULL;
+        int64_t stop;
+
+        parts_lock();
+        if (s->whole) {
+            parts_unlock();
+            return;
+        }
+        p = find_locked(s, offset);
+        if (p && is_lost(p)) {
+            gone = remove_locked(s, p);
+            p = NULL;
+        }
+        if (p) {
+            p->refs++;
+            stop = p->at + p->n;
+        } else {
+            stop = next_begin_locked(s, offset, HR_MIN(end, offset + PART_BYTES));
+        }
+        parts_unlock();
+        part_free(gone);
+        if (!p) {
+            int64_t m = granted(s, stop - offset, w);
+
+            if (m <= 0)
+                return;
+            stop = offset + m;
+            if (fetch(s, offset, m, &p, NULL))
+                return; /* the read finds the error again */
+        }
+        if (p) {
+            if (w)
+                wait_for(s, p, w);
+            parts_lock();
+            gone = drop_locked(p);
+            parts_unlock();
+            part_free(gone);
+        }
+        offset = stop;
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------------------- read */
+
+/* Bytes of the part that a read of n bytes at `at` makes. */
+static int64_t part_size_locked(const url_source *s, int64_t at, int64_t n)
+{
+    const part *before = at > 0 ? find_locked(s, at - 1) : NULL;
+    int64_t most = HR_MAX(LEAST_BYTES, HR_MIN(MOST_BYTES, hr__account_limit(s->account) / 64));
+
+    n = HR_MAX(n, before ? HR_MIN(most, before->n * 2) : LEAST_BYTES);
+    return next_begin_locked(s, at, HR_MIN(at + HR_MIN(PART_BYTES, n), s->base.n_bytes)) - at;
+}
+
+static hr_status too_large(const url_source *s, hr_error *err)
+{
+    return hr_error_set(err, HR_UNSUPPORTED,
+                        "%s: the server answers a request for a range with the whole object, whose %lld bytes are more "
+                        "than a quarter of the memory limit",
+                        s->base.name, (long long)s->base.n_bytes);
+}
+
+/* The part with the byte at `at`, with a reference; it may be on its way. */
+static hr_status part_for(url_source *s, int64_t at, int64_t n, part **out, hr_error *err)
+{
+    for (*out = NULL; !*out;) {
+        part *p, *gone = NULL;
+        int64_t begin = at;
+
+        parts_lock();
+        p = find_locked(s, at);
+        if (p && is_lost(p)) {
+            gone = remove_locked(s, p);
+            p = NULL;
+        }
+        if (p)
+            p->refs++;
+        else if (s->whole)
+            begin = 0, n = s->base.n_bytes;
+        else
+            n = part_size_locked(s, at, n);
+        parts_unlock();
+        part_free(gone);
+        if (p)
+            *out = p;
+        else if (begin < at && n > hr__account_limit(s->account) / 4)
+            return too_large(s, err);
+        else
+            HR_TRY(fetch(s, begin, n, out, err));
+    }
+    return HR_OK;
+}
+
+/* After a read of n bytes. -> parts to free, linked by `next`. */
+static part *count_read_locked(url_source *s, part *p, int64_t n)
+{
+    part *gone = NULL, *oldest = p, *q;
+
+    p->n_read += n;
+    p->stamp = ++s->n_reads;
+    if (s->whole || p->read_up || p->n_read < p->n)
+        return NULL;
+    for (q = s->parts; q && q != p; q = q->next)
+        ;
+    if (!q)
+        return NULL; /* it left the list already */
+    if (p->n > KEEP_PART)
+        return remove_locked(s, p);
+    p->read_up = true;
+    s->kept_bytes += p->n;
+    if (s->kept_bytes > KEEP_BYTES) {
+        for (q = s->parts; q; q = q->next)
+            if (q->read_up)
+                oldest = q; /* new parts come first */
+        gone = remove_locked(s, oldest);
+    }
+    return gone;
+}
+
+/* The part failed: the next read tries again. *again: this read does, for the whole object. */
+static hr_status failed(url_source *s, part *p, bool *again, hr_error *err)
+{
+    part *gone;
+    hr_status st;
+
+    *again = false;
+    parts_lock();
+    st = p->request.st;
+    if (st == HR_UNSUPPORTED && p->request.answer.status == 200 && !(p->at == 0 && p->n == s->base.n_bytes)) {
+        s->whole = *again = true;
+    } else {
+        (void)hr_error_set(err, st, "%s", p->request.err.text);
+    }
+    gone = remove_locked(s, p);
+    parts_unlock();
+    part_free(gone);
+    return *again ? HR_OK : st;
+}
+
+/* Forgets parts that are not the whole object. */
+static void forget_parts(url_source *s)
+{
+    part *list = NULL, *p, *gone;
+
+    parts_lock();
+    while ((p = s->parts)) {
+        p->refs++;
+        gone = remove_locked(s, p);
+        (void)gone; /* NULL: the reference above */
+        p->next = list;
+        list = p;
+    }
+    parts_unlock();
+    while ((p = list)) {
+        list = p->next;
+        p->next = NULL;
+        if (p->request.url && p->pid == hr__pid())
+            hr__http_cancel(&p->request);
+        parts_lock();
+        p = drop_locked(p);
+        parts_unlock();
+        part_free(p);
+    }
+}
+
+/* The object's size, as this answer gives it, is the listed one. */
+static hr_status check_size(const url_source *s, const part *p, hr_error *err)
+{
+    int64_t total = p->request.answer.total;
+
+    if (total < 0 || total == s->base.n_bytes)
+        return HR_OK;
+    return hr_error_set(err, HR_BAD_DATA,
+                        "%s: the object was replaced while it was read: it has %lld bytes now, %lld when it was listed",
+                        s->base.name, (long long)total, (long long)s->base.n_bytes);
+}
+
+/* Some bytes at `at`, at least one of n. *n_read 0: try again. */
+static hr_status read_part(url_source *s, uint8_t *out, int64_t at, int64_t n, int64_t *n_read, hr_error *err)
+{
+    part *p, *gone = NULL, *last;
+    hr_status st = HR_OK;
+    bool again = false, ready;
+
+    *n_read = 0;
+    HR_TRY(part_for(s, at, n, &p, err));
+    parts_lock();
+    while (p->state == FETCHING)
+        hr__cond_wait(&parts.changed, &parts.lock);
+    ready = p->state == READY;
+    parts_unlock();
+    if (ready && !(st = check_size(s, p, err))) {
+        *n_read = HR_MIN(n, p->at + p->n - at);
+        memcpy(out, p->bytes->data + (at - p->at), (size_t)*n_read);
+    } else if (!ready) {
+        st = failed(s, p, &again, err);
+    }
+    parts_lock();
+    if (*n_read)
+        gone = count_read_locked(s, p, *n_read);
+    last = drop_locked(p);
+    parts_unlock();
+    part_free(gone);
+    part_free(last);
+    if (again)
+        forget_parts(s);
+    return st;
+}
+
+static hr_status url_read_at(hr_source *base, void *out, int64_t offset, int64_t n, int64_t *n_read, hr_error *err)
+{
+    int64_t got;
+
+    for (*n_read = 0; *n_read < n; *n_read += got)
+        HR_TRY(read_part((url_source *)base, (uint8_t *)out + *n_read, offset + *n_read, n - *n_read, &got, err));
+    return HR_OK;
+}
+
+static void url_close(hr_source *base)
+{
+    url_source *s = (url_source *)base;
+
+    forget_parts(s);
+    hr__free(s->url);
+    hr__free(s->tag);
+    hr__store_unref(s->store);
+}
+
+/* Copies of the small parts that were read up, for another source over the same object. */
+static part *copy_kept(const url_source *s, hr_account *account)
+{
+    part *held[16], *list = NULL;
+    hr_mem mem = { account, NULL };
+    int n = 0;
+
+    parts_lock();
+    for (part *p = s->parts; p && n < HR_LEN(held); p = p->next)
+        if (p->state == READY && p->n <= KEEP_PART && !s->whole) {
+            held[n++] = p;
+            p->refs++;
+        }
+    parts_unlock();
+    for (int i = 0; i < n; i++) {
+        part *p = hr__zalloc(account, sizeof *p), *gone;
+
+        if (p && !hr__buffer_copy(&mem, held[i]->bytes->data, held[i]->n, &p->bytes, NULL)) {
+            p->refs = 1;
+            p->state = READY;
+            p->at = held[i]->at;
+            p->n = held[i]->n;
+            p->request.answer.total = held[i]->request.answer.total;
+            p->next = list;
+            list = p;
+        } else {
+            part_free(p);
+        }
+        parts_lock();
+        gone = drop_locked(held[i]);
+        parts_unlock();
+        part_free(gone);
+    }
+    return list;
+}
+
+static hr_source *url_again(const hr_source *base, hr_account *account);
+static const hr_source_class url_class = { url_read_at, url_ahead, url_close, url_again, GAP_BYTES };
+
+static hr_source *url_again(const hr_source *base, hr_account *account)
+{
+    const url_source *s = (const url_source *)base;
+    hr_source *out;
+    url_source *to;
+
+    if (hr__source_new(&url_class, sizeof *to, base->name, base->n_bytes, account, &out, NULL))
+        return NULL;
+    to = (url_source *)out;
+    out->mtime_ns = base->mtime_ns;
+    to->account = account;
+    to->store = hr__store_ref(s->store);
+    to->url = hr__strdup(account, s->url);
+    to->tag = hr__strdup(account, s->tag);
+    if (!to->url || (s->tag && !to->tag)) {
+        hr__source_unref(out);
+        return NULL;
+    }
+    to->whole = s->whole;
+    to->parts = copy_kept(s, account);
+    return out;
+}
+
+hr_status hr__url_source_open(const hr_path *listed, hr_store *store, hr_account *account, hr_source **out,
+                              hr_error *err)
+{
+    char *shown = hr__url_shown(listed->path, account);
+    url_source *s = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!shown)
+        return hr__error_memory(err, "a URL", (int64_t)strlen(listed->path));
+    HR_GO(hr__source_new(&url_class, sizeof *s, shown, listed->n_bytes, account, out, err));
+    s = (url_source *)*out;
+    (*out)->mtime_ns = listed->mtime_ns;
+    s->account = account;
+    s->store = hr__store_ref(store);
+    s->tag = hr__strdup(account, listed->tag);
+    s->url = hr__store_url(store, listed->path, account);
+    if (!s->url || (listed->tag && !s->tag))
+        st = hr__error_memory(err, shown, (int64_t)strlen(listed->path));
+done:
+    if (st) {
+        hr__source_unref(*out);
+        *out = NULL;
+    }
+    hr__free(shown);
+    return st;
+}

@@ -1,0 +1,92 @@
+/* wait.c - waits for bytes that were announced, without a thread that waits.
+ *
+ * A reader's `ahead` announces the bytes of a fragment, source by source. The caller that wants to read them opens a
+ * wait on its thread before and closes it after; each source adds what is on its way. The last thing that comes calls
+ * the function of the wait, on the network's thread.
+ *
+ * n counts the things that have not come, and one more until the wait is closed: so that nothing is called before.
+ *
+ * Tests: test_http.c. */
+#include "io/io.h"
+
+struct hr_wait {
+    atomic_int refs, n;
+    atomic_bool called;
+    int64_t most_bytes; /* of the thread between begin and end */
+    void (*fn)(void *context);
+    void *context;
+};
+
+static _Thread_local hr_wait *current;
+
+hr_status hr__wait_begin(int64_t most_bytes, hr_wait **out, hr_error *err)
+{
+    hr_wait *w = hr__zalloc(NULL, sizeof *w);
+
+    *out = w;
+    if (!w)
+        return hr__error_memory(err, "wait", sizeof *w);
+    atomic_init(&w->refs, 1);
+    atomic_init(&w->n, 1);
+    w->most_bytes = most_bytes;
+    current = w;
+    return HR_OK;
+}
+
+hr_wait *hr__wait_current(void) { return current; }
+
+int64_t hr__wait_spend(hr_wait *w, int64_t n_bytes)
+{
+    n_bytes = HR_MAX(0, HR_MIN(n_bytes, w->most_bytes));
+    w->most_bytes -= n_bytes;
+    return n_bytes;
+}
+
+hr_wait *hr__wait_add(hr_wait *w)
+{
+    atomic_fetch_add(&w->refs, 1);
+    atomic_fetch_add(&w->n, 1);
+    return w;
+}
+
+static void nothing(void *context) { (void)context; }
+
+void hr__wait_drop(hr_wait *w) { (void)hr__wait_end(w, nothing, NULL); }
+
+hr_wait *hr__wait_ref(hr_wait *w)
+{
+    atomic_fetch_add(&w->refs, 1);
+    return w;
+}
+
+void hr__wait_unref(hr_wait *w)
+{
+    if (w && atomic_fetch_sub(&w->refs, 1) == 1)
+        hr__free(w);
+}
+
+static void call(hr_wait *w)
+{
+    if (!atomic_exchange(&w->called, true))
+        w->fn(w->context);
+}
+
+void hr__wait_came(hr_wait *takes)
+{
+    if (atomic_fetch_sub(&takes->n, 1) == 1)
+        call(takes);
+    hr__wait_unref(takes);
+}
+
+bool hr__wait_end(hr_wait *w, void (*fn)(void *context), void *context)
+{
+    current = NULL;
+    w->fn = fn;
+    w->context = context;
+    if (atomic_fetch_sub(&w->n, 1) > 1)
+        return true;
+    atomic_store(&w->called, true);
+    return false;
+}
+
+void hr__wait_cancel(hr_wait *w) { call(w); }

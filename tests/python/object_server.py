@@ -1,0 +1,115 @@
+"""A small HTTP server over a folder, with faults and counters, for the tests of URLs."""
+
+import http.server
+import re
+import threading
+import time
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Takes many connections at once: a full queue would cost each a second."""
+
+    daemon_threads = True
+    request_queue_size = 256
+
+
+class ObjectServer:
+    """Serves the files below `root`. `fault`: a function of the request's number and handler, which answers
+    itself and returns True, or returns None. `requests`: (method, path, first byte, number of bytes).
+    """
+
+    def __init__(self, root):
+        self.root = Path(root)
+        self.fault = None
+        self.ranges = True
+        self.etags = {}
+        self.requests = []
+        self.at_once = self.most_at_once = 0
+        self.delay_s = 0.0
+        self.lock = threading.Lock()
+        self.server = Server(("127.0.0.1", 0), self._handler())
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(
+            target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def body_bytes(self):
+        return sum(n for method, _, _, n in self.requests if method == "GET")
+
+    def forget(self):
+        self.requests.clear()
+        self.most_at_once = 0
+
+    def etag(self, path):
+        return self.etags.get(path, f'"{path.stat().st_mtime_ns:x}"')
+
+    def answer(self, handler):
+        path = self.root / unquote(urlsplit(handler.path).path).lstrip("/")
+        with self.lock:
+            number = len(self.requests)
+            self.requests.append((handler.command, handler.path, -1, 0))
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            if self.delay_s:
+                time.sleep(self.delay_s)
+            if not (self.fault and self.fault(number, handler)):
+                self._good(handler, path, number)
+        except (BrokenPipeError, ConnectionResetError):
+            handler.close_connection = True
+        finally:
+            with self.lock:
+                self.at_once -= 1
+
+    def _good(self, handler, path, number):
+        if not path.is_file():
+            return self.status(handler, 404)
+        if handler.headers.get("If-Match", self.etag(path)) != self.etag(path):
+            return self.status(handler, 412)
+        data = path.read_bytes()
+        begin, end = 0, len(data)
+        found = re.fullmatch(r"bytes=(\d+)-(\d*)", handler.headers.get("Range", ""))
+        if found and self.ranges:
+            begin, end = int(found[1]), min(int(found[2] or end) + 1, end)
+            if begin >= len(data):
+                return self.status(handler, 416)
+            handler.send_response(206)
+            handler.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(data)}")
+        else:
+            handler.send_response(200)
+        handler.send_header("Content-Length", str(end - begin))
+        handler.send_header("ETag", self.etag(path))
+        handler.end_headers()
+        self.requests[number] = (handler.command, handler.path, begin, end - begin)
+        if handler.command == "GET":
+            handler.wfile.write(data[begin:end])
+
+    @staticmethod
+    def status(handler, code, **headers):
+        handler.send_response(code)
+        for name, value in {"Content-Length": "0", **headers}.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.end_headers()
+        return True
+
+    def _handler(outer):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            wbufsize = 1 << 16
+
+            def do_GET(self):
+                outer.answer(self)
+                self.wfile.flush()
+
+            do_HEAD = do_GET
+
+            def log_message(self, *args):
+                pass
+
+        return Handler

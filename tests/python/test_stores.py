@@ -1,0 +1,170 @@
+"""URLs: rows, order, resume and errors are those of local files, whatever the server does."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from object_server import ObjectServer
+
+import headrace.data as hd
+from headrace.data import DataContext
+from headrace.exceptions import DataError, HeadraceError, InvalidArgument, NotFoundError
+
+ROWS = 40_000
+
+
+def table():
+    rng = np.random.default_rng(1)
+    columns = {name: rng.random(ROWS) for name in "abcdefgh"}
+    return pa.table({"id": np.arange(ROWS), **columns, "name": [f"name {i % 97}" for i in range(ROWS)]})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("objects")
+    t = table()
+    pq.write_table(t, root / "a.parquet", row_group_size=ROWS // 8)
+    pa.csv.write_csv(t, root / "a.csv")
+    ds = hd.from_arrow(t)
+    ds.write_json(root / "json")
+    ds.write_arrow(root / "arrow")
+    (root / "a.txt").write_text("".join(f"line {i}\n" for i in range(ROWS)))
+    for i in range(40):
+        (root / f"small {i:02}.bin").write_bytes(bytes([i]) * (i * 100))
+    np.save(root / "a.npy", np.arange(ROWS).reshape(-1, 2))
+    (root / "empty.txt").write_bytes(b"")
+    return root
+
+
+@pytest.fixture
+def server(folder):
+    server = ObjectServer(folder)
+    yield server
+    server.close()
+
+
+def files(folder, pattern):
+    return sorted(str(p.relative_to(folder)) for p in folder.glob(pattern))
+
+
+READERS = {
+    "parquet": (hd.read_parquet, "a.parquet"),
+    "csv": (hd.read_csv, "a.csv"),
+    "json": (hd.read_json, "json/*"),
+    "arrow": (hd.read_arrow, "arrow/*"),
+    "text": (hd.read_text, "a.txt"),
+    "binary": (hd.read_binary_files, "small*"),
+    "numpy": (hd.read_numpy, "a.npy"),
+}
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_rows_are_those_of_the_local_file(kind, folder, server):
+    read, pattern = READERS[kind]
+    names = files(folder, pattern)
+    local = read([str(folder / n) for n in names])
+    remote = read([f"{server.url}/{n.replace(' ', '%20')}" for n in names])
+    assert remote.schema() == local.schema()
+    assert remote.count() == local.count()
+    assert remote.to_arrow().equals(local.to_arrow())
+    assert str(remote.take(3)) == str(local.take(3))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "text"])
+def test_a_small_memory_limit_holds(kind, folder, server, monkeypatch):
+    read, name = READERS[kind]
+    monkeypatch.setattr(DataContext.get_current(), "memory_limit_bytes", 16 << 20)
+    assert read(f"{server.url}/{name}").to_arrow().equals(read(str(folder / name)).to_arrow())
+
+
+def test_take_and_schema_of_parquet_read_few_bytes(folder, server):
+    size = (folder / "a.parquet").stat().st_size
+    ds = hd.read_parquet(f"{server.url}/a.parquet")
+    assert [r[0] for r in server.requests] == ["HEAD"]
+    ds.schema()
+    assert server.body_bytes() <= 512 << 10
+    assert ds.count() == ROWS
+    footer = server.body_bytes()
+    ds.select_columns(["id"]).take(5)
+    assert server.body_bytes() - footer <= size // 8
+
+
+def test_sizes_are_asked_for_at_once(server):
+    server.delay_s = 0.02
+    hd.read_binary_files([f"{server.url}/small%20{i:02}.bin" for i in range(40)])
+    assert server.most_at_once >= 8
+
+
+def test_a_resumed_run_reads_the_rest(folder, server):
+    def feed(root):
+        return hd.read_parquet(f"{root}/a.parquet").iter_batches(batch_size=1000)
+
+    whole = [b["id"].tolist() for b in feed(str(folder))]
+    batches, got = feed(server.url), []
+    for batch in batches:
+        got.append(batch["id"].tolist())
+        if len(got) == 12:
+            break
+    state = batches.state_dict()
+    rest = feed(server.url)
+    rest.load_state_dict(state)
+    assert got + [b["id"].tolist() for b in rest] == whole
+
+
+def test_a_replaced_object_is_one_error(folder, server):
+    path = folder / "a.parquet"
+    ds = hd.read_parquet(f"{server.url}/a.parquet")
+    ds.schema()
+    server.etags[path] = '"another"'
+    with pytest.raises(DataError, match=r"/a.parquet: .*the object was replaced while it was read"):
+        ds.to_arrow()
+    batches = hd.read_parquet(f"{server.url}/a.parquet").iter_batches(batch_size=1000)
+    for _ in batches:
+        break
+    state = batches.state_dict()
+    server.etags[path] = '"a third"'
+    again = hd.read_parquet(f"{server.url}/a.parquet").iter_batches(batch_size=1000)
+    again.load_state_dict(state)
+    with pytest.raises(HeadraceError, match=r"a.parquet"):
+        list(again)
+
+
+def test_faults_are_mended(folder, server):
+    def fault(number, handler):
+        if handler.command == "GET" and number % 5 == 1:
+            return server.status(handler, 503, Retry_After="0")
+        if handler.command == "GET" and number % 5 == 3:
+            handler.close_connection = True
+            return True
+
+    server.fault = fault
+    options = {"max_retries": 10, "timeout": 5}
+    ds = hd.read_parquet(f"{server.url}/a.parquet", storage_options=options)
+    assert ds.to_arrow().equals(table())
+
+
+def test_a_server_without_ranges_is_read_whole(folder, server):
+    server.ranges = False
+    assert hd.read_parquet(f"{server.url}/a.parquet").to_arrow().equals(table())
+
+
+def test_what_is_not_there_is_named(server):
+    with pytest.raises(NotFoundError, match=r"/nothing.csv: no such object \(HTTP 404\)"):
+        hd.read_csv(f"{server.url}/nothing.csv")
+    ds = hd.read_text([f"{server.url}/nothing", f"{server.url}/empty.txt"], ignore_missing_paths=True)
+    assert ds.count() == 0
+    with pytest.raises(InvalidArgument, match="there is no option 'retries'"):
+        hd.read_csv(f"{server.url}/a.csv", storage_options={"retries": 3})
+
+
+def test_secrets_of_urls_are_not_shown(server):
+    url = f"{server.url.replace('//', '//me:hush@')}/nothing.csv?token=hush"
+    with pytest.raises(NotFoundError) as e:
+        hd.read_csv(url)
+    assert "hush" not in str(e.value)
+
+
+def test_paths_are_urls(folder, server):
+    ds = hd.read_text(f"{server.url}/a.txt", include_paths=True)
+    assert ds.take(1)[0]["path"] == f"{server.url}/a.txt"

@@ -1,0 +1,438 @@
+/* test_http.c - requests over HTTP and the source over a URL, against a server with faults. */
+#include "harness.h"
+#include "http_server.h"
+
+#include "io/http/http.h"
+
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifdef HR_HAVE_CURL
+
+#define N_BYTES (3 << 20)
+
+static uint8_t *object;
+static http_server server;
+
+static const char *const quick[] = { "timeout=0.5", "max_retries=4" };
+
+/* A server with the object, and the list of its one URL. */
+static void begin(hr_paths *paths)
+{
+    const char *urls[] = { server.url };
+    hr_error err = HR_ERROR_INIT;
+
+    http_server_start(&server);
+    urls[0] = server.url;
+    assert_ok(
+        hr__paths_list(urls, 1, &(hr_paths_options){ .store_options = quick, .n_store_options = 2 }, NULL, paths, &err),
+        &err);
+    assert_int_equal(paths->n, 1);
+    assert_int_equal(paths->items[0].n_bytes, server.n);
+}
+
+static void end(hr_paths *paths)
+{
+    hr__paths_clear(paths);
+    hr__http_stop();
+    http_server_stop(&server);
+}
+
+static int setup(void **state)
+{
+    uint64_t seed = 1;
+
+    (void)state;
+    object = malloc(N_BYTES);
+    assert_non_null(object);
+    for (int i = 0; i < N_BYTES; i++)
+        object[i] = (uint8_t)next_random(&seed);
+    server = (http_server){ .data = object, .n = N_BYTES, .etag = "\"v1\"" };
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    free(object);
+    return 0;
+}
+
+/* Reads [at, at + n) and compares. */
+static hr_status read_range(hr_source *s, int64_t at, int64_t n, hr_error *err)
+{
+    uint8_t *out = malloc((size_t)n + 1);
+    hr_status st;
+
+    assert_non_null(out);
+    st = hr__source_read(s, out, at, n, err);
+    if (!st)
+        assert_memory_equal(out, object + at, (size_t)n);
+    free(out);
+    return st;
+}
+
+static void a_source_reads_any_range(void **state)
+{
+    static const struct {
+        int64_t at, n;
+    } ranges[] = { { 0, 10 }, { 100, 100000 }, { N_BYTES - 7, 7 }, { 0, N_BYTES }, { 70000, 2 }, { 5, N_BYTES - 9 } };
+    live_memory before = live_now();
+    hr_error err = HR_ERROR_INIT;
+    hr_source *s;
+    hr_paths paths;
+
+    (void)state;
+    begin(&paths);
+    assert_ok(hr__paths_open(&paths, 0, NULL, &s, &err), &err);
+    assert_int_equal(server.n_gets, 0);
+    for (int i = 0; i < HR_LEN(ranges); i++)
+        assert_ok(read_range(s, ranges[i].at, ranges[i].n, &err), &err);
+    hr__source_unref(s);
+    end(&paths);
+    assert_no_leak(before);
+}
+
+static const struct {
+    http_fault fault;
+    int n; /* of faults in a row */
+    hr_status want;
+    const char *text;
+} fault_cases[] = {
+    { HTTP_503, 2, HR_OK, NULL },
+    { HTTP_503, -1, HR_IO, "/object: the server refused (HTTP 503), slow down (4 retries)" },
+    { HTTP_CUT, 3, HR_OK, NULL },
+    { HTTP_NOTHING, 2, HR_OK, NULL },
+    { HTTP_SILENT, 1, HR_OK, NULL },
+    { HTTP_REPLACED, 1, HR_BAD_DATA, "/object: the object was replaced while it was read: it has another ETag now" },
+    { HTTP_412, 1, HR_BAD_DATA, "the object was replaced" },
+    { HTTP_NO_RANGES, -1, HR_OK, NULL },
+    { HTTP_OTHER, 1, HR_BAD_DATA, "the server sends another range than it was asked for" },
+    { HTTP_403, 1, HR_IO, "/object: access denied (HTTP 403), AccessDenied: No" },
+    { HTTP_REDIRECT, 1, HR_OK, NULL },
+    { HTTP_REDIRECT, -1, HR_IO, "more than 5 redirects follow each other" },
+};
+
+static void faults_are_mended_or_one_error(void **state)
+{
+    (void)state;
+    for (int i = 0; i < HR_LEN(fault_cases); i++) {
+        live_memory before = live_now();
+        hr_error err = HR_ERROR_INIT;
+        hr_source *s;
+        hr_paths paths;
+
+        begin(&paths);
+        assert_ok(hr__paths_open(&paths, 0, NULL, &s, &err), &err);
+        http_server_fault(&server, fault_cases[i].fault, fault_cases[i].n);
+        assert_status(read_range(s, 1000, 1500000, &err), fault_cases[i].want, &err);
+        if (fault_cases[i].text)
+            assert_contains(err.text, fault_cases[i].text);
+        http_server_fault(&server, HTTP_GOOD, 0);
+        hr_error_clear(&err);
+        if (fault_cases[i].fault != HTTP_NO_RANGES)
+            assert_ok(read_range(s, 1000, 1500000, &err), &err); /* an error is not for ever */
+        hr__source_unref(s);
+        end(&paths);
+        assert_no_leak(before);
+    }
+}
+
+/* Without an ETag nothing proves that the rest is of the same object: the body begins again. */
+static void without_an_etag_a_body_begins_again(void **state)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_source *s;
+    hr_paths paths;
+
+    (void)state;
+    server.etag = NULL;
+    begin(&paths);
+    assert_null(paths.items[0].tag);
+    assert_ok(hr__paths_open(&paths, 0, NULL, &s, &err), &err);
+    http_server_fault(&server, HTTP_CUT, 1);
+    atomic_store(&server.bytes, 0);
+    assert_ok(read_range(s, 0, 100000, &err), &err);
+    assert_int_equal(atomic_load(&server.bytes), 150000);
+    hr__source_unref(s);
+    end(&paths);
+}
+
+static void a_server_without_head_tells_the_size_by_a_range(void **state)
+{
+    hr_paths paths;
+
+    (void)state;
+    server.no_head = true;
+    begin(&paths);
+    assert_string_equal(paths.items[0].tag, "\"v1\"");
+    assert_int_equal(server.n_gets, 1);
+    end(&paths);
+}
+
+static atomic_int n_called;
+static void called(void *context)
+{
+    (void)context;
+    atomic_fetch_add(&n_called, 1);
+}
+
+static void announced_ranges_travel_together(void **state)
+{
+    hr_file_range ranges[] = { { 2000000, 100000 }, { 0, 300000 }, { 300100, 200000 }, { 1000000, 400000 } };
+    live_memory before = live_now();
+    hr_error err = HR_ERROR_INIT;
+    hr_source *s;
+    hr_paths paths;
+    hr_wait *w;
+
+    (void)state;
+    begin(&paths);
+    atomic_store(&server.delay_us, 100000);
+    atomic_store(&n_called, 0);
+    assert_ok(hr__paths_open(&paths, 0, NULL, &s, &err), &err);
+    assert_ok(hr__wait_begin(1 << 20, &w, &err), &err);
+    hr__source_ahead_ranges(s, ranges, HR_LEN(ranges));
+    assert_true(hr__wait_end(w, called, NULL));
+    assert_int_equal(atomic_load(&n_called), 0);
+    for (int i = 0; i < 10000 && !atomic_load(&n_called); i++)
+        usleep(1000);
+    assert_int_equal(atomic_load(&n_called), 1);
+    hr__wait_unref(w);
+    assert_int_equal(server.n_gets, 3); /* two neighbours are one request */
+    assert_int_equal(atomic_load(&server.most_at_once), 3);
+    assert_ok(hr__wait_begin(1 << 20, &w, &err), &err);
+    hr__source_ahead_ranges(s, ranges, HR_LEN(ranges));
+    assert_false(hr__wait_end(w, called, NULL)); /* all has come */
+    hr__wait_unref(w);
+    for (int i = 0; i < HR_LEN(ranges); i++)
+        assert_ok(read_range(s, ranges[i].offset, ranges[i].n, &err), &err);
+    assert_int_equal(server.n_gets, 3);
+    hr__source_unref(s);
+    end(&paths);
+    assert_no_leak(before);
+}
+
+static void a_cancelled_wait_is_called_at_once(void **state)
+{
+    live_memory before = live_now();
+    hr_error err = HR_ERROR_INIT;
+    hr_source *s;
+    hr_paths paths;
+    hr_wait *w;
+
+    (void)state;
+    begin(&paths);
+    http_server_fault(&server, HTTP_SILENT, -1);
+    atomic_store(&n_called, 0);
+    assert_ok(hr__paths_open(&paths, 0, NULL, &s, &err), &err);
+    assert_ok(hr__wait_begin(1 << 20, &w, &err), &err);
+    hr__source_ahead(s, 0, N_BYTES);
+    assert_true(hr__wait_end(w, called, NULL));
+    hr__wait_cancel(w);
+    assert_int_equal(atomic_load(&n_called), 1);
+    hr__source_unref(s); /* its requests are under way */
+    end(&paths);
+    assert_int_equal(atomic_load(&n_called), 1);
+    hr__wait_unref(w);
+    assert_no_leak(before);
+}
+
+typedef struct shared {
+    hr_source *s;
+    atomic_int n_wrong;
+} shared;
+
+static void read_some(void *arg, int thread)
+{
+    shared *x = arg;
+    uint64_t seed = (uint64_t)thread;
+
+    for (int i = 0; i < 20; i++) {
+        int64_t at = random_below(&seed, N_BYTES), n = random_below(&seed, N_BYTES - at);
+        hr_error err = HR_ERROR_INIT;
+
+        if (i % 3 == 0)
+            hr__source_ahead(x->s, at, n);
+        if (read_range(x->s, at, n, &err))
+            atomic_fetch_add(&x->n_wrong, 1);
+        hr_error_clear(&err);
+    }
+}
+
+static void threads_share_a_source(void **state)
+{
+    hr_error err = HR_ERROR_INIT;
+    shared x = { 0 };
+    hr_paths paths;
+
+    (void)state;
+    begin(&paths);
+    assert_ok(hr__paths_open(&paths, 0, NULL, &x.s, &err), &err);
+    http_server_fault(&server, HTTP_CUT, 5);
+    run_threads(4, read_some, &x);
+    assert_int_equal(atomic_load(&x.n_wrong), 0);
+    hr__source_unref(x.s);
+    end(&paths);
+}
+
+static hr_status list_and_read(hr_error *err)
+{
+    const char *urls[] = { server.url };
+    hr_source *s = NULL;
+    hr_paths paths;
+    hr_status st = HR_OK;
+
+    HR_TRY(hr__paths_list(urls, 1, &(hr_paths_options){ .store_options = quick, .n_store_options = 2 }, NULL, &paths,
+                          err));
+    HR_GO(hr__paths_open(&paths, 0, NULL, &s, err));
+    HR_GO(read_range(s, 0, 100000, err));
+done:
+    hr__source_unref(s);
+    hr__paths_clear(&paths);
+    hr__http_stop(); /* after all requests: their memory is back */
+    return st;
+}
+
+static void no_memory_is_one_error(void **state)
+{
+    (void)state;
+    http_server_start(&server);
+    assert_true(run_with_faults(list_and_read, HR_FAULT_MEMORY) > 10);
+    http_server_stop(&server);
+}
+
+/* A child has its own thread, and asks again for what was on its way. */
+static void a_forked_child_reads_on(void **state)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_source *s;
+    hr_paths paths;
+    int status;
+    pid_t child;
+
+    (void)state;
+    if (SANITIZED)
+        skip();
+    begin(&paths);
+    assert_ok(hr__paths_open(&paths, 0, NULL, &s, &err), &err);
+    atomic_store(&server.delay_us, 50000);
+    hr__source_ahead(s, 0, 1 << 20);
+    child = fork();
+    if (child == 0) {
+        alarm(60);
+        _exit(read_range(s, 10, 500000, &err) ? 1 : 0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_ok(read_range(s, 10, 500000, &err), &err);
+    hr__source_unref(s);
+    end(&paths);
+}
+
+#endif
+
+static const struct {
+    const char *url, *shown;
+} shown_cases[] = {
+    { "https://user:secret@host/a%20b", "https://host/a%20b" },
+    { "https://host/a?X-Amz-Signature=abc#x", "https://host/a?..." },
+    { "http://a@b@host:80/x", "http://host:80/x" },
+    { "https://host", "https://host" },
+};
+
+static void urls_are_shown_without_secrets(void **state)
+{
+    (void)state;
+    for (int i = 0; i < HR_LEN(shown_cases); i++) {
+        char *shown = hr__url_shown(shown_cases[i].url, NULL);
+
+        assert_string_equal(shown, shown_cases[i].shown);
+        hr__free(shown);
+    }
+    assert_true(hr__url_same_host("https://host:1/a", "https://HOST:1/b"));
+    assert_false(hr__url_same_host("https://host:1/a", "http://host:1/a"));
+    assert_false(hr__url_same_host("https://host:1/a", "https://host:2/a"));
+    assert_true(hr__url_is_near("http://169.254.169.254/x"));
+    assert_false(hr__url_is_near("http://example.com/127.0.0.1"));
+}
+
+static const struct {
+    const char *option, *text;
+} wrong_options[] = {
+    { "timout=3", "there is no option 'timout'; did you mean 'timeout'?" },
+    { "timeout=fast", "timeout: expected a number from 0.01 to 86400, found 'fast'" },
+    { "max_retries=1000", "max_retries: expected a number from 0 to 100" },
+};
+
+static void wrong_options_are_named(void **state)
+{
+    const char *urls[] = { "http://127.0.0.1:1/x" };
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(wrong_options); i++) {
+        hr_paths_options o = { .store_options = &wrong_options[i].option, .n_store_options = 1 };
+        hr_error err = HR_ERROR_INIT;
+        hr_paths paths;
+
+        assert_status(hr__paths_list(urls, 1, &o, NULL, &paths, &err), HR_INVALID, &err);
+        assert_contains(err.text, wrong_options[i].text);
+    }
+}
+
+#ifdef HR_HAVE_CURL
+
+static void no_server_is_one_error(void **state)
+{
+    static const char *const options[] = { "max_retries=1" };
+    const char *urls[] = { "http://127.0.0.1:1/x?key=secret" };
+    hr_paths_options o = { .store_options = options, .n_store_options = 1 };
+    hr_error err = HR_ERROR_INIT;
+    hr_paths paths;
+
+    (void)state;
+    assert_status(hr__paths_list(urls, 1, &o, NULL, &paths, &err), HR_IO, &err);
+    assert_contains(err.text, "http://127.0.0.1:1/x?...: no connection to the host (1 retries)");
+    hr__http_stop();
+}
+
+#else
+
+static void a_build_without_libcurl_says_so(void **state)
+{
+    const char *urls[] = { "http://127.0.0.1:1/x" };
+    hr_error err = HR_ERROR_INIT;
+    hr_paths paths;
+
+    (void)state;
+    assert_status(hr__paths_list(urls, 1, NULL, NULL, &paths, &err), HR_UNSUPPORTED, &err);
+    assert_string_equal(err.text, "http://127.0.0.1:1/x: this build has no libcurl, so it reads no URLs");
+}
+
+#endif
+
+int main(void)
+{
+#define HTTP_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest cases[] = {
+#ifdef HR_HAVE_CURL
+        HTTP_TEST(a_source_reads_any_range),
+        HTTP_TEST(faults_are_mended_or_one_error),
+        HTTP_TEST(without_an_etag_a_body_begins_again),
+        HTTP_TEST(a_server_without_head_tells_the_size_by_a_range),
+        HTTP_TEST(announced_ranges_travel_together),
+        HTTP_TEST(a_cancelled_wait_is_called_at_once),
+        HTTP_TEST(threads_share_a_source),
+        HTTP_TEST(no_memory_is_one_error),
+        HTTP_TEST(a_forked_child_reads_on),
+        cmocka_unit_test(no_server_is_one_error),
+#else
+        cmocka_unit_test(a_build_without_libcurl_says_so),
+#endif
+        cmocka_unit_test(urls_are_shown_without_secrets),
+        cmocka_unit_test(wrong_options_are_named),
+    };
+
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
