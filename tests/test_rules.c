@@ -229,6 +229,8 @@ static hr_plan *sorted_fires(void) { return sort(project(sort(range(100), "id"),
 static hr_plan *sorted_not(void) { return sort(compute(sort(range(100), "id"), "x", "id"), "x"); }
 static hr_plan *filter_fires(void) { return filter(project(range(100), "id", "n"), "n"); }
 static hr_plan *filter_not(void) { return filter(compute(range(100), "x", "id"), "x"); }
+static hr_plan *sides_fires(void) { return filter(join(range(100), compute(range(10), "x", "id"), HR_JOIN_LEFT), "id"); }
+static hr_plan *sides_not(void) { return filter(join(range(100), compute(range(10), "x", "id"), HR_JOIN_LEFT), "x"); }
 static hr_plan *partners_fires(void) { return join(range(100), compute(range(10), "x", "id"), HR_JOIN_INNER); }
 static hr_plan *partners_not(void) { return join(range(100), compute(range(10), "x", "id"), HR_JOIN_LEFT); }
 static hr_plan *first_input_fires(void) { return join(range(10), range(100000), HR_JOIN_INNER); }
@@ -252,6 +254,7 @@ static const struct {
     [HR_RULE_SORTED] = { sorted_fires, sorted_not, { 100, 100 } },
     [HR_RULE_FIRST_ROWS] = { first_rows_fires, first_rows_not, { 7, 5 } },
     [HR_RULE_FILTER] = { filter_fires, filter_not, { 5, 0 } },
+    [HR_RULE_SIDES] = { sides_fires, sides_not, { 5, 0 } },
     [HR_RULE_PARTNERS] = { partners_fires, partners_not, { 10, 100 } },
     [HR_RULE_FIRST_INPUT] = { first_input_fires, first_input_not, { 10, 10 } },
     [HR_RULE_BLOCKS] = { blocks_fires, blocks_not, { 5, 50 } },
@@ -279,7 +282,7 @@ static int64_t rows_of(hr_plan *p)
 
 static const char *const rule_names[HR_N_RULES] = {
     "columns", "narrow",   "uncalled",    "rows",   "skip",     "sorted", "first_rows",
-    "filter",  "partners", "first_input", "blocks", "permuted", "images",
+    "filter",  "sides", "partners", "first_input", "blocks", "permuted", "images",
 };
 
 static void check(hr_rule rule, hr_plan *p, bool fires, int64_t n_rows)

@@ -305,6 +305,20 @@ bool hr__expr_row_random(const hr_expr *e)
     return false;
 }
 
+bool hr__expr_is_total(const hr_expr *e)
+{
+    static const char *const total[] = { "equal", "not_equal", "less",    "less_equal",  "greater", "greater_equal",
+                                         "and",   "or",        "not",     "xor",         "is_null", "is_not_null",
+                                         "is_nan", "is_in",    "not_in" };
+    bool known = e->kind != HR_EXPR_CALL;
+
+    for (int i = 0; i < HR_LEN(total) && !known; i++)
+        known = !strcmp(e->function->name, total[i]);
+    for (int i = 0; i < e->n_args && known; i++)
+        known = hr__expr_is_total(e->args[i]);
+    return known;
+}
+
 /* How to rewrite the nodes of a tree. */
 typedef struct exchange {
     const char *const *names, *const *new_names; /* columns, and their new names */

@@ -153,6 +153,10 @@ typedef struct hr_op_class {
     /* The columns that it needs of an input if its consumer needs `wanted` (n < 0: all). `out` is "none" when called.
      * NULL: all. */
     hr_status (*needs)(const hr_op *op, int input, const char *const *wanted, int n, hr_needs *out, hr_error *err);
+    /* Several inputs: the column of this input that the operator's column is, where rows of the input that a filter
+     * over such columns drops change no output row that passes it. NULL: another column, or they do. NULL function:
+     * no column. */
+    const char *(*column_of_input)(const hr_op *op, int input, const char *column);
     /* IN_TURN: the input to begin with; rows[i]: the estimated rows of input i, -1: unknown. The output does not
      * depend on the choice. NULL: 0. */
     int (*first_input)(const hr_op *op, const int64_t *rows);

@@ -24,6 +24,7 @@ typedef enum hr_rule {
     HR_RULE_SORTED,
     HR_RULE_FIRST_ROWS,
     HR_RULE_FILTER,
+    HR_RULE_SIDES,
     HR_RULE_PARTNERS,
     HR_RULE_FIRST_INPUT,
     HR_RULE_BLOCKS,

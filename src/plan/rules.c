@@ -15,6 +15,7 @@
  *   sorted       a sort whose order a sort downstream makes anyway is dropped (hr_op_class.order_keys)
  *   first_rows   a sort gives only the rows that a limit downstream lets through (hr_op_class.first_rows)
  *   filter       a scan gets the terms of filters that hold for its own columns; terms over computed columns stay
+ *   sides        a filter downstream of a join runs on the join's inputs, too (hr_op_class.column_of_input)
  *   partners     a scan of a join's later input gets the keys of the earlier one (hr_op_class.partner_keys)
  *   first_input  a join begins with the input that has fewer rows (hr_op_class.first_input)
  *   blocks       a scan reads its blocks in the random order that an operator downstream wants (hr_op.blocks)
@@ -114,7 +115,16 @@ static hr_status narrow(step *s, const hr_op *op, const wanted *w, hr_error *err
 typedef struct terms {
     hr_expr *all; /* the terms that passed so far; owned */
     const hr_op *op;
+    int input;
+    const char *(*name)(const struct terms *t, const char *column); /* of the column in the input; NULL: none */
 } terms;
+
+static const char *name_upstream(const terms *t, const char *column) { return hr__op_column_upstream(t->op, column); }
+
+static const char *name_in_side(const terms *t, const char *column)
+{
+    return t->op->cls->column_of_input(t->op, t->input, column);
+}
 
 static hr_status pass_term(void *context, hr_expr *term, hr_error *err)
 {
@@ -129,7 +139,7 @@ static hr_status pass_term(void *context, hr_expr *term, hr_error *err)
     if (!(names_upstream = hr__alloc(NULL, ((size_t)n + 1) * sizeof *names_upstream)))
         HR_GO(hr__error_memory(err, "plan", n * (int64_t)sizeof *names_upstream));
     for (int i = 0; i < n && passes; i++)
-        passes = (names_upstream[i] = hr__op_column_upstream(t->op, names[i])) != NULL;
+        passes = (names_upstream[i] = t->name(t, names[i])) != NULL;
     if (!passes)
         goto done;
     HR_GO(hr__expr_rename(term, names, names_upstream, n, &upstream, err));
@@ -148,7 +158,7 @@ static hr_status partners_of_input(step *s, const hr_op *op, const wanted *w, hr
 {
     s->upstream.n_partners = 0;
     for (int i = 0; i < w->n_partners && op->cls->filter_upstream; i++) {
-        terms t = { .op = op };
+        terms t = { .op = op, .name = name_upstream };
 
         HR_TRY(pass_term(&t, w->partners[i].column, err));
         if (!t.all)
@@ -163,7 +173,7 @@ static hr_status partners_of_input(step *s, const hr_op *op, const wanted *w, hr
 static hr_status filter_of_input(step *s, const hr_op *op, const wanted *w, hr_error *err)
 {
     hr_status st = HR_OK;
-    terms t = { .op = op };
+    terms t = { .op = op, .name = name_upstream };
 
     s->upstream.filter = NULL;
     if (!op->cls->filter_upstream)
@@ -176,6 +186,32 @@ static hr_status filter_of_input(step *s, const hr_op *op, const wanted *w, hr_e
         hr_expr_unref(t.all);
     else
         s->upstream.filter = t.all;
+    return st;
+}
+
+static hr_status pass_to_side(void *context, hr_expr *term, hr_error *err)
+{
+    return hr__expr_is_total(term) ? pass_term(context, term, err) : HR_OK;
+}
+
+/* Input i of p behind a filter: the terms of w's filter that hold for it, and that cannot fail on rows that the operator
+ * drops. *out is new; NULL: there are none. */
+static hr_status filtered_side(const hr_plan *p, int i, const wanted *w, hr_plan **out, hr_error *err)
+{
+    terms t = { .op = p->op, .input = i, .name = name_in_side };
+    hr_op *op = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (p->kind != HR_PLAN_OP || !p->op->cls->column_of_input || !w->filter)
+        return HR_OK;
+    HR_GO(hr__expr_each_term(w->filter, pass_to_side, &t, err));
+    if (!t.all)
+        return HR_OK;
+    HR_GO(hr__op_filter_expr(t.all, &op, err));
+    st = hr__plan_op(p->inputs[i], op, out, err);
+done:
+    hr_expr_unref(t.all);
     return st;
 }
 
@@ -323,8 +359,8 @@ static int first_input(const hr_plan *p)
     return p->op->cls->first_input(p->op, rows);
 }
 
-/* Rewrites input i of `p`, whose operator `op` (the plan's, or the step's replacement) declares its needs. */
-static hr_status rewrite_input(const hr_plan *p, const hr_op *op, int i, int first, const wanted *w,
+/* Rewrites input i of `p`, as it is or behind a filter, whose operator `op` (the plan's, or the step's replacement) declares its needs. */
+static hr_status rewrite_input(const hr_plan *p, const hr_op *op, int i, hr_plan *input, int first, const wanted *w,
                                const wanted *upstream, hr_plan **out, hr_error *err)
 {
     hr_needs needs = { 0 };
@@ -333,13 +369,13 @@ static hr_status rewrite_input(const hr_plan *p, const hr_op *op, int i, int fir
     hr_status st = HR_OK;
 
     if (p->kind != HR_PLAN_OP || !op->cls->needs)
-        return rewrite(p->inputs[i], upstream, out, err);
+        return rewrite(input, upstream, out, err);
     HR_GO(op->cls->needs(op, i, w->columns, w->n_columns, &needs, err));
     of_it.columns = needs.names;
     of_it.n_columns = needs.n;
     if (i != first)
         HR_GO(add_partners(p->op, i, &of_it, err));
-    st = rewrite(p->inputs[i], &of_it, out, err);
+    st = rewrite(input, &of_it, out, err);
 done:
     for (int k = n_partners; k < of_it.n_partners; k++)
         hr_expr_unref(of_it.partners[k].column);
@@ -410,8 +446,17 @@ static hr_status rewrite_node(hr_plan *p, const wanted *w, step *s, hr_plan **in
     if (p->kind == HR_PLAN_OP)
         HR_TRY(step_upstream(p, w, s, err));
     op = s->op ? s->op : p->op;
-    for (int i = 0; i < p->n_inputs; i++)
-        HR_TRY(rewrite_input(p, op, i, first, w, p->kind == HR_PLAN_OP ? &s->upstream : w, &ins[i], err));
+    for (int i = 0; i < p->n_inputs; i++) {
+        hr_plan *side = NULL;
+        hr_status st;
+
+        HR_TRY(filtered_side(p, i, w, &side, err));
+        s->fired |= side ? 1u << HR_RULE_SIDES : 0;
+        st = rewrite_input(p, op, i, side ? side : p->inputs[i], first, w,
+                           p->kind == HR_PLAN_OP ? &s->upstream : w, &ins[i], err);
+        hr_plan_unref(side);
+        HR_TRY(st);
+    }
     HR_TRY(hr__plan_like(p, ins, out, err));
     (*out)->first_input = first;
     (*out)->rules = s->fired;

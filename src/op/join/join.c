@@ -161,6 +161,33 @@ static int join_partner_keys(const hr_op *op, int input, const char *const **key
     return (input ? drops_left : !hr__join_keeps_right(o->kind)) ? o->n_keys : 0;
 }
 
+/* Rows of a side can go before the join if rows without them cannot come out: those of an outer join's other side
+ * would lose their partner, and stay. */
+static bool side_can_lose_rows(hr_join_kind kind, int input)
+{
+    if (kind == HR_JOIN_INNER)
+        return true;
+    return input == HR_JOIN_INPUT_LEFT ? kind == HR_JOIN_LEFT || kind == HR_JOIN_SEMI || kind == HR_JOIN_ANTI
+                                       : kind == HR_JOIN_RIGHT;
+}
+
+static const char *join_column_of_input(const hr_op *op, int input, const char *column)
+{
+    const hr_join_op *o = (const hr_join_op *)op;
+    const hr_join_column *c = NULL;
+
+    if (!o->layout || !side_can_lose_rows(o->kind, input))
+        return NULL;
+    for (int i = 0; i < o->layout->n_columns && !c; i++)
+        if (!strcmp(o->layout->columns[i].name, column))
+            c = &o->layout->columns[i];
+    if (!c)
+        return NULL;
+    if (c->right == (input != HR_JOIN_INPUT_LEFT))
+        return c->from;
+    return c->key >= 0 && input != HR_JOIN_INPUT_LEFT ? o->right_keys[c->key] : NULL; /* keys are equal */
+}
+
 #define MUCH_LARGER 2 /* times: row numbers are estimates, and usually the left side need not be held */
 
 static int join_first_input(const hr_op *op, const int64_t *rows)
@@ -274,6 +301,7 @@ static const hr_op_class join_class = { .name = "join",
                                         .inputs = HR_INPUTS_IN_TURN,
                                         .schema_of = join_schema,
                                         .needs = join_needs,
+                                        .column_of_input = join_column_of_input,
                                         .first_input = join_first_input,
                                         .partner_keys = join_partner_keys,
                                         .partner_filter = join_partner_filter,
