@@ -229,7 +229,10 @@ static hr_plan *sorted_fires(void) { return sort(project(sort(range(100), "id"),
 static hr_plan *sorted_not(void) { return sort(compute(sort(range(100), "id"), "x", "id"), "x"); }
 static hr_plan *filter_fires(void) { return filter(project(range(100), "id", "n"), "n"); }
 static hr_plan *filter_not(void) { return filter(compute(range(100), "x", "id"), "x"); }
-static hr_plan *sides_fires(void) { return filter(join(range(100), compute(range(10), "x", "id"), HR_JOIN_LEFT), "id"); }
+static hr_plan *sides_fires(void)
+{
+    return filter(join(range(100), compute(range(10), "x", "id"), HR_JOIN_LEFT), "id");
+}
 static hr_plan *sides_not(void) { return filter(join(range(100), compute(range(10), "x", "id"), HR_JOIN_LEFT), "x"); }
 static hr_plan *partners_fires(void) { return join(range(100), compute(range(10), "x", "id"), HR_JOIN_INNER); }
 static hr_plan *partners_not(void) { return join(range(100), compute(range(10), "x", "id"), HR_JOIN_LEFT); }
@@ -281,8 +284,8 @@ static int64_t rows_of(hr_plan *p)
 }
 
 static const char *const rule_names[HR_N_RULES] = {
-    "columns", "narrow",   "uncalled",    "rows",   "skip",     "sorted", "first_rows",
-    "filter",  "sides", "partners", "first_input", "blocks", "permuted", "images",
+    "columns", "narrow", "uncalled", "rows",        "skip",   "sorted",   "first_rows",
+    "filter",  "sides",  "partners", "first_input", "blocks", "permuted", "images",
 };
 
 static void check(hr_rule rule, hr_plan *p, bool fires, int64_t n_rows)

@@ -307,9 +307,9 @@ bool hr__expr_row_random(const hr_expr *e)
 
 bool hr__expr_is_total(const hr_expr *e)
 {
-    static const char *const total[] = { "equal", "not_equal", "less",    "less_equal",  "greater", "greater_equal",
-                                         "and",   "or",        "not",     "xor",         "is_null", "is_not_null",
-                                         "is_nan", "is_in",    "not_in" };
+    static const char *const total[] = { "equal",         "not_equal",   "less",   "less_equal", "greater",
+                                         "greater_equal", "and",         "or",     "not",        "xor",
+                                         "is_null",       "is_not_null", "is_nan", "is_in",      "not_in" };
     bool known = e->kind != HR_EXPR_CALL;
 
     for (int i = 0; i < HR_LEN(total) && !known; i++)

@@ -118,7 +118,7 @@ void hr__expr_fingerprint(const hr_expr *e, hr_hash *h);
 bool hr__expr_equal(const hr_expr *a, const hr_expr *b);
 
 bool hr__expr_row_random(const hr_expr *e); /* the expression or a part of it */
-bool hr__expr_is_total(const hr_expr *e); /* it has a value for every row: rows that nobody wants cannot fail */
+bool hr__expr_is_total(const hr_expr *e);   /* it has a value for every row: rows that nobody wants cannot fail */
 hr_status hr__expr_value(hr_array *takes, bool weak, hr_expr **out,
                          hr_error *err) HR_MUST_USE; /* a literal, of one row */
 /* The tree with renamed columns: names[i] becomes new_names[i], others stay. *out is new. */

@@ -274,6 +274,9 @@ hr_status hr__scan_count(hr_scan *s, int64_t *out, hr_error *err) HR_MUST_USE;
 int64_t hr__scan_file_rows(const hr_scan *s, int file);
 /* Estimates the number of rows without I/O, by the sizes of the files and the rows of the first one. -1: unknown. */
 int64_t hr__scan_guess_rows(const hr_scan *s);
+/* The number of files that a filter does not rule out by their names alone (partition columns, the path). No I/O.
+ * -1: not known. */
+int hr__scan_files_left(const hr_scan *s, hr_expr *filter);
 /* The column of images on which its readers do hr_open.image_steps, borrowed; NULL: there is none. */
 const char *hr__scan_image_column(const hr_scan *s);
 /* Approximate bytes in memory of a small file with one row (or none). -1: the file may hold any number of rows. */

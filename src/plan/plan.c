@@ -1065,6 +1065,15 @@ hr_status hr_plan_count(hr_plan *p, int64_t *out, hr_error *err)
 
 /* --- text and fingerprint */
 
+/* Files that the filter rules out by their names alone: nobody opens them. */
+static void print_files_left(const hr_plan *p, hr_text *out)
+{
+    int n = hr__scan_files_left(p->scan, p->filter), n_files = hr__scan_n_files(p->scan);
+
+    if (n >= 0 && n < n_files)
+        hr__text_add(out, " [%d of %d files]", n, n_files);
+}
+
 static void print_node(const hr_plan *p, int depth, hr_text *out)
 {
     hr__text_add(out, "%*s", depth * 2, "");
@@ -1091,6 +1100,7 @@ static void print_node(const hr_plan *p, int depth, hr_text *out)
     if (p->filter) {
         hr__text_add(out, " rows where ");
         hr__expr_print(p->filter, out);
+        print_files_left(p, out);
     }
     for (int i = 0; i < p->n_partners; i++)
         hr__text_add(out, "%s col('%s') between the keys of %s", i || p->filter ? " and" : " rows where",

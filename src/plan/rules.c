@@ -194,8 +194,8 @@ static hr_status pass_to_side(void *context, hr_expr *term, hr_error *err)
     return hr__expr_is_total(term) ? pass_term(context, term, err) : HR_OK;
 }
 
-/* Input i of p behind a filter: the terms of w's filter that hold for it, and that cannot fail on rows that the operator
- * drops. *out is new; NULL: there are none. */
+/* Input i of p behind a filter: the terms of w's filter that hold for it, and that cannot fail on rows which the
+ * operator drops. *out is new; NULL: there are none. */
 static hr_status filtered_side(const hr_plan *p, int i, const wanted *w, hr_plan **out, hr_error *err)
 {
     terms t = { .op = p->op, .input = i, .name = name_in_side };
@@ -359,7 +359,8 @@ static int first_input(const hr_plan *p)
     return p->op->cls->first_input(p->op, rows);
 }
 
-/* Rewrites input i of `p`, as it is or behind a filter, whose operator `op` (the plan's, or the step's replacement) declares its needs. */
+/* Rewrites input i of `p`, as it is or behind a filter. `op` (the plan's, or the step's replacement) declares its
+ * needs. */
 static hr_status rewrite_input(const hr_plan *p, const hr_op *op, int i, hr_plan *input, int first, const wanted *w,
                                const wanted *upstream, hr_plan **out, hr_error *err)
 {
@@ -452,8 +453,8 @@ static hr_status rewrite_node(hr_plan *p, const wanted *w, step *s, hr_plan **in
 
         HR_TRY(filtered_side(p, i, w, &side, err));
         s->fired |= side ? 1u << HR_RULE_SIDES : 0;
-        st = rewrite_input(p, op, i, side ? side : p->inputs[i], first, w,
-                           p->kind == HR_PLAN_OP ? &s->upstream : w, &ins[i], err);
+        st = rewrite_input(p, op, i, side ? side : p->inputs[i], first, w, p->kind == HR_PLAN_OP ? &s->upstream : w,
+                           &ins[i], err);
         hr_plan_unref(side);
         HR_TRY(st);
     }

@@ -475,3 +475,25 @@ def test_integers_that_no_double_is(tmp_path):
         hd.read_parquet(str(second), schema=pa.schema([("a", pa.float64())])).take_all()
     write(second, a=[2**60])
     assert [r["a"] for r in hd.read_parquet([str(first), str(second)]).take_all()] == [1.5, 2.0**60]
+
+
+def test_explain_counts_the_files_that_a_filter_leaves(tmp_path, capsys):
+    """Those that the names of folders rule out; nothing is said of what rows decide."""
+    hd.from_items([{"id": i, "k": i % 5} for i in range(50)]).write_parquet(
+        str(tmp_path), partition_cols=["k"]
+    )
+    ds = hd.read_parquet(str(tmp_path))
+    for text, left in (
+        ("k == '3' and id > 4", "[1 of 5 files]"),
+        ("k in ['3', '4', '9']", "[2 of 5 files]"),
+        ("k == 'x'", "[0 of 5 files]"),
+        ("id > 4", None),
+        ("k >= '0'", None),
+    ):
+        kept = ds.filter(expr=text)
+        kept.explain()
+        out = capsys.readouterr().out
+        assert (left in out) if left else ("of 5 files]" not in out), text
+    assert sorted(row["id"] for row in ds.filter(expr="k == '3' and id > 4").take_all()) == list(
+        range(8, 50, 5)
+    )

@@ -303,7 +303,8 @@ static const hr_scan_class memory_scan_class = { memory_schema,
                                                  memory_guess,
                                                  NULL,
                                                  NULL,
-                                                 memory_digest };
+                                                 memory_digest,
+                                                 NULL };
 
 static hr_status scan_new(const char *kind, memory_scan **out, hr_error *err)
 {

@@ -99,6 +99,11 @@ int64_t hr__scan_file_rows(const hr_scan *s, int file)
 }
 
 int64_t hr__scan_row_bytes(const hr_scan *s, int file) { return s->cls->row_bytes ? s->cls->row_bytes(s, file) : -1; }
+int hr__scan_files_left(const hr_scan *s, hr_expr *filter)
+{
+    return s->cls->files_left ? s->cls->files_left(s, filter) : -1;
+}
+
 int64_t hr__scan_guess_rows(const hr_scan *s) { return s->cls->guess_rows ? s->cls->guess_rows(s) : -1; }
 const char *hr__scan_image_column(const hr_scan *s) { return s->cls->image_column ? s->cls->image_column(s) : NULL; }
 void hr__scan_describe(const hr_scan *s, hr_text *out) { s->cls->describe(s, out); }
@@ -730,22 +735,49 @@ static bool value_bounds(void *context, const char *column, hr_bounds *out)
     return true;
 }
 
-/* Whether no row of the file can pass the filter, so that no reader opens it. */
-static bool ruled_out(const file_scan *s, const scan_types *types, int file, hr_expr *filter)
+/* The filter for files whose names have a part in it; NULL: they have none. */
+static hr_bound *filter_of_names(const file_scan *s, const scan_types *types, hr_expr *filter)
+{
+    hr_bound *bound = NULL;
+
+    if (!filter || (s->partitions.n == 0 && !s->path_column))
+        return NULL;
+    return hr__expr_bind_filter(filter, types->whole, &bound, NULL) ? NULL : bound;
+}
+
+static bool never_passes(const file_scan *s, const scan_types *types, int file, const hr_bound *bound)
 {
     one_file f = { .s = s, .types = types, .file = file };
     hr_pruner pruner = { .context = &f, .bounds = value_bounds };
-    hr_bound *bound = NULL;
-    bool never;
+    bool never = hr__bound_prune(bound, &pruner) == HR_TRUTH_NEVER;
 
-    if (!filter || (s->partitions.n == 0 && !s->path_column))
-        return false;
-    if (hr__expr_bind_filter(filter, types->whole, &bound, NULL) || !bound)
-        return false;
-    never = hr__bound_prune(bound, &pruner) == HR_TRUTH_NEVER;
-    hr__bound_free(bound);
     hr__array_unref(f.value.value);
     return never;
+}
+
+/* Whether no row of the file can pass the filter, so that no reader opens it. */
+static bool ruled_out(const file_scan *s, const scan_types *types, int file, hr_expr *filter)
+{
+    hr_bound *bound = filter_of_names(s, types, filter);
+    bool never = bound && never_passes(s, types, file, bound);
+
+    hr__bound_free(bound);
+    return never;
+}
+
+static int files_left(const hr_scan *base, hr_expr *filter)
+{
+    const file_scan *s = (const file_scan *)base;
+    const scan_types *types = atomic_load_explicit(&s->types, memory_order_acquire);
+    hr_bound *bound = types ? filter_of_names(s, types, filter) : NULL;
+    int n = 0;
+
+    if (!bound)
+        return -1;
+    for (int i = 0; i < base->n_files; i++)
+        n += !never_passes(s, types, i, bound);
+    hr__bound_free(bound);
+    return n;
 }
 
 typedef struct own_terms {
@@ -1187,11 +1219,11 @@ static void files_free(hr_scan *base)
     hr__free(s);
 }
 
-static const hr_scan_class file_scan_class = { files_schema,    files_open,         files_count,
-                                               files_name,      files_describe,     files_fingerprint,
-                                               files_floor,     files_order,        files_free,
-                                               files_row_bytes, files_image_column, files_guess_rows,
-                                               files_input,     files_hashes,       NULL };
+static const hr_scan_class file_scan_class = {
+    files_schema, files_open,   files_count, files_name,      files_describe,     files_fingerprint,
+    files_floor,  files_order,  files_free,  files_row_bytes, files_image_column, files_guess_rows,
+    files_input,  files_hashes, NULL,        files_left
+};
 
 /* ----------------------------------------------------------------------------------------------------------- making */
 

@@ -21,7 +21,8 @@ typedef struct hr_scan_class {
     /* Files, as positions keep them: see hr__scan_input; NULL: it has none. */
     void (*input)(const hr_scan *s, int i, hr_scan_input *out);
     hr_status (*input_hashes)(hr_scan *s, int begin, int end, uint64_t *out, hr_error *err);
-    uint64_t (*memory_digest)(hr_scan *s); /* see hr__scan_memory_digest; NULL: 0 */
+    uint64_t (*memory_digest)(hr_scan *s);                /* see hr__scan_memory_digest; NULL: 0 */
+    int (*files_left)(const hr_scan *s, hr_expr *filter); /* see hr__scan_files_left; NULL: -1 */
 } hr_scan_class;
 
 struct hr_scan {
