@@ -144,7 +144,7 @@ static const struct {
     { "file://relative/path", HR_INVALID, "absolute path" },
     { "file:///a%00b", HR_INVALID, "a path cannot contain %00" }, /* was "/a" */
     { "", HR_INVALID, "a path is empty" },
-    { "/nowhere/at/all", HR_NOT_FOUND, "/nowhere/at/all: stat" },
+    { "/nowhere/at/all", HR_NOT_FOUND, "/nowhere/at/all: no such file or folder" },
     { "/nowhere/*.txt", HR_NOT_FOUND, "/nowhere/*.txt: no file matches" },
 };
 
@@ -158,6 +158,34 @@ static void test_wrong(void **state)
         assert_status(hr__paths_list(&wrong[i].url, 1, NULL, NULL, &p, &err), wrong[i].st, &err);
         assert_contains(err.text, wrong[i].text);
         assert_int_equal(p.n, 0);
+    }
+}
+
+/* The name that is most like the first part that is not there, in its folder. */
+static void test_near(void **state)
+{
+    static const char *const cases[][2] = {
+        { "b.parqet", "b.parqet: no such file or folder; did you mean 'b.parquet'?" },
+        { "sub/deap/d.parquet", "; did you mean 'deep'?" },
+        { "mnay/p=1/x.pq", "; did you mean 'many'?" },
+        { "sub/deep/d.parquet/", "d.parquet/: " },
+        { "else", "else: no such file or folder" },
+    };
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(cases); i++) {
+        hr_error err = HR_ERROR_INIT;
+        live_memory before = live_now();
+        char path[300];
+        const char *url = path;
+        hr_paths p;
+
+        snprintf(path, sizeof path, "%s/%s", dir, cases[i][0]);
+        assert_int_not_equal(hr__paths_list(&url, 1, NULL, NULL, &p, &err), HR_OK);
+        assert_contains(err.text, cases[i][1]);
+        assert_true(strstr(cases[i][1], "mean") || !strstr(err.text, "did you mean"));
+        hr_error_clear(&err);
+        assert_no_leak(before);
     }
 }
 
@@ -250,9 +278,9 @@ static void test_source(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_patterns), cmocka_unit_test(test_order), cmocka_unit_test(test_here),
-        cmocka_unit_test(test_wrong),    cmocka_unit_test(test_loop),  cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_source),
+        cmocka_unit_test(test_patterns), cmocka_unit_test(test_order),  cmocka_unit_test(test_here),
+        cmocka_unit_test(test_wrong),    cmocka_unit_test(test_near),   cmocka_unit_test(test_loop),
+        cmocka_unit_test(test_faults),   cmocka_unit_test(test_source),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -370,6 +370,39 @@ static void sort_from(hr_paths *p, int64_t begin)
     p->n = n;
 }
 
+/* Finds the first part of the path that is not there, and the name in its folder most like it. Cuts `path`. */
+static void find_near(char *path, hr_near *near)
+{
+    const char *name = path;
+    char **names = NULL;
+    int n = -ENOENT;
+
+    while (n == -ENOENT) {
+        char *slash = strrchr(path, '/');
+
+        name = slash ? slash + 1 : path;
+        n = hr__dir_list(!slash ? "." : slash == path ? "/" : (*slash = 0, path), &names);
+        if (!slash || slash == path)
+            break;
+    }
+    hr__near_begin(near, name, strlen(name));
+    for (int i = 0; i < n; i++)
+        hr__near_try(near, names[i], strlen(names[i]));
+    if (n >= 0)
+        hr__dir_list_free(names, n);
+}
+
+static hr_status missing(const char *path, hr_error *err)
+{
+    char *copy = hr__strdup(NULL, path);
+    hr_near near = { 0 };
+
+    if (copy)
+        find_near(copy, &near);
+    hr__free(copy);
+    return hr_error_set(err, HR_NOT_FOUND, "%s: no such file or folder%s", path, hr__near_hint(&near));
+}
+
 static hr_status list_url(listing *l, const char *url)
 {
     hr_error *err = l->err;
@@ -392,7 +425,7 @@ static hr_status list_url(listing *l, const char *url)
         if (l->out->n == begin && !l->options->ignore_missing)
             HR_FAIL(HR_NOT_FOUND, "%s: no file matches", path);
     } else if (rc != -ENOENT || !l->options->ignore_missing) {
-        HR_GO(hr__error_os(err, rc, path, "stat"));
+        HR_GO(rc == -ENOENT ? missing(path, err) : hr__error_os(err, rc, path, "stat"));
     }
     sort_from(l->out, begin);
 done:

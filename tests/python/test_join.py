@@ -427,3 +427,15 @@ def test_where_a_filter_runs(capsys):
         assert (
             text.count("rowx") >= 1 and "filter(col('rowx')" not in text
         )  # an overflow could fail there alone
+
+
+def test_the_short_names_of_kinds():
+    left, right = sides()
+    for short, kind in (
+        ("left", "left_outer"),
+        ("outer", "full_outer"),
+        ("anti", "left_anti"),
+        ("iner", "inner"),
+    ):
+        with pytest.raises(InvalidArgument, match=f"found '{short}'; did you mean '{kind}'"):
+            left.join(right, join_type=short, on="k")

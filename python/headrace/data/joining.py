@@ -6,6 +6,14 @@ from headrace.settings import hint
 
 KINDS = ["inner", "left_outer", "right_outer", "full_outer", "left_semi", "left_anti"]  # as in hr_join_kind
 SWAPPED = {"right_semi": "left_semi", "right_anti": "left_anti"}
+SHORT = {  # pandas', Polars' and SQL's words
+    "left": "left_outer",
+    "right": "right_outer",
+    "outer": "full_outer",
+    "full": "full_outer",
+    "semi": "left_semi",
+    "anti": "left_anti",
+}
 
 
 def _names(on, where):
@@ -22,10 +30,9 @@ def join(left, right, join_type, on, right_on, left_suffix, right_suffix):
     """The dataset of pairs of rows with equal keys; see Dataset.join."""
     kind = getattr(join_type, "value", join_type)
     if kind not in KINDS and kind not in SWAPPED:
-        raise InvalidArgument(
-            f"join: join_type: expected one of {', '.join(KINDS + sorted(SWAPPED))}, found {kind!r}"
-            + hint(kind, [*KINDS, *SWAPPED])
-        )
+        known = [*KINDS, *sorted(SWAPPED)]
+        near = f"; did you mean {SHORT[kind]!r}?" if kind in SHORT else hint(kind, known)
+        raise InvalidArgument(f"join: join_type: expected one of {', '.join(known)}, found {kind!r}{near}")
     left_keys = _names(on, "on")
     right_keys = left_keys if right_on is None else _names(right_on, "right_on")
     if len(left_keys) != len(right_keys):
