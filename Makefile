@@ -42,7 +42,7 @@ help:
 DEPS_BUILD := gcc libc6-dev pkg-config python3 python3-venv python3-dev \
               libzstd-dev libdeflate-dev libisal-dev zlib1g-dev liblz4-dev libbrotli-dev \
               libjpeg62-turbo-dev libpng-dev libwebp-dev libgif-dev libtiff-dev \
-              libpcre2-dev libutf8proc-dev libcurl4-openssl-dev
+              libpcre2-dev libutf8proc-dev libcurl4-openssl-dev libssl-dev libexpat1-dev
 DEPS_TEST := clang libcmocka-dev tzdata
 DEPS_FUZZ = clang libclang-rt-$(shell clang -dumpversion 2>/dev/null | cut -d. -f1)-dev
 

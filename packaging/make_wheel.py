@@ -31,6 +31,7 @@ COPYRIGHT = Path("/usr/share/doc")  # /PACKAGE/copyright, on Debian
 
 def build(folder, cross=None, machine=None):
     given = ["install-args=--strip", "setup-args=-Dtiff=disabled", "setup-args=-Dcurl=disabled"]
+    given.append("setup-args=-Ds3=disabled")
     given += [f"setup-args=--cross-file={cross.absolute()}"] if cross else []
     settings = [f"--config-settings={s}" for s in given]
     env = {"_PYTHON_HOST_PLATFORM": f"linux-{machine}"} if cross else None

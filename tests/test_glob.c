@@ -139,7 +139,7 @@ static const struct {
     hr_status st;
     const char *text;
 } wrong[] = {
-    { "s3://bucket/key", HR_UNSUPPORTED, "s3://bucket/key: headrace does not read URLs of scheme 's3' yet" },
+    { "gs://bucket/key", HR_UNSUPPORTED, "gs://bucket/key: headrace does not read URLs of scheme 'gs' yet" },
     { "gs+x://a", HR_UNSUPPORTED, "scheme 'gs+x'" },
     { "file://relative/path", HR_INVALID, "absolute path" },
     { "file:///a%00b", HR_INVALID, "a path cannot contain %00" }, /* was "/a" */

@@ -21,6 +21,7 @@ typedef struct listing {
 } listing;
 
 static bool is_hidden(const char *name) { return name[0] == '.' || name[0] == '_'; }
+bool hr__has_pattern(const char *s) { return strpbrk(s, "*?[") != NULL; }
 static bool has_pattern(const char *s, size_t n) { return memchr(s, '*', n) || memchr(s, '?', n) || memchr(s, '[', n); }
 
 /* --- URLs */
@@ -58,7 +59,7 @@ static size_t scheme_length(const char *url)
 
 static const char *remote_scheme(const char *url)
 {
-    static const char *const schemes[] = { "http", "https" };
+    static const char *const schemes[] = { "http", "https", "s3", "s3a" };
     size_t n = scheme_length(url);
 
     for (int i = 0; i < HR_LEN(schemes); i++)
@@ -226,6 +227,58 @@ static bool suffix_fits(const hr_paths_options *options, const char *path)
     return !options->suffixes;
 }
 
+/* --- keys of stores, which have no folders but slashes */
+
+#define KEY_BYTES 1025 /* the longest key of S3, and its end */
+
+static bool is_visible(const char *key)
+{
+    for (const char *name = key; name; name = strchr(name, '/')) {
+        name += name > key; /* after the slash */
+        if (is_hidden(name))
+            return false;
+    }
+    return true;
+}
+
+typedef enum fit { NO_FIT, FITS, FITS_FOLDER } fit; /* FITS_FOLDER: a folder above the key fits */
+
+/* The first name of the key against the first part of the pattern. */
+static bool fits_name(const char *pattern, size_t n, const char *key, size_t m)
+{
+    char name[KEY_BYTES];
+
+    if (m >= sizeof name)
+        return false;
+    memcpy(name, key, m);
+    name[m] = 0;
+    return has_pattern(pattern, n) ? match_name(pattern, pattern + n, name) : n == m && memcmp(pattern, key, n) == 0;
+}
+
+static fit fit_key(const char *pattern, const char *key)
+{
+    size_t n = strcspn(pattern, "/"), m = strcspn(key, "/");
+    const char *rest = pattern + n + strspn(pattern + n, "/"), *below = key[m] ? key + m + 1 : NULL;
+
+    if (n == 2 && memcmp(pattern, "**", 2) == 0) {
+        fit found = *rest ? fit_key(rest, key) : is_visible(key) ? FITS_FOLDER : NO_FIT;
+
+        return found || !below || is_hidden(key) ? found : fit_key(pattern, below);
+    }
+    if (!fits_name(pattern, n, key, m))
+        return NO_FIT;
+    if (!below)
+        return *rest ? NO_FIT : FITS;
+    return *rest ? fit_key(rest, below) : is_visible(below) ? FITS_FOLDER : NO_FIT;
+}
+
+bool hr__key_fits(const char *pattern, const char *key, const hr_paths_options *options)
+{
+    fit found = pattern ? fit_key(pattern, key) : is_visible(key) ? FITS_FOLDER : NO_FIT;
+
+    return found == FITS || (found == FITS_FOLDER && suffix_fits(options, key));
+}
+
 static char *join(listing *l, const char *folder, const char *name, size_t n)
 {
     size_t m = strlen(folder);
@@ -354,7 +407,7 @@ static void path_clear(hr_path *p)
 }
 
 /* Sorts the files of one url; `**` can find a file twice. */
-static void sort_from(hr_paths *p, int64_t begin)
+void hr__paths_sort(hr_paths *p, int64_t begin)
 {
     int64_t n = begin;
 
@@ -427,7 +480,7 @@ static hr_status list_url(listing *l, const char *url)
     } else if (rc != -ENOENT || !l->options->ignore_missing) {
         HR_GO(rc == -ENOENT ? missing(path, err) : hr__error_os(err, rc, path, "stat"));
     }
-    sort_from(l->out, begin);
+    hr__paths_sort(l->out, begin);
 done:
     hr__free(path);
     return st;

@@ -188,6 +188,10 @@ void hr__paths_clear(hr_paths *p);
 /* Adds a file. Borrows path and tag (NULL: none). For glob.c and http/. */
 hr_status hr__paths_add(hr_paths *p, const char *path, const char *tag, int64_t n_bytes, int64_t mtime_ns,
                         hr_error *err) HR_MUST_USE;
+/* For http/: whether a key of a store fits a pattern, with the options; NULL: whether it is visible below a folder. */
+bool hr__key_fits(const char *pattern, const char *key, const hr_paths_options *options);
+bool hr__has_pattern(const char *s);
+void hr__paths_sort(hr_paths *p, int64_t begin); /* the files from `begin` on, by path; without repeated ones */
 /* Opens file i. A URL is not asked for again: its size and its ETag are those of the list. */
 hr_status hr__paths_open(const hr_paths *p, int64_t i, hr_account *account, hr_source **out, hr_error *err) HR_MUST_USE;
 bool hr__paths_is_remote(const hr_paths *p, int64_t i);

@@ -1,11 +1,13 @@
 """A small HTTP server over a folder, with faults and counters, for the tests of URLs."""
 
+import hashlib
+import hmac
 import http.server
 import re
 import threading
 import time
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, quote_plus, unquote, urlsplit
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -113,3 +115,83 @@ class ObjectServer:
                 pass
 
         return Handler
+
+
+class S3Server(ObjectServer):
+    """The same as S3, with the signature (version 4) computed here; the folders below `root` are
+    buckets. public: names of buckets that anybody may read."""
+
+    key, secret, token, region = "AKIATEST", "SECRETTEST", None, "us-east-1"
+    page = 1000
+    public: frozenset = frozenset()
+
+    def answer(self, handler):
+        parts = urlsplit(handler.path)
+        bucket = parts.path.split("/")[1]
+        if bucket not in self.public and (wrong := self._wrong(handler)):
+            self.requests.append((handler.command, handler.path, -1, 0))
+            return self.refuse(handler, 403, wrong)
+        if handler.command == "GET" and "list-type" in parse_qs(parts.query):
+            self.requests.append(("LIST", handler.path, -1, 0))
+            return self._list(handler, bucket, parse_qs(parts.query, keep_blank_values=True))
+        return super().answer(handler)
+
+    def refuse(self, handler, code, name):
+        body = f"<Error><Code>{name}</Code><Message>refused</Message></Error>".encode()
+        handler.send_response(code)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        if handler.command != "HEAD":
+            handler.wfile.write(body)
+
+    def _wrong(self, handler):
+        """What is wrong with the signature; None: nothing."""
+        given = handler.headers.get("Authorization", "")
+        found = re.fullmatch(
+            r"AWS4-HMAC-SHA256 Credential=(.+?)/(\d+)/(.+?)/s3/aws4_request, "
+            r"SignedHeaders=(\S+), Signature=(\w+)",
+            given,
+        )
+        if not found:
+            return "AccessDenied"
+        key, day, region, names, signature = found.groups()
+        path, _, query = handler.path.partition("?")
+        headers = "".join(f"{n}:{handler.headers.get(n, '').strip()}\n" for n in names.split(";"))
+        hashed = handler.headers["x-amz-content-sha256"]
+        canonical = "\n".join([handler.command, path, query, headers, names, hashed])
+        scope = f"{day}/{region}/s3/aws4_request"
+        digest = hashlib.sha256(canonical.encode()).hexdigest()
+        text = "\n".join(["AWS4-HMAC-SHA256", handler.headers["x-amz-date"], scope, digest])
+        secret = f"AWS4{self.secret}".encode()
+        for part in (day, region, "s3", "aws4_request"):
+            secret = hmac.digest(secret, part.encode(), "sha256")
+        want = hmac.digest(secret, text.encode(), "sha256").hex()
+        if key != self.key or handler.headers.get("x-amz-security-token") != self.token:
+            return "InvalidAccessKeyId"
+        if region != self.region:
+            return "AuthorizationHeaderMalformed"
+        return None if want == signature else "SignatureDoesNotMatch"
+
+    def _list(self, handler, bucket, query):
+        root = self.root / bucket
+        if not root.is_dir():
+            return self.refuse(handler, 404, "NoSuchBucket")
+        prefix = query["prefix"][0]
+        keys = sorted((str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()), key=str.encode)
+        keys = [k for k in keys if k.startswith(prefix) and k > query.get("continuation-token", [""])[0]]
+        lines = ["<EncodingType>url</EncodingType>"]
+        for key in keys[: self.page]:
+            tag = self.etag(root / key).replace('"', "&quot;")
+            size = (root / key).stat().st_size
+            lines.append(
+                f"<Contents><Key>{quote_plus(key)}</Key><ETag>{tag}</ETag><Size>{size}</Size></Contents>"
+            )
+        if len(keys) > self.page:
+            lines.append("<IsTruncated>true</IsTruncated>")
+            token = keys[self.page - 1]
+            lines.append(f"<NextContinuationToken>{token}</NextContinuationToken>")
+        body = f"<ListBucketResult>{''.join(lines)}</ListBucketResult>".encode()
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)

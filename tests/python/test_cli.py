@@ -421,7 +421,7 @@ def test_wrong_input(folder, tmp_path):
         assert headrace(name, tmp_path / "*.nothing", status=1)
         assert "nosuchformat" in headrace(name, "-f", "nosuchformat", folder, status=1)[1]
         assert "nosuchoption" in headrace(name, "-o", "nosuchoption=1", folder, status=1)[1]
-        assert headrace(name, "s3://bucket/key.parquet", status=1)
+        assert headrace(name, "gs://bucket/key.parquet", status=1)
     error = headrace("head", "--columns", "id,nosuchcolumn", folder, status=1)[1]
     assert "nosuchcolumn" in error and "city" in error  # and the columns that there are
     assert "nosuch" in headrace("formats", "nosuch", status=1)[1]

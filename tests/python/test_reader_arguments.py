@@ -233,9 +233,9 @@ def test_filesystems(kind):
     with pytest.raises(TypeError, match="filesystem: expected one of pyarrow.fs or fsspec, found str"):
         reader("x", filesystem="file")
     with pytest.raises(
-        NotImplementedError, match="s3://bucket/x: headrace does not read URLs of scheme 's3'"
+        NotImplementedError, match="gs://bucket/x: headrace does not read URLs of scheme 'gs'"
     ):
-        reader("s3://bucket/x")
+        reader("gs://bucket/x")
 
 
 def test_numbers_and_cluster_arguments(kind, monkeypatch):

@@ -13,11 +13,23 @@
 
 #define HR_ETAG_BYTES 128
 
+typedef enum hr_switch { HR_SWITCH_UNSET, HR_SWITCH_OFF, HR_SWITCH_ON } hr_switch;
+
+/* Where S3 is, and who we are; see s3_config.c. NULL: not given. */
+typedef struct hr_s3 {
+    char *key_id, *secret, *token;
+    char *region, *endpoint, *profile;
+    hr_switch anonymous, virtual_host;
+    bool prepared;
+} hr_s3;
+
 /* What the reader's storage options and the environment say; see docs/stores.md. Counted; immutable. */
 struct hr_store {
     atomic_int refs;
     int connect_ms, silence_ms, max_retries;
     int idle_s; /* a connection that was idle for longer is not used again */
+    hr_s3 s3;
+    _Atomic int64_t ahead_s; /* how far the clock of S3 is ahead of ours */
 };
 typedef struct hr_http_request hr_http_request;
 
@@ -37,12 +49,14 @@ struct hr_http_request {
     /* The caller fills these, from zero, by hr__http_init and by hand. */
     const char *method;               /* static */
     char *url;                        /* owned, percent-encoded */
+    char *name;                       /* owned: the URL for errors; NULL: `url` without its secrets */
     char *if_match;                   /* owned: the ETag that the object must have; NULL: any */
     hr_store *store;                  /* a reference */
     hr_account *account;              /* borrowed; is charged for the buffers of the connection */
     int64_t offset;                   /* of the range */
     int64_t n_bytes;                  /* of the range, to `out`; 0: the whole body, to `body` */
     uint8_t *out;                     /* borrowed until `done` */
+    bool is_signed;                   /* for S3, with the store's keys */
     int64_t max_body;                 /* a longer body is an error; 0: 1 MiB */
     void (*done)(hr_http_request *r); /* on the network's thread, without locks; may free the request */
     void *context;
@@ -60,7 +74,8 @@ struct hr_http_request {
     void *headers; /* the attempt's */
     char *target;  /* where redirects led; NULL: `url` */
     bool foreign;  /* `target` is another host: nothing is signed */
-    bool overrun;  /* more bytes came than were asked for */
+    bool learnt_clock;
+    bool overrun; /* more bytes came than were asked for */
     int n_redirects;
     int64_t due_ns;      /* of the next attempt */
     int64_t progress_ns; /* of the last byte */
@@ -97,5 +112,45 @@ bool hr__url_is_near(const char *url); /* loopback, or the address of a machine'
 /* --- store.c */
 /* The address of requests for a URL of the list, encoded; NULL: no memory. */
 char *hr__store_url(const hr_store *s, const char *url, hr_account *account);
+
+/* --- s3_sign.c, s3_config.c: s3://bucket/key, where the key is plain, and not percent-encoded */
+typedef struct hr_s3_place {
+    const char *bucket, *key; /* in the URL; the key ends with it */
+    int n_bucket;
+    bool anonymous;
+} hr_s3_place;
+bool hr__is_s3(const char *url);
+hr_s3_place hr__s3_place(const char *url);
+/* The address of the object, or (query not empty: encoded, sorted) of the bucket. NULL: no memory. */
+char *hr__s3_url(const hr_store *s, const char *url, const char *query, hr_account *account);
+void hr__url_add_encoded(hr_text *out, const char *s, bool keep_slash);
+/* Fills what the options leave open. HR_INVALID: there are no keys, and the URL is not anonymous. */
+hr_status hr__s3_prepare(hr_store *s, const char *url, hr_error *err) HR_MUST_USE;
+bool hr__s3_signs(const hr_store *s, const char *url); /* requests for this URL are signed */
+/* The settings of a profile in a file of the AWS tools, where s3 has none. */
+hr_status hr__s3_take_profile(hr_s3 *s3, const char *text, int64_t n, const char *profile, hr_error *err) HR_MUST_USE;
+/* --- list_xml.c, s3_list.c, url_list.c: lists of objects */
+typedef struct hr_list_key {
+    char *key, *tag; /* tag NULL: none */
+    int64_t n_bytes;
+} hr_list_key;
+typedef struct hr_list_page {
+    hr_list_key *items;
+    int64_t n, cap;
+    char *next; /* where the next page begins; NULL: it does not say */
+    bool truncated, is_list;
+} hr_list_page;
+/* HR_BAD_DATA: it is no list, or a damaged one. On failure `out` is cleared. */
+hr_status hr__list_parse(const char *xml, int64_t n, hr_list_page *out, hr_error *err) HR_MUST_USE;
+void hr__list_clear(hr_list_page *page);
+/* Adds the objects whose keys begin with `prefix`, and fit the pattern (NULL: that are visible below the prefix). */
+hr_status hr__s3_list(hr_store *s, const char *url, const char *prefix, const char *pattern,
+                      const hr_paths_options *options, hr_paths *out, hr_error *err) HR_MUST_USE;
+/* The refusal names the bucket's region, which is another one: later requests go there. */
+bool hr__s3_learn_region(hr_store *s, const hr_http_request *r);
+int64_t hr__version_of(const char *tag); /* a number for "has it changed?", in the place of a time; NULL: 0 */
+/* Adds the header lines that sign this request at this time. */
+hr_status hr__s3_sign(const hr_store *s, const char *method, const char *url, int64_t now_s, hr_text *headers,
+                      hr_error *err) HR_MUST_USE;
 
 #endif

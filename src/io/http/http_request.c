@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
+#include <time.h>
 
 #define PAUSE_MS 100
 #define PAUSE_THROTTLED_MS 500
@@ -71,6 +72,15 @@ static void read_range(hr_http_answer *a, const char *value)
     }
 }
 
+/* "Fri, 24 May 2013 00:00:00 GMT" */
+static int64_t read_date(const char *value)
+{
+    struct tm tm = { 0 };
+    const char *end = strptime(value, "%a, %d %b %Y %H:%M:%S", &tm);
+
+    return end ? (int64_t)timegm(&tm) : 0;
+}
+
 void hr__http_header(hr_http_request *r, const char *line, size_t n)
 {
     hr_http_answer *a = &r->answer;
@@ -100,6 +110,8 @@ void hr__http_header(hr_http_request *r, const char *line, size_t n)
         keep_value(a->modified, sizeof a->modified, value, end);
     } else if (is_header(text, n, "x-amz-bucket-region", &value)) {
         keep_value(a->region, sizeof a->region, value, end);
+    } else if (is_header(text, n, "date", &value)) {
+        a->date_s = read_date(value);
     } else if (is_header(text, n, "retry-after", &value)) {
         if (isdigit((unsigned char)*value))
             a->wait_s = strtod(value, NULL);
@@ -193,7 +205,7 @@ static const char *meaning(int status)
 /* "URL: access denied (HTTP 403), AccessDenied: ..." */
 static hr_status refused(hr_http_request *r)
 {
-    char *name = hr__url_shown(r->url, NULL);
+    char *name = hr__url_shown(r->name ? r->name : r->url, NULL);
     hr_text words = { 0 };
 
     add_words(r, &words);
@@ -208,7 +220,7 @@ static hr_status refused(hr_http_request *r)
 
 static hr_http_next fails(hr_http_request *r, hr_status st, const char *what)
 {
-    char *name = hr__url_shown(r->url, NULL);
+    char *name = hr__url_shown(r->name ? r->name : r->url, NULL);
 
     r->st = r->n_retries ? hr_error_set(&r->err, st, "%s: %s (%d retries)", name ? name : "a URL", what, r->n_retries)
                          : hr_error_set(&r->err, st, "%s: %s", name ? name : "a URL", what);
@@ -307,6 +319,19 @@ static hr_http_next accept(hr_http_request *r)
     return HR_HTTP_DONE;
 }
 
+/* S3 refuses requests of a clock that is wrong, and says what the time is. Once. */
+static bool learns_clock(hr_http_request *r)
+{
+    int64_t ahead = r->answer.date_s - (int64_t)time(NULL);
+
+    if (!r->is_signed || r->learnt_clock || r->answer.status != 403 || !r->answer.date_s || !r->body.data ||
+        !strstr(r->body.data, "RequestTimeTooSkewed"))
+        return false;
+    r->learnt_clock = true;
+    atomic_store(&r->store->ahead_s, ahead);
+    return true;
+}
+
 hr_http_next hr__http_settle(hr_http_request *r, const char *wrong, bool may_retry, const char *location)
 {
     int status = r->answer.status;
@@ -321,6 +346,8 @@ hr_http_next hr__http_settle(hr_http_request *r, const char *wrong, bool may_ret
         return replaced(r);
     if (status >= 300 && status < 400 && location)
         return redirected(r, location);
+    if (learns_clock(r))
+        return again(r, NULL);
     if (status >= 300)
         return is_passing(status) ? again(r, NULL) : (refused(r), HR_HTTP_DONE);
     if (is_ranged(r) && status == 206 && r->answer.begin != r->offset + r->n_got)
@@ -346,6 +373,7 @@ hr_status hr__http_init(hr_http_request *r, const char *method, char *takes_url,
 void hr__http_clear(hr_http_request *r)
 {
     hr__free(r->url);
+    hr__free(r->name);
     hr__free(r->if_match);
     hr__free(r->target);
     hr__text_clear(&r->body);

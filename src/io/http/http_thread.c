@@ -19,6 +19,7 @@
 
 #include <curl/curl.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAX_ACTIVE 64
@@ -154,7 +155,10 @@ static hr_status make_headers(const hr_http_request *r, struct curl_slist **out,
                      (long long)(r->offset + r->n_bytes - 1));
     if (r->if_match)
         hr__text_add(&lines, "If-Match: %s\n", r->if_match);
-    if (!add_headers(&lines, out))
+    if (r->is_signed && !r->foreign)
+        st = hr__s3_sign(r->store, r->method, r->target ? r->target : r->url,
+                         (int64_t)time(NULL) + atomic_load(&r->store->ahead_s), &lines, err);
+    if (!st && !add_headers(&lines, out))
         st = hr__error_memory(err, "headers of a request", lines.n);
     hr__text_clear(&lines);
     return st;
@@ -167,6 +171,7 @@ static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist 
     curl_easy_setopt(easy, CURLOPT_URL, url);
     curl_easy_setopt(easy, CURLOPT_PRIVATE, r);
     curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L); /* keys may hold ".." */
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(easy, CURLOPT_USERAGENT, "headrace/" HR_VERSION_TEXT);

@@ -1,6 +1,9 @@
-/* store.c - what all URLs of a reader share: limits on time, retries, how requests are signed.
+/* store.c - what all URLs of a reader share: limits on time, retries, and how s3:// is reached.
  *
- * Tests: test_http.c. */
+ * Options come as texts "name=value", under the names that other libraries have for them. Their values are secrets or
+ * not: no error prints the value of a text.
+ *
+ * Tests: test_http.c, test_s3.c. */
 #include "io/http/http.h"
 
 #include <stdlib.h>
@@ -12,7 +15,7 @@
 
 typedef struct number_option {
     const char *name;
-    size_t offset; /* in hr_store */
+    size_t offset; /* of an int in hr_store */
     double scale, least, most;
 } number_option;
 
@@ -21,6 +24,42 @@ static const number_option numbers[] = {
     { "connect_timeout", offsetof(hr_store, connect_ms), 1000, 0.01, 86400 },
     { "max_retries", offsetof(hr_store, max_retries), 1, 0, 100 },
 };
+
+typedef struct text_option {
+    const char *names; /* separated by blanks: ours, then those of other libraries */
+    size_t offset;     /* of a char * in hr_store */
+} text_option;
+
+static const text_option texts[] = {
+    { "aws_access_key_id access_key_id key", offsetof(hr_store, s3.key_id) },
+    { "aws_secret_access_key secret_access_key secret", offsetof(hr_store, s3.secret) },
+    { "aws_session_token session_token token", offsetof(hr_store, s3.token) },
+    { "aws_region region aws_default_region", offsetof(hr_store, s3.region) },
+    { "aws_endpoint_url aws_endpoint endpoint_url endpoint", offsetof(hr_store, s3.endpoint) },
+    { "aws_profile profile", offsetof(hr_store, s3.profile) },
+};
+
+typedef struct switch_option {
+    const char *names;
+    size_t offset; /* of an hr_switch in hr_store */
+} switch_option;
+
+static const switch_option switches[] = {
+    { "aws_skip_signature skip_signature anon", offsetof(hr_store, s3.anonymous) },
+    { "aws_virtual_hosted_style_request virtual_hosted_style_request", offsetof(hr_store, s3.virtual_host) },
+};
+
+/* Whether the first n characters of `name` are one of the names. Offers all of them to `near`. */
+static bool is_one_of(const char *names, const char *name, size_t n, hr_near *near)
+{
+    for (size_t m; *names; names += m + (names[m] == ' ')) {
+        m = strcspn(names, " ");
+        if (m == n && memcmp(names, name, n) == 0)
+            return true;
+        hr__near_try(near, names, m);
+    }
+    return false;
+}
 
 /* "timeout=30": seconds. */
 static hr_status set_number(hr_store *s, const number_option *o, const char *value, hr_error *err)
@@ -35,6 +74,26 @@ static hr_status set_number(hr_store *s, const number_option *o, const char *val
     return HR_OK;
 }
 
+static hr_status set_text(hr_store *s, size_t offset, const char *value, hr_error *err)
+{
+    char **at = (char **)((char *)s + offset);
+
+    hr__free(*at);
+    *at = hr__strdup(NULL, value);
+    return *at ? HR_OK : hr__error_memory(err, "storage_options", (int64_t)strlen(value));
+}
+
+static hr_status set_switch(hr_store *s, const switch_option *o, const char *value, hr_error *err)
+{
+    bool on = strcmp(value, "true") == 0;
+
+    if (!on && strcmp(value, "false") != 0)
+        return hr_error_set(err, HR_INVALID, "storage_options: %.*s: expected true or false, found '%.100s'",
+                            (int)strcspn(o->names, " "), o->names, value);
+    *(hr_switch *)((char *)s + o->offset) = on ? HR_SWITCH_ON : HR_SWITCH_OFF;
+    return HR_OK;
+}
+
 static hr_status set_option(hr_store *s, const char *option, hr_error *err)
 {
     size_t n = strcspn(option, "=");
@@ -42,11 +101,15 @@ static hr_status set_option(hr_store *s, const char *option, hr_error *err)
     hr_near near;
 
     hr__near_begin(&near, option, n);
-    for (int i = 0; i < HR_LEN(numbers); i++) {
-        if (strlen(numbers[i].name) == n && memcmp(option, numbers[i].name, n) == 0)
+    for (int i = 0; i < HR_LEN(numbers); i++)
+        if (is_one_of(numbers[i].name, option, n, &near))
             return set_number(s, &numbers[i], value, err);
-        hr__near_try(&near, numbers[i].name, strlen(numbers[i].name));
-    }
+    for (int i = 0; i < HR_LEN(texts); i++)
+        if (is_one_of(texts[i].names, option, n, &near))
+            return set_text(s, texts[i].offset, value, err);
+    for (int i = 0; i < HR_LEN(switches); i++)
+        if (is_one_of(switches[i].names, option, n, &near))
+            return set_switch(s, &switches[i], value, err);
     return hr_error_set(err, HR_INVALID, "storage_options: there is no option '%.*s'%s", (int)n, option,
                         hr__near_hint(&near));
 }
@@ -73,12 +136,6 @@ done:
     return st;
 }
 
-char *hr__store_url(const hr_store *s, const char *url, hr_account *account)
-{
-    (void)s;
-    return hr__url_encoded(url, account);
-}
-
 hr_store *hr__store_ref(hr_store *s)
 {
     if (s)
@@ -90,5 +147,12 @@ void hr__store_unref(hr_store *s)
 {
     if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
+    for (int i = 0; i < HR_LEN(texts); i++)
+        hr__free(*(char **)((char *)s + texts[i].offset));
     hr__free(s);
+}
+
+char *hr__store_url(const hr_store *s, const char *url, hr_account *account)
+{
+    return hr__is_s3(url) ? hr__s3_url(s, url, "", account) : hr__url_encoded(url, account);
 }

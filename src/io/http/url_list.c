@@ -1,5 +1,7 @@
 /* url_list.c - the size and the version of the files that URLs name.
  *
+ * A URL of s3 is an object, a folder or a pattern: s3_list.c.
+ *
  * A URL of http or https is one file: no folder, and no pattern, since '?' and '*' mean something else there. HEAD
  * gives its size and its ETag. A server that refuses HEAD, or does not say the size, gets a request for the first byte.
  * AT_ONCE URLs are asked for at the same time.
@@ -33,12 +35,17 @@ static void run_all(hr_http_request *r, int n)
     hr__mutex_init(&b.lock);
     hr__cond_init(&b.done);
     for (int i = 0; i < n; i++) {
+        hr_error err = HR_ERROR_INIT;
+        hr_status st = r[i].st;
+
         r[i].done = one_done;
         r[i].context = &b;
-        if (r[i].st)
-            one_done(&r[i]); /* it could not be made */
-        else if ((r[i].st = hr__http_begin(&r[i], &r[i].err)))
-            one_done(&r[i]);
+        if (!st && !(st = hr__http_begin(&r[i], &err)))
+            continue; /* the request is not ours until it is done */
+        if (!r[i].st)
+            hr__error_move(&r[i].err, &err);
+        r[i].st = st;
+        one_done(&r[i]);
     }
     hr__lock(&b.lock);
     while (b.n_left)
@@ -48,15 +55,14 @@ static void run_all(hr_http_request *r, int n)
     hr__mutex_clear(&b.lock);
 }
 
-/* A number for "has it changed?", in the place of a time. */
-static int64_t version_of(const hr_http_answer *a)
+int64_t hr__version_of(const char *tag)
 {
     hr_hash h;
 
-    if (!a->etag[0] && !a->modified[0])
+    if (!tag || !tag[0])
         return 0;
     hr__hash_init(&h, 1);
-    hr__hash_text(&h, a->etag[0] ? a->etag : a->modified);
+    hr__hash_text(&h, tag);
     return (int64_t)(hr__hash_end(&h).lo >> 1) | 1;
 }
 
@@ -79,6 +85,8 @@ static hr_status ask_first_byte(hr_store *store, const char *url, hr_account *ac
 
     hr__http_clear(r);
     HR_TRY(hr__http_init(r, "GET", hr__store_url(store, url, account), store, err));
+    r->is_signed = hr__s3_signs(store, url);
+    r->name = hr__strdup(account, url);
     r->n_bytes = 1;
     r->out = &byte;
     st = hr__http_run(r, err);
@@ -92,22 +100,85 @@ static hr_status ask_first_byte(hr_store *store, const char *url, hr_account *ac
     return st;
 }
 
+/* Objects of S3 below the URL, or those that fit it. */
+static hr_status list_below(hr_store *store, const char *url, const hr_paths_options *options, hr_paths *out,
+                            hr_error *err)
+{
+    const char *key = hr__s3_place(url).key, *pattern = hr__has_pattern(key) ? key : NULL;
+    size_t n = pattern ? strcspn(key, "*?[") : strlen(key);
+    char *prefix = hr__printf(NULL, "%.*s%s", (int)n, key, pattern || n == 0 || key[n - 1] == '/' ? "" : "/");
+    int64_t begin = out->n;
+    hr_status st;
+
+    if (!prefix)
+        return hr__error_memory(err, url, (int64_t)n);
+    st = hr__s3_list(store, url, prefix, pattern, options, out, err);
+    hr__free(prefix);
+    if (!st && pattern && out->n == begin && !options->ignore_missing)
+        return hr_error_set(err, HR_NOT_FOUND, "%s: no object matches", url);
+    return st;
+}
+
+/* A URL of S3 that names no object: a folder, if anything is below it. */
+static hr_status add_folder(hr_store *store, const char *url, const hr_paths_options *options, hr_paths *out,
+                            hr_error *err)
+{
+    hr_paths_options all = *options;
+    hr_paths any = { .account = out->account };
+    int64_t n = out->n;
+    hr_status st = list_below(store, url, options, out, err);
+
+    if (st || out->n > n || options->ignore_missing)
+        return st;
+    all.suffixes = NULL;
+    st = list_below(store, url, &all, &any, err);
+    n = any.n;
+    hr__paths_clear(&any);
+    return st || n ? st : hr_error_set(err, HR_NOT_FOUND, "%s: no such object, and nothing below it", url);
+}
+
+static bool is_list(const char *url)
+{
+    const char *key = hr__is_s3(url) ? hr__s3_place(url).key : "x";
+
+    return !key[0] || hr__has_pattern(key) || key[strlen(key) - 1] == '/';
+}
+
+static hr_status ask_head(hr_store *store, const char *url, hr_account *account, hr_http_request *r, hr_error *err)
+{
+    HR_TRY(hr__http_init(r, "HEAD", hr__store_url(store, url, account), store, err));
+    r->is_signed = hr__s3_signs(store, url);
+    r->name = hr__strdup(account, url);
+    return HR_OK;
+}
+
 static hr_status add_one(hr_store *store, const char *url, hr_http_request *r, const hr_paths_options *options,
                          hr_paths *out, hr_error *err)
 {
     hr_status st = r->st;
 
+    if (hr__is_s3(url) && hr__s3_learn_region(store, r)) {
+        hr__http_clear(r);
+        st = ask_head(store, url, out->account, r, err);
+        if (!st)
+            st = hr__http_run(r, err);
+        r->st = st;
+    }
+    if (hr__is_s3(url) && st == HR_NOT_FOUND) {
+        hr_error_clear(err);
+        return add_folder(store, url, options, out, err);
+    }
     if (asks_again(r))
         st = ask_first_byte(store, url, out->account, r, err);
-    else if (st)
+    else if (st && r->err.status)
         hr__error_move(err, &r->err);
     if (st == HR_NOT_FOUND && options->ignore_missing) {
         hr_error_clear(err);
         return HR_OK;
     }
     HR_TRY(st);
-    return hr__paths_add(out, url, r->answer.etag[0] ? r->answer.etag : NULL, r->answer.total, version_of(&r->answer),
-                         err);
+    return hr__paths_add(out, url, r->answer.etag[0] ? r->answer.etag : NULL, r->answer.total,
+                         hr__version_of(r->answer.etag[0] ? r->answer.etag : r->answer.modified), err);
 }
 
 hr_status hr__url_list(hr_store *store, const char *const *urls, int n, const hr_paths_options *options, hr_paths *out,
@@ -119,14 +190,18 @@ hr_status hr__url_list(hr_store *store, const char *const *urls, int n, const hr
 
     if (!r)
         return hr__error_memory(err, "list of URLs", most * (int64_t)sizeof *r);
+    for (int i = 0; i < n && !st; i++)
+        st = hr__is_s3(urls[i]) ? hr__s3_prepare(store, urls[i], err) : HR_OK;
     for (int at = 0; at < n && !st; at += most) {
         int m = HR_MIN(most, n - at);
 
         for (int i = 0; i < m; i++)
-            r[i].st = hr__http_init(&r[i], "HEAD", hr__store_url(store, urls[at + i], out->account), store, &r[i].err);
+            r[i].st =
+                is_list(urls[at + i]) ? HR_PENDING : ask_head(store, urls[at + i], out->account, &r[i], &r[i].err);
         run_all(r, m);
         for (int i = 0; i < m && !st; i++)
-            st = add_one(store, urls[at + i], &r[i], options, out, err);
+            st = r[i].st == HR_PENDING ? list_below(store, urls[at + i], options, out, err)
+                                       : add_one(store, urls[at + i], &r[i], options, out, err);
         for (int i = 0; i < m; i++)
             hr__http_clear(&r[i]);
     }

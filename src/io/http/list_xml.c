@@ -1,0 +1,200 @@
+/* list_xml.c - one page of a list of keys, as S3 answers ListObjectsV2, by expat.
+ *
+ * Elements that we do not know are passed over. Keys are percent-encoded if the page says so (EncodingType), which may
+ * stand before or after them: they are decoded when the page has ended.
+ *
+ * Tests: test_s3.c. */
+#include "io/http/http.h"
+
+#include <stdlib.h>
+
+#ifdef HR_HAVE_S3
+
+#include <expat.h>
+
+#define MAX_TEXT 8192 /* of an element: keys have 1024 bytes, thrice as many when they are encoded */
+#define MAX_LEVELS 16
+
+typedef struct list_parser {
+    hr_list_page *page;
+    hr_text text; /* of the element that ends next */
+    int level;
+    bool in_contents;
+    hr_list_key key;
+    bool is_url; /* keys are encoded */
+    const char *wrong;
+    XML_Parser xml;
+} list_parser;
+
+static void stop(list_parser *p, const char *wrong)
+{
+    if (!p->wrong)
+        p->wrong = wrong;
+    XML_StopParser(p->xml, XML_FALSE);
+}
+
+static void key_clear(hr_list_key *k)
+{
+    hr__free(k->key);
+    hr__free(k->tag);
+    *k = (hr_list_key){ .n_bytes = -1 };
+}
+
+static void XMLCALL on_start(void *context, const XML_Char *name, const XML_Char **attributes)
+{
+    list_parser *p = context;
+
+    (void)attributes;
+    p->text.n = 0;
+    if (p->text.data)
+        p->text.data[0] = 0;
+    if (++p->level > MAX_LEVELS)
+        stop(p, "elements nest too deeply");
+    if (strcmp(name, "Contents") == 0)
+        p->in_contents = true;
+}
+
+static void XMLCALL on_text(void *context, const XML_Char *s, int n)
+{
+    list_parser *p = context;
+
+    if (p->text.n + n > MAX_TEXT)
+        stop(p, "a text is too long");
+    else
+        hr__text_add_bytes(&p->text, s, n);
+}
+
+/* A copy of the element's text. */
+static char *taken(list_parser *p)
+{
+    char *copy = p->text.failed ? NULL : hr__strdup(NULL, p->text.data ? p->text.data : "");
+
+    if (!copy)
+        stop(p, "no memory");
+    return copy;
+}
+
+static void end_contents(list_parser *p)
+{
+    hr_list_page *page = p->page;
+
+    p->in_contents = false;
+    if (!p->key.key || p->key.n_bytes < 0)
+        stop(p, "an object has no key, or no size");
+    else if (!hr__grow(NULL, (void **)&page->items, &page->cap, page->n + 1, sizeof *page->items))
+        stop(p, "no memory");
+    else {
+        page->items[page->n++] = p->key;
+        p->key = (hr_list_key){ .n_bytes = -1 };
+        return;
+    }
+    key_clear(&p->key);
+}
+
+static int64_t size_of(list_parser *p)
+{
+    char *end;
+    long long n = strtoll(p->text.data ? p->text.data : "", &end, 10);
+
+    if (!p->text.n || *end || n < 0)
+        stop(p, "a size is no number");
+    return n;
+}
+
+static void in_object(list_parser *p, const char *name)
+{
+    if (strcmp(name, "Key") == 0) {
+        hr__free(p->key.key);
+        p->key.key = taken(p);
+    } else if (strcmp(name, "ETag") == 0) {
+        hr__free(p->key.tag);
+        p->key.tag = taken(p);
+    } else if (strcmp(name, "Size") == 0) {
+        p->key.n_bytes = size_of(p);
+    }
+}
+
+static void XMLCALL on_end(void *context, const XML_Char *name)
+{
+    list_parser *p = context;
+    const char *text = p->text.data ? p->text.data : "";
+
+    p->level--;
+    if (strcmp(name, "Contents") == 0) {
+        end_contents(p);
+    } else if (p->in_contents) {
+        in_object(p, name);
+    } else if (strcmp(name, "IsTruncated") == 0) {
+        p->page->truncated = strcmp(text, "true") == 0;
+    } else if (strcmp(name, "EncodingType") == 0) {
+        p->is_url = strcmp(text, "url") == 0;
+    } else if (strcmp(name, "NextContinuationToken") == 0) {
+        hr__free(p->page->next);
+        p->page->next = taken(p);
+    } else if (p->level == 0) {
+        p->page->is_list = strcmp(name, "ListBucketResult") == 0;
+    }
+    p->text.n = 0;
+    if (p->text.data)
+        p->text.data[0] = 0;
+}
+
+/* "a+b%2B" -> "a b+", in place; false: it has a zero byte. */
+static bool decode(char *key)
+{
+    for (char *c = key; *c; c++)
+        if (*c == '+')
+            *c = ' ';
+    return hr__percent_decode(key) == (int64_t)strlen(key);
+}
+
+hr_status hr__list_parse(const char *xml, int64_t n, hr_list_page *out, hr_error *err)
+{
+    list_parser p = { .page = out, .key.n_bytes = -1 };
+    hr_status st = HR_OK;
+
+    *out = (hr_list_page){ 0 };
+    if (!(p.xml = XML_ParserCreate("UTF-8")))
+        return hr__error_memory(err, "list of objects", n);
+    XML_SetUserData(p.xml, &p);
+    XML_SetElementHandler(p.xml, on_start, on_end);
+    XML_SetCharacterDataHandler(p.xml, on_text);
+    if (n > INT32_MAX || XML_Parse(p.xml, xml, (int)n, 1) != XML_STATUS_OK || p.wrong)
+        HR_FAIL(p.text.failed || (p.wrong && strcmp(p.wrong, "no memory") == 0) ? HR_NO_MEMORY : HR_BAD_DATA,
+                "list of objects: %s", p.wrong ? p.wrong : XML_ErrorString(XML_GetErrorCode(p.xml)));
+    if (!out->is_list)
+        HR_FAIL(HR_BAD_DATA, "list of objects: expected a ListBucketResult");
+    for (int64_t i = 0; i < out->n && p.is_url; i++)
+        if (!decode(out->items[i].key))
+            HR_FAIL(HR_BAD_DATA, "list of objects: a key has a zero byte");
+done:
+    key_clear(&p.key);
+    hr__text_clear(&p.text);
+    XML_ParserFree(p.xml);
+    if (st)
+        hr__list_clear(out);
+    return st;
+}
+
+void hr__list_clear(hr_list_page *page)
+{
+    for (int64_t i = 0; i < page->n; i++)
+        key_clear(&page->items[i]);
+    hr__free(page->items);
+    hr__free(page->next);
+    *page = (hr_list_page){ 0 };
+}
+
+#else
+
+hr_status hr__list_parse(const char *xml, int64_t n, hr_list_page *out, hr_error *err)
+{
+    (void)xml;
+    (void)n;
+    *out = (hr_list_page){ 0 };
+    return hr_error_set(err, HR_UNSUPPORTED, "this build has no expat, so it lists no s3:// URLs");
+}
+
+void hr__list_clear(hr_list_page *page) { *page = (hr_list_page){ 0 }; }
+
+#endif

@@ -1,0 +1,193 @@
+/* s3_sign.c - addresses of objects in S3, and the signature (version 4) of requests.
+ *
+ * The canonical request is made from the address as it is sent: hr__s3_url encodes a key once, as S3 wants, and callers
+ * give queries that are encoded and sorted. Few headers are signed: host, date, the hash of the (empty) body, and the
+ * session's token. Each attempt is signed anew, with the clock of the server where it differs from ours.
+ *
+ * Tests: test_s3.c. */
+#include "io/http/http.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <strings.h>
+#include <time.h>
+
+/* ---------------------------------------------------------------------------------------------------------- address */
+
+bool hr__is_s3(const char *url) { return strncasecmp(url, "s3://", 5) == 0 || strncasecmp(url, "s3a://", 6) == 0; }
+
+bool hr__s3_signs(const hr_store *s, const char *url)
+{
+    return hr__is_s3(url) && s->s3.anonymous != HR_SWITCH_ON && !hr__s3_place(url).anonymous;
+}
+
+hr_s3_place hr__s3_place(const char *url)
+{
+    hr_s3_place p = { .bucket = strstr(url, "://") + 3 };
+
+    p.anonymous = strncmp(p.bucket, "anonymous@", 10) == 0;
+    p.bucket += p.anonymous ? 10 : 0;
+    p.n_bucket = (int)strcspn(p.bucket, "/");
+    p.key = p.bucket + p.n_bucket + (p.bucket[p.n_bucket] == '/');
+    return p;
+}
+
+/* RFC 3986: all but letters, digits and -_.~ as %XX. */
+void hr__url_add_encoded(hr_text *out, const char *s, bool keep_slash)
+{
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+
+        if ((c < 0x80 && isalnum(c)) || c == '-' || c == '_' || c == '.' || c == '~' || (keep_slash && c == '/'))
+            hr__text_add_bytes(out, s, 1);
+        else
+            hr__text_add(out, "%%%02X", c);
+    }
+}
+
+static const char *region_of(const hr_store *s) { return s->s3.region ? s->s3.region : "us-east-1"; }
+
+/* A bucket's name with a dot is in no certificate; other servers mostly know no names of buckets. */
+static bool by_host(const hr_store *s, const hr_s3_place *p)
+{
+    if (s->s3.virtual_host != HR_SWITCH_UNSET)
+        return s->s3.virtual_host == HR_SWITCH_ON;
+    return !s->s3.endpoint && !memchr(p->bucket, '.', (size_t)p->n_bucket);
+}
+
+char *hr__s3_url(const hr_store *s, const char *url, const char *query, hr_account *account)
+{
+    hr_s3_place p = hr__s3_place(url);
+    hr_text out = { .account = account };
+    const char *endpoint = s->s3.endpoint, *host;
+    char aws[100];
+
+    if (!endpoint) {
+        snprintf(aws, sizeof aws, "https://s3.%s.amazonaws.com", region_of(s));
+        endpoint = aws;
+    }
+    host = strstr(endpoint, "://");
+    if (host && by_host(s, &p))
+        hr__text_add(&out, "%.*s://%.*s.%s", (int)(host - endpoint), endpoint, p.n_bucket, p.bucket, host + 3);
+    else
+        hr__text_add(&out, "%s%s", host ? "" : "https://", endpoint);
+    while (out.n && out.data[out.n - 1] == '/')
+        out.data[--out.n] = 0;
+    if (!by_host(s, &p) || !host)
+        hr__text_add(&out, "/%.*s", p.n_bucket, p.bucket);
+    hr__text_add(&out, "/");
+    if (query[0])
+        hr__text_add(&out, "?%s", query);
+    else
+        hr__url_add_encoded(&out, p.key, true);
+    if (out.failed)
+        hr__text_clear(&out);
+    return out.data;
+}
+
+/* -------------------------------------------------------------------------------------------------------- signature */
+
+#ifdef HR_HAVE_S3
+
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+
+#define HASH_BYTES 32
+#define EMPTY_HASH "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855" /* SHA-256 of no bytes */
+
+static void add_hex(hr_text *out, const uint8_t *hash)
+{
+    for (int i = 0; i < HASH_BYTES; i++)
+        hr__text_add(out, "%02x", hash[i]);
+}
+
+static bool hmac(uint8_t *out, const void *key, size_t n_key, const char *text)
+{
+    unsigned n = 0;
+
+    return HMAC(EVP_sha256(), key, (int)n_key, (const uint8_t *)text, strlen(text), out, &n) && n == HASH_BYTES;
+}
+
+/* The key of a day, a region and the service. */
+static bool signing_key(const hr_store *s, const char *day, uint8_t *key)
+{
+    hr_text secret = { 0 };
+    bool ok;
+
+    hr__text_add(&secret, "AWS4%s", s->s3.secret);
+    ok = !secret.failed && hmac(key, secret.data, (size_t)secret.n, day) && hmac(key, key, HASH_BYTES, region_of(s)) &&
+         hmac(key, key, HASH_BYTES, "s3") && hmac(key, key, HASH_BYTES, "aws4_request");
+    if (secret.data)
+        OPENSSL_cleanse(secret.data, (size_t)secret.n);
+    hr__text_clear(&secret);
+    return ok;
+}
+
+/* Host, path and query of an address, as they are signed. Ports that the scheme implies are not sent. */
+static void add_request(hr_text *out, const char *method, const char *url, const char *date, const char *token)
+{
+    const char *host = strstr(url, "://") + 3, *path = host + strcspn(host, "/?"), *query = strchr(path, '?');
+    int n_host = (int)(path - host), n_path = (int)(query ? query - path : (ptrdiff_t)strlen(path));
+    const char *implied = strncasecmp(url, "https:", 6) == 0 ? ":443" : ":80";
+    int n_implied = (int)strlen(implied);
+
+    if (n_host > n_implied && strncmp(path - n_implied, implied, (size_t)n_implied) == 0)
+        n_host -= n_implied;
+    hr__text_add(out, "%s\n%.*s\n%s\nhost:%.*s\nx-amz-content-sha256:%s\nx-amz-date:%s\n%s%s%s\n", method,
+                 n_path ? n_path : 1, n_path ? path : "/", query ? query + 1 : "", n_host, host, EMPTY_HASH, date,
+                 token ? "x-amz-security-token:" : "", token ? token : "", token ? "\n" : "");
+}
+
+hr_status hr__s3_sign(const hr_store *s, const char *method, const char *url, int64_t now_s, hr_text *headers,
+                      hr_error *err)
+{
+    const char *token = s->s3.token, *names = token ? "host;x-amz-content-sha256;x-amz-date;x-amz-security-token"
+                                                    : "host;x-amz-content-sha256;x-amz-date";
+    hr_text request = { 0 }, text = { 0 };
+    uint8_t hash[HASH_BYTES], key[HASH_BYTES];
+    time_t now = (time_t)now_s;
+    char date[20], day[10];
+    struct tm tm;
+    bool ok;
+
+    gmtime_r(&now, &tm);
+    strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", &tm);
+    strftime(day, sizeof day, "%Y%m%d", &tm);
+    add_request(&request, method, url, date, token);
+    hr__text_add(&request, "%s\n%s", names, EMPTY_HASH);
+    ok = !request.failed && EVP_Digest(request.data, (size_t)request.n, hash, NULL, EVP_sha256(), NULL) == 1;
+    hr__text_add(&text, "AWS4-HMAC-SHA256\n%s\n%s/%s/s3/aws4_request\n", date, day, region_of(s));
+    if (ok)
+        add_hex(&text, hash);
+    ok = ok && !text.failed && signing_key(s, day, key) && hmac(hash, key, HASH_BYTES, text.data);
+    if (ok) {
+        hr__text_add(headers, "x-amz-date: %s\nx-amz-content-sha256: %s\n", date, EMPTY_HASH);
+        if (token)
+            hr__text_add(headers, "x-amz-security-token: %s\n", token);
+        hr__text_add(headers,
+                     "Authorization: AWS4-HMAC-SHA256 Credential=%s/%s/%s/s3/aws4_request, SignedHeaders=%s, "
+                     "Signature=",
+                     s->s3.key_id, day, region_of(s), names);
+        add_hex(headers, hash);
+        hr__text_add(headers, "\n");
+    }
+    hr__text_clear(&request);
+    hr__text_clear(&text);
+    OPENSSL_cleanse(key, sizeof key);
+    return ok ? HR_OK : hr__error_memory(err, "signature", 1000);
+}
+
+#else
+
+hr_status hr__s3_sign(const hr_store *s, const char *method, const char *url, int64_t now_s, hr_text *headers,
+                      hr_error *err)
+{
+    (void)s;
+    (void)method;
+    (void)url;
+    (void)now_s;
+    (void)headers;
+    return hr_error_set(err, HR_UNSUPPORTED, "this build has no OpenSSL and expat, so it reads no s3:// URLs");
+}
+
+#endif

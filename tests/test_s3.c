@@ -1,0 +1,235 @@
+/* test_s3.c - signatures against those that AWS publishes, addresses, profiles, lists, keys against patterns. */
+#include "harness.h"
+
+#include "io/http/http.h"
+
+#include <stdlib.h>
+
+/* The examples of "Authenticating Requests: Using the Authorization Header" in the documentation of S3. */
+static const struct {
+    const char *url, *signature;
+} signatures[] = {
+    { "https://examplebucket.s3.amazonaws.com/?lifecycle=",
+      "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543" },
+    { "https://examplebucket.s3.amazonaws.com/?max-keys=2&prefix=J",
+      "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7" },
+    { "https://examplebucket.s3.amazonaws.com:443?max-keys=2&prefix=J",
+      "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7" },
+};
+
+static hr_store example_store(void)
+{
+    return (
+        hr_store){ .s3 = { .key_id = "AKIAIOSFODNN7EXAMPLE", .secret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY" } };
+}
+
+static void signatures_are_those_of_aws(void **state)
+{
+    hr_store store = example_store();
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(signatures); i++) {
+        hr_error err = HR_ERROR_INIT;
+        hr_text lines = { 0 };
+
+        assert_ok(hr__s3_sign(&store, "GET", signatures[i].url, 1369353600, &lines, &err), &err);
+        assert_contains(lines.data, "x-amz-date: 20130524T000000Z\n");
+        assert_contains(lines.data, "Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request");
+        assert_contains(lines.data, signatures[i].signature);
+        hr__text_clear(&lines);
+    }
+}
+
+static const struct {
+    const char *url, *query, *region, *endpoint;
+    hr_switch virtual_host;
+    const char *want;
+} addresses[] = {
+    { "s3://b1/a b/é+=%.x", "", NULL, NULL, 0, "https://b1.s3.us-east-1.amazonaws.com/a%20b/%C3%A9%2B%3D%25.x" },
+    { "s3a://b1/../x//y", "", "eu-west-1", NULL, 0, "https://b1.s3.eu-west-1.amazonaws.com/../x//y" },
+    { "s3://b.1/x", "", NULL, NULL, 0, "https://s3.us-east-1.amazonaws.com/b.1/x" },
+    { "s3://anonymous@b1/x", "", NULL, "http://127.0.0.1:9000/", 0, "http://127.0.0.1:9000/b1/x" },
+    { "s3://b1/x", "", NULL, "http://host:9000", HR_SWITCH_ON, "http://b1.host:9000/x" },
+    { "s3://b1/x", "", NULL, "host:9000", HR_SWITCH_ON, "https://host:9000/b1/x" },
+    { "s3://b1/x", "", NULL, NULL, HR_SWITCH_OFF, "https://s3.us-east-1.amazonaws.com/b1/x" },
+    { "s3://b1/x/", "list-type=2", NULL, "http://h", 0, "http://h/b1/?list-type=2" },
+    { "s3://b1", "list-type=2", NULL, NULL, 0, "https://b1.s3.us-east-1.amazonaws.com/?list-type=2" },
+};
+
+static void urls_lead_to_addresses(void **state)
+{
+    (void)state;
+    for (int i = 0; i < HR_LEN(addresses); i++) {
+        hr_store store = { .s3 = { .region = (char *)addresses[i].region,
+                                   .endpoint = (char *)addresses[i].endpoint,
+                                   .virtual_host = addresses[i].virtual_host } };
+        char *found = hr__s3_url(&store, addresses[i].url, addresses[i].query, NULL);
+
+        assert_string_equal(found, addresses[i].want);
+        hr__free(found);
+    }
+}
+
+static const char profiles[] = "# keys\n"
+                               "[default]\n"
+                               "aws_access_key_id = one\n"
+                               "aws_secret_access_key=1=1\n"
+                               "\n"
+                               "[profile work]\r\n"
+                               "aws_access_key_id=two\r\n"
+                               "s3 =\n"
+                               "  aws_access_key_id = nested\n"
+                               "region = eu-north-1\r\n"
+                               "[profile workshop]\n"
+                               "aws_secret_access_key=no\n"
+                               "[broken\n"
+                               "region = no";
+
+static void profiles_are_read(void **state)
+{
+    hr_s3 one = { 0 }, two = { 0 }, none = { 0 };
+    live_memory before = live_now();
+
+    (void)state;
+    assert_int_equal(hr__s3_take_profile(&one, profiles, sizeof profiles - 1, "default", NULL), HR_OK);
+    assert_string_equal(one.key_id, "one");
+    assert_string_equal(one.secret, "1=1");
+    assert_null(one.region);
+    assert_int_equal(hr__s3_take_profile(&two, profiles, sizeof profiles - 1, "work", NULL), HR_OK);
+    assert_string_equal(two.key_id, "two");
+    assert_string_equal(two.region, "eu-north-1");
+    assert_null(two.secret);
+    assert_int_equal(hr__s3_take_profile(&none, profiles, sizeof profiles - 1, "other", NULL), HR_OK);
+    assert_null(none.key_id);
+    hr__free(one.key_id);
+    hr__free(one.secret);
+    hr__free(two.key_id);
+    hr__free(two.region);
+    assert_no_leak(before);
+}
+
+static const char page[] =
+    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>"
+    "<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Name>b</Name><Prefix>a</Prefix>"
+    "<Contents><Key>a+b%2Fc%C3%A9</Key><ETag>&quot;x&quot;</ETag><Size>5</Size><Owner><ID>1</ID></Owner></Contents>"
+    "<Contents><Key>a%2B</Key><Size>0</Size></Contents><EncodingType>url</EncodingType>"
+    "<IsTruncated>true</IsTruncated><NextContinuationToken>t=</NextContinuationToken></ListBucketResult>";
+
+static void a_page_is_parsed(void **state)
+{
+    live_memory before = live_now();
+    hr_error err = HR_ERROR_INIT;
+    hr_list_page p;
+
+    (void)state;
+    assert_ok(hr__list_parse(page, sizeof page - 1, &p, &err), &err);
+    assert_int_equal(p.n, 2);
+    assert_string_equal(p.items[0].key, "a b/cé");
+    assert_string_equal(p.items[0].tag, "\"x\"");
+    assert_int_equal(p.items[0].n_bytes, 5);
+    assert_string_equal(p.items[1].key, "a+");
+    assert_null(p.items[1].tag);
+    assert_true(p.truncated);
+    assert_string_equal(p.next, "t=");
+    hr__list_clear(&p);
+    assert_no_leak(before);
+}
+
+static const struct {
+    const char *xml, *text;
+} wrong_pages[] = {
+    { "", "list of objects: " },
+    { "<Error><Code>SlowDown</Code></Error>", "expected a ListBucketResult" },
+    { "<ListBucketResult><Contents><Key>a</Key></Contents></ListBucketResult>", "an object has no key, or no size" },
+    { "<ListBucketResult><Contents><Key>a</Key><Size>x</Size></Contents></ListBucketResult>", "a size is no number" },
+    { "<ListBucketResult><Contents><Key>a</Key><Size>1</Size>", "no element found" },
+    { "<ListBucketResult><EncodingType>url</EncodingType><Contents><Key>%00</Key><Size>1</Size></Contents>"
+      "</ListBucketResult>",
+      "a key has a zero byte" },
+    { "<a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a>", "elements nest too deeply" },
+};
+
+static void a_damaged_page_is_one_error(void **state)
+{
+    live_memory before = live_now();
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(wrong_pages); i++) {
+        hr_error err = HR_ERROR_INIT;
+        hr_list_page p;
+
+        assert_status(hr__list_parse(wrong_pages[i].xml, (int64_t)strlen(wrong_pages[i].xml), &p, &err), HR_BAD_DATA,
+                      &err);
+        assert_contains(err.text, wrong_pages[i].text);
+    }
+    assert_no_leak(before);
+}
+
+static hr_status parse_page(hr_error *err)
+{
+    hr_list_page p;
+
+    HR_TRY(hr__list_parse(page, sizeof page - 1, &p, err));
+    hr__list_clear(&p);
+    return HR_OK;
+}
+
+static void no_memory_is_one_error(void **state)
+{
+    (void)state;
+    assert_true(run_with_faults(parse_page, HR_FAULT_MEMORY) > 3);
+}
+
+static const struct {
+    const char *pattern, *key;
+    bool want;
+} keys[] = {
+    { "a/*.csv", "a/b.csv", true },        { "a/*.csv", "a/b/c.csv", false },
+    { "a/*.csv", "a/.b.csv", false },      { "a/**/c.csv", "a/c.csv", true },
+    { "a/**/c.csv", "a/b/d/c.csv", true }, { "a/**/c.csv", "a/_b/c.csv", false },
+    { "a/*", "a/b/c.parquet", true }, /* a folder that matches stands for its files */
+    { "a/*", "a/b/c.txt", false },         { "a/*", "a/b.txt", true },
+    { "a/*", "a/b/_c.parquet", false },    { "a/**", "a/b/c.parquet", true },
+    { "a?c/[xy]", "abc/y", true },         { "a?c/[xy]", "abc/z", false },
+    { NULL, "b/c.parquet", true },         { NULL, "b/c.txt", false },
+    { NULL, "_b/c.parquet", false },       { NULL, "b//c.parquet", true },
+};
+
+static void keys_fit_patterns_as_files_do(void **state)
+{
+    static const char *const suffixes[] = { ".parquet" };
+    hr_paths_options options = { .suffixes = suffixes, .n_suffixes = 1 };
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(keys); i++)
+        if (hr__key_fits(keys[i].pattern, keys[i].key, &options) != keys[i].want)
+            fail_msg("%s, %s", keys[i].pattern ? keys[i].pattern : "NULL", keys[i].key);
+}
+
+static void without_keys_it_says_where_they_come_from(void **state)
+{
+    static const char *const urls[] = { "s3://b1/x" };
+    hr_error err = HR_ERROR_INIT;
+    hr_paths paths;
+
+    (void)state;
+    setenv("AWS_SHARED_CREDENTIALS_FILE", "/nothing", 1);
+    setenv("AWS_CONFIG_FILE", "/nothing", 1);
+    unsetenv("AWS_ACCESS_KEY_ID");
+    assert_status(hr__paths_list(urls, 1, NULL, NULL, &paths, &err), HR_INVALID, &err);
+    assert_contains(err.text, "s3://b1/x: no credentials in storage_options");
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#ifdef HR_HAVE_S3
+        cmocka_unit_test(signatures_are_those_of_aws),   cmocka_unit_test(a_page_is_parsed),
+        cmocka_unit_test(a_damaged_page_is_one_error),   cmocka_unit_test(no_memory_is_one_error),
+#endif
+        cmocka_unit_test(urls_lead_to_addresses),        cmocka_unit_test(profiles_are_read),
+        cmocka_unit_test(keys_fit_patterns_as_files_do), cmocka_unit_test(without_keys_it_says_where_they_come_from),
+    };
+
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
