@@ -159,11 +159,8 @@ ABSENT = {
     "headrace.data.datasource.TimeRange": _READERS["read_mcap"],
     "headrace.data.datasource.TurbopufferDatasink": _WRITERS["write_turbopuffer"],
     "headrace.data.datasource._S3FileSystemWrapper": "only local files are read; it is private in Ray",
-    **_each(
-        "headrace.data.datasource",
-        "DummyOutputDatasink RandomIntRowDatasource",
-        "it is for Ray's own tests; range(n) gives rows, and write_datasink takes a Datasink of yours",
-    ),
+    "headrace.data.datasource.RandomIntRowDatasource": "it is for Ray's own tests; range(n) gives rows, and "
+    "with_column and random() give numbers",
     "headrace.data.datasource.Reader": "give a Datasource the method get_read_tasks(parallelism)",
     "headrace.data.exceptions.ExecutionTimeoutError": "a rank that waits longer than "
     "DataContext.stall_timeout_s gets a headrace.exceptions.PeerError; other runs have no time limit",

@@ -107,6 +107,18 @@ def test_tensors():
     kind = D.tensor((2, 3), D.float32())
     assert kind.is_tensor_type() and kind.is_of("tensor") and not D.int8().is_tensor_type()
     assert kind.to_arrow_dtype() == pa.fixed_shape_tensor(pa.float32(), (2, 3))
+    assert repr(kind) == "DataType(arrow:ArrowTensorType(shape=(2, 3), dtype=float))"
+
+
+def test_schemas_print_tensors_as_ray_does():
+    """The types have Arrow's text."""
+    schema = hd.from_numpy(np.zeros((4, 2, 3), np.float32)).schema()
+    assert str(schema).splitlines()[-1] == "data    ArrowTensorTypeV2(shape=(2, 3), dtype=float)"
+    assert schema.types == ["extension<arrow.fixed_shape_tensor[value_type=float, shape=[2,3]]>"]
+    schema = hd.from_numpy(np.zeros((4, 2))).schema()
+    assert str(schema).splitlines()[-1] == "data    ArrowTensorTypeV2(shape=(2,), dtype=double)"
+    schema = hd.from_arrow(pa.table({"x": pa.array([[[1]]], pa.list_(pa.list_(pa.int8(), 1), 1))})).schema()
+    assert str(schema).endswith(schema.types[0])
 
 
 def test_use_in_expressions():

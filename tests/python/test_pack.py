@@ -188,7 +188,7 @@ def test_columns_and_types(folder):
         128, columns="t", loss_mask="mask", segment_ids="doc", position_ids=None
     )
     assert ds.columns() == ["t", "doc", "mask"]
-    assert "fixed_shape_tensor[value_type=int32, shape=[128]]" in str(ds.schema())
+    assert "ArrowTensorTypeV2(shape=(128,), dtype=int32)" in str(ds.schema())
     batch = next(iter(ds.iter_batches(batch_size=7)))
     assert {k: (v.dtype.name, v.shape) for k, v in batch.items()} == {
         "t": ("int32", (7, 128)), "doc": ("int32", (7, 128)), "mask": ("bool", (7, 128))

@@ -472,6 +472,17 @@ class Counting(hd.Datasink):
         self.calls.append(("failed", str(error)))
 
 
+def test_datasink_that_counts():
+    sink = hd.datasource.DummyOutputDatasink()
+    hd.range(10).write_datasink(sink)
+    hd.range(5).write_datasink(sink)
+    assert (sink.num_ok, sink.num_failed, sink.rows_written) == (2, 0, 15)
+    sink.enabled = False
+    with pytest.raises(ValueError, match="disabled"):
+        hd.range(10).write_datasink(sink)
+    assert (sink.num_ok, sink.num_failed, sink.rows_written) == (2, 1, 15)
+
+
 def test_datasink():
     sink = Counting()
     hd.range(10000).write_datasink(sink)

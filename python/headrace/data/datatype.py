@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace import absent
 from headrace._core import InvalidArgument, TypeMismatchError
+from headrace.data.schema import type_as_printed
 from headrace.optional import package
 
 if TYPE_CHECKING:
@@ -341,7 +342,8 @@ class DataType:
         names = {_ARROW: "arrow", _NUMPY: "numpy"}
         if self.is_python_type():
             return f"DataType(python:{self._physical_dtype.__name__})"
-        return f"DataType({names[self._origin()]}:{self._physical_dtype})"
+        text = type_as_printed(str(self._physical_dtype), "ArrowTensorType")
+        return f"DataType({names[self._origin()]}:{text})"
 
     def __eq__(self, other: object) -> Answer:
         if not isinstance(other, DataType) or self._origin() is not other._origin():

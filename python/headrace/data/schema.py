@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace.optional import package
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_FIXED = re.compile(r"extension<arrow\.fixed_shape_tensor\[value_type=([^\],]+), shape=\[([\d,]*)\]\]>")
+_VARIABLE = re.compile(r"extension<arrow\.variable_shape_tensor\[value_type=([^\],]+), ndim=(\d+).*\]>")
+
+
+def type_as_printed(kind: str, of_tensors: str = "ArrowTensorTypeV2") -> str:
+    """The text of a type for people: tensors as Ray prints them, with their shape and type of values."""
+    if found := _FIXED.fullmatch(kind):
+        shape = tuple(map(int, filter(None, found[2].split(","))))
+        return f"{of_tensors}(shape={shape}, dtype={found[1]})"
+    if found := _VARIABLE.fullmatch(kind):
+        return f"ArrowVariableShapedTensorType(ndim={found[2]}, dtype={found[1]})"
+    return kind
 
 
 class ColumnType(str):
@@ -56,7 +71,7 @@ class Schema:
 
     names: list of str. types: list of texts, as Arrow prints them ("int64", "list<item: double>"), which
     equal the types of pyarrow and have their attributes. len() is the number of columns; base_schema is a
-    pyarrow.Schema; pyarrow.schema(this) works too.
+    pyarrow.Schema; pyarrow.schema(this) works too. print() shows tensors as Ray does.
     """
 
     def __init__(self, core: Any) -> None:
@@ -86,6 +101,7 @@ class Schema:
         return len(self._core)
 
     def __repr__(self) -> str:
-        rows = [("Column", "Type"), ("------", "----"), *zip(self.names, self.types, strict=True)]
+        kinds = map(type_as_printed, self.types)
+        rows = [("Column", "Type"), ("------", "----"), *zip(self.names, kinds, strict=True)]
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {kind}" for name, kind in rows)

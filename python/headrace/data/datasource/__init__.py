@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from headrace import absent
 from headrace.data.datasinks import Datasink, FilenameProvider, SaveMode, WriteResult, WriteReturnType
+from headrace.data.datasource.datasink import DummyOutputDatasink
 from headrace.data.datasource.datasource import BlockMetadata, Datasource, ReadTask
 from headrace.data.datasource.file_based_datasource import FileBasedDatasource
 from headrace.data.datasource.file_datasink import BlockBasedFileDatasink, RowBasedFileDatasink
@@ -23,6 +24,7 @@ __all__ = [
     "BlockMetadata",
     "Datasink",
     "Datasource",
+    "DummyOutputDatasink",
     "FileBasedDatasource",
     "FileShuffleConfig",
     "FilenameProvider",
