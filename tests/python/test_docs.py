@@ -48,17 +48,38 @@ def test_the_readme_in_c(tmp_path):
     assert lines[0] == "2 columns of 64 rows" and lines[-1] == "2 columns of 16 rows" and len(lines) == 157
 
 
+EACH_ALONE = """
+import os, runpy
+from pathlib import Path
+
+import headrace.data
+
+here = Path(__file__).parent
+if __name__ == "__main__":
+    for i in range({n}):
+        if not (child := os.fork()):  # settings of a block end with it
+            os.chdir(here / f"block{{i}}")
+            runpy.run_path(str(here / f"block{{i}}.py"), run_name="__main__")
+            break
+        if os.waitpid(child, 0)[1]:
+            raise SystemExit(f"block {{i}}")
+"""
+
+
 @pytest.mark.parametrize("page", USER_PAGES)
 def test_the_examples_of_a_page(page, tmp_path):
-    """All ```python blocks of a page are one program, run in an empty folder."""
+    """Each ```python block of a page runs when it is pasted alone, in an empty folder."""
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
     assert blocks or page not in FORMAT_PAGES, "a page about a format shows how it is used"
     frameworks = "torch|lightning|transformers|accelerate|xgboost|lightgbm"
     needed = rf"^import ({frameworks}|PIL|zarr|h5py|duckdb|polars|soundfile)"
     for module in set(re.findall(needed, "\n".join(blocks), re.MULTILINE)):
         pytest.importorskip(module)
+    for i, code in enumerate(blocks):
+        (tmp_path / f"block{i}").mkdir()
+        (tmp_path / f"block{i}.py").write_text(code)
     script = tmp_path / "page.py"
-    script.write_text("\n".join(blocks))
+    script.write_text(EACH_ALONE.format(n=len(blocks)))
     done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
