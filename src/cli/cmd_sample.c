@@ -34,8 +34,7 @@ static int sample_option(const command *cmd, void *context, int option, char *va
             return cli_misused(cmd, "--fraction %s: expected a number from 0 to 1", value);
         return 0;
     case 'n':
-        a->n_rows = strtoll(value, &end, 10);
-        if (*end || end == value || a->n_rows < 0)
+        if (!cli_count(value, INT64_MAX, &a->n_rows))
             return cli_misused(cmd, "--rows %s: expected a number of rows", value);
         return 0;
     default: return -1;

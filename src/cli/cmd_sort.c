@@ -48,15 +48,13 @@ static int sort_option(const command *cmd, void *context, int option, char *valu
 {
     sort_args *a = context;
     hr_error err = HR_ERROR_INIT;
-    char *end = NULL;
 
     switch (option) {
     case 'k': return add_keys(a, value, &err) ? cli_failed(&err) : 0;
     case 'r': a->reverse = true; return 0;
     case OPTION_NULLS_FIRST: a->nulls_first = true; return 0;
     case 'n':
-        a->n_rows = strtoll(value, &end, 10);
-        if (*end || end == value || a->n_rows < 0)
+        if (!cli_count(value, INT64_MAX, &a->n_rows))
             return cli_misused(cmd, "--rows %s: expected a number of rows", value);
         return 0;
     default: return -1;
