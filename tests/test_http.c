@@ -239,6 +239,27 @@ static void a_cancelled_wait_is_called_at_once(void **state)
     assert_no_leak(before);
 }
 
+/* A read that waits on a thread of a run ends when the run is stopped. */
+static void a_stopped_read_is_cancelled(void **state)
+{
+    live_memory before = live_now();
+    hr_error err = HR_ERROR_INIT;
+    atomic_bool stop = true;
+    hr_source *s;
+    hr_paths paths;
+
+    (void)state;
+    begin(&paths);
+    http_server_fault(&server, HTTP_SILENT, -1);
+    assert_ok(hr__paths_open(&paths, 0, NULL, &s, &err), &err);
+    hr__reads_stop_by(&stop);
+    assert_status(read_range(s, 0, N_BYTES, &err), HR_CANCELLED, &err);
+    hr__reads_stop_by(NULL);
+    hr__source_unref(s);
+    end(&paths);
+    assert_no_leak(before);
+}
+
 typedef struct shared {
     hr_source *s;
     atomic_int n_wrong;
@@ -338,9 +359,10 @@ static const struct {
     const char *url, *shown;
 } shown_cases[] = {
     { "https://user:secret@host/a%20b", "https://host/a%20b" },
-    { "https://host/a?X-Amz-Signature=abc#x", "https://host/a?..." },
+    { "https://host/a?X-Amz-Signature=abc#x", "https://host/a" },
     { "http://a@b@host:80/x", "http://host:80/x" },
     { "https://host", "https://host" },
+    { "s3://anonymous@bucket/a?b#c", "s3://bucket/a?b#c" },
 };
 
 static void urls_are_shown_without_secrets(void **state)
@@ -394,7 +416,7 @@ static void no_server_is_one_error(void **state)
 
     (void)state;
     assert_status(hr__paths_list(urls, 1, &o, NULL, &paths, &err), HR_IO, &err);
-    assert_contains(err.text, "http://127.0.0.1:1/x?...: no connection to the host (1 retries)");
+    assert_contains(err.text, "http://127.0.0.1:1/x: no connection to the host (1 retries)");
     hr__http_stop();
 }
 
@@ -424,6 +446,7 @@ int main(void)
         HTTP_TEST(a_server_without_head_tells_the_size_by_a_range),
         HTTP_TEST(announced_ranges_travel_together),
         HTTP_TEST(a_cancelled_wait_is_called_at_once),
+        HTTP_TEST(a_stopped_read_is_cancelled),
         HTTP_TEST(threads_share_a_source),
         HTTP_TEST(no_memory_is_one_error),
         HTTP_TEST(a_forked_child_reads_on),

@@ -784,6 +784,7 @@ bool hr__run_work(void *run, int thread)
     if (!w.kind)
         return false;
     hr__pool_wake(); /* one more thread may find other work */
+    hr__reads_stop_by(&r->stop);
     if (w.kind == HELP)
         hr__do_shares(r);
     else if (w.kind == DRAIN)
@@ -796,6 +797,7 @@ bool hr__run_work(void *run, int thread)
         close_stage(w.stage);
     else
         next(w.stage);
+    hr__reads_stop_by(NULL);
     hr__run_lock(r);
     ready_due = r->ready_due;
     r->ready_due = false;

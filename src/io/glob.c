@@ -191,6 +191,27 @@ static hr_status no_memory(listing *l, const char *path)
     return hr__error_memory(l->err, path, (int64_t)strlen(path));
 }
 
+static void path_clear(hr_path *p)
+{
+    hr__free(p->path);
+    hr__free(p->tag);
+    hr__free(p->shown);
+}
+
+/* False: no memory. */
+static bool set_shown(const hr_paths *p, hr_path *item)
+{
+    if (!remote_scheme(item->path))
+        return true;
+    if (!(item->shown = hr__url_shown(item->path, p->account)))
+        return false;
+    if (strcmp(item->shown, item->path) == 0) {
+        hr__free(item->shown);
+        item->shown = NULL;
+    }
+    return true;
+}
+
 hr_status hr__paths_add(hr_paths *p, const char *path, const char *tag, int64_t n_bytes, int64_t mtime_ns,
                         hr_error *err)
 {
@@ -199,14 +220,13 @@ hr_status hr__paths_add(hr_paths *p, const char *path, const char *tag, int64_t 
     if (!hr__grow(p->account, (void **)&p->items, &p->cap, p->n + 1, sizeof *p->items))
         return hr__error_memory(err, path, (p->n + 1) * (int64_t)sizeof *p->items);
     item = &p->items[p->n];
-    *item = (hr_path){ hr__strdup(p->account, path), hr__strdup(p->account, tag), n_bytes, mtime_ns };
-    if (item->path && (item->tag || !tag)) {
+    *item = (hr_path){ hr__strdup(p->account, path), hr__strdup(p->account, tag), NULL, n_bytes, mtime_ns };
+    if (item->path && (item->tag || !tag) && set_shown(p, item)) {
         p->n++;
         return HR_OK;
     }
-    hr__free(item->path);
-    hr__free(item->tag);
-    return hr__error_memory(err, path, (int64_t)strlen(path) + 1);
+    path_clear(item);
+    return hr__error_memory(err, "list of files", (int64_t)strlen(path) + 1);
 }
 
 static hr_status add_file(listing *l, const char *path, const hr_stat *info)
@@ -398,12 +418,6 @@ static hr_status expand(listing *l, const char *folder, const char *pattern, int
 static int by_path(const void *a, const void *b)
 {
     return strcmp(((const hr_path *)a)->path, ((const hr_path *)b)->path);
-}
-
-static void path_clear(hr_path *p)
-{
-    hr__free(p->path);
-    hr__free(p->tag);
 }
 
 /* Sorts the files of one url; `**` can find a file twice. */

@@ -88,6 +88,9 @@ void hr__wait_cancel(hr_wait *w); /* calls fn now, unless it was called */
 void hr__wait_unref(hr_wait *w);  /* NULL is fine */
 /* For classes of sources: the wait of this thread, NULL: none; and what they tell it. */
 hr_wait *hr__wait_current(void);
+/* Reads of this thread that wait for the network end with HR_CANCELLED when *stop is true; NULL: they do not. */
+void hr__reads_stop_by(const atomic_bool *stop);
+bool hr__reads_stop(void);                           /* for classes: it is true */
 int64_t hr__wait_spend(hr_wait *w, int64_t n_bytes); /* takes up to n of most_bytes; -> what is granted */
 hr_wait *hr__wait_add(hr_wait *w);                   /* one thing more; -> a reference */
 void hr__wait_came(hr_wait *takes);                  /* without locks */
@@ -162,6 +165,7 @@ typedef struct hr_store hr_store; /* http/http.h */
 typedef struct hr_path {
     char *path;
     char *tag;                 /* the ETag of a URL; NULL: none */
+    char *shown;               /* a URL without its secrets; NULL: the path has none */
     int64_t n_bytes, mtime_ns; /* mtime_ns of a URL: a hash of its ETag, or of its time */
 } hr_path;
 typedef struct hr_paths {
@@ -199,6 +203,11 @@ bool hr__paths_is_remote(const hr_paths *p, int64_t i);
  * for again. NULL: it has to be opened again. */
 hr_source *hr__source_again(const hr_source *s, hr_account *account);
 static inline const char *hr__paths_name(const hr_paths *p, int64_t i) { return p->items[i].path; }
+/* For people, and for positions: without passwords and queries of URLs. */
+static inline const char *hr__paths_shown(const hr_paths *p, int64_t i)
+{
+    return p->items[i].shown ? p->items[i].shown : p->items[i].path;
+}
 int64_t hr__percent_decode(char *s); /* "a%20b" -> "a b", in place; -> its length, zero bytes of "%00" included */
 /* The local path of a URL, new: "file:///a%20b" -> "/a b". HR_UNSUPPORTED names another scheme. */
 hr_status hr__path_of_url(const char *url, hr_account *account, char **out, hr_error *err) HR_MUST_USE;

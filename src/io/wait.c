@@ -18,6 +18,10 @@ struct hr_wait {
 };
 
 static _Thread_local hr_wait *current;
+static _Thread_local const atomic_bool *stop_by;
+
+void hr__reads_stop_by(const atomic_bool *stop) { stop_by = stop; }
+bool hr__reads_stop(void) { return stop_by && atomic_load_explicit(stop_by, memory_order_relaxed); }
 
 hr_status hr__wait_begin(int64_t most_bytes, hr_wait **out, hr_error *err)
 {

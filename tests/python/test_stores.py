@@ -1,5 +1,12 @@
 """URLs: rows, order, resume and errors are those of local files, whatever the server does."""
 
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -158,11 +165,71 @@ def test_what_is_not_there_is_named(server):
         hd.read_csv(f"{server.url}/a.csv", storage_options={"retries": 3})
 
 
-def test_secrets_of_urls_are_not_shown(server):
-    url = f"{server.url.replace('//', '//me:hush@')}/nothing.csv?token=hush"
+def test_secrets_of_urls_are_not_shown(server, capsys):
+    host = server.url.replace("//", "//me:hush@")
     with pytest.raises(NotFoundError) as e:
-        hd.read_csv(url)
+        hd.read_csv(f"{host}/nothing.csv?token=hush")
     assert "hush" not in str(e.value)
+    options = {"aws_secret_access_key": "hush", "aws_session_token": "hush"}
+    ds = hd.read_parquet(f"{host}/a.parquet?token=hush", storage_options=options)
+    batches = ds.iter_batches(batch_size=1000)
+    next(iter(batches))
+    ds.explain()
+    for text in (repr(ds), ds.stats(), str(batches.state_dict()), capsys.readouterr().out):
+        assert text and "hush" not in text
+    server.etags[server.root / "a.parquet"] = '"another"'
+    with pytest.raises(DataError) as e:
+        ds.to_arrow()
+    assert "hush" not in str(e.value)
+
+
+def test_a_new_signature_is_the_same_file(server):
+    first = hd.read_parquet(f"{server.url}/a.parquet?sig=1").iter_batches(batch_size=1000)
+    next(iter(first))
+    again = hd.read_parquet(f"{server.url}/a.parquet?sig=2").iter_batches(batch_size=1000)
+    again.load_state_dict(first.state_dict())
+    assert next(iter(again))["id"][0] == 1000
+
+
+def test_a_run_that_waits_ends_at_once(server):
+    stop = threading.Event()
+
+    def fault(number, handler):
+        begin = re.match(r"bytes=(\d+)-", handler.headers.get("Range", ""))
+        if begin and 1 << 20 < int(begin[1]) < 2 << 20:
+            stop.wait(60)
+            handler.close_connection = True
+            return True
+
+    server.fault = fault
+    it = iter(hd.read_parquet(f"{server.url}/a.parquet").iter_batches(batch_size=1000))
+    next(it)
+    begin = time.monotonic()
+    it.close()
+    assert time.monotonic() - begin < 10
+    stop.set()
+
+
+@pytest.mark.parametrize("command", ["head", "count", "schema", "stat"])
+def test_the_command_takes_urls(command, folder, server):
+    def run(path):
+        program = [sys.executable, "-m", "headrace", command, path]
+        return subprocess.run(program, capture_output=True, text=True, timeout=120, check=True).stdout
+
+    assert run(f"{server.url}/a.parquet").replace(server.url, str(folder)) == run(f"{folder}/a.parquet")
+
+
+def test_a_forked_child_reads(server):
+    ds = hd.read_parquet(f"{server.url}/a.parquet")
+    assert ds.count() == ROWS
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if ds.to_arrow().equals(table()) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    assert ds.to_arrow().equals(table())
 
 
 def test_paths_are_urls(folder, server):

@@ -23,6 +23,17 @@ def path_list(paths):
     return out
 
 
+def shown(path):
+    """A path for people: a URL without its password and its query, which can hold secrets."""
+    scheme, found, rest = path.partition("://")
+    if not found:
+        return path
+    if scheme.lower().startswith("http"):
+        rest = rest.partition("?")[0]
+    host, slash, below = rest.partition("/")
+    return scheme + found + host.rpartition("@")[2] + slash + below
+
+
 def extension_list(given):
     """File extensions as suffixes with a dot; None stays."""
     if given is None:

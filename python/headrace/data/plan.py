@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace import _core, events
 from headrace._core import Plan, Table
+from headrace.data.paths import shown
 
 ALL_ROWS = 2**63 - 1  # end of a slice without an end
 _KEEPS_COLUMNS = (
@@ -91,7 +92,7 @@ class Node:
             )
         if not files:
             raise _core.NotFoundError(
-                f"{args['urls'][0]}: {getattr(keep, 'argument', 'partition_filter')} keeps no file"
+                f"{shown(args['urls'][0])}: {getattr(keep, 'argument', 'partition_filter')} keeps no file"
             )
         return Plan.read(**args | {"urls": files})
 
@@ -234,7 +235,8 @@ class Node:
         args = self.args
         if self.op == "read":
             urls = args["urls"]
-            what = urls[0] if len(urls) == 1 else f"{len(urls)} paths, {urls[0]} ..."
+            first = shown(urls[0])
+            what = first if len(urls) == 1 else f"{len(urls)} paths, {first} ..."
             name = args.get("name") or f"read_{args.get('format') or 'files'}"
             return f"{name}({what})"
         if self.op in ("tables", "nothing"):

@@ -160,6 +160,7 @@ done:
 /* ------------------------------------------------------------------------------------------------------------ files */
 
 static const char *path_of(const file_scan *s, int file) { return hr__paths_name(&s->paths, file); }
+static const char *name_of(const file_scan *s, int file) { return hr__paths_shown(&s->paths, file); }
 
 /* Fragments, positions and estimates depend on the listed sizes: a file with another size has other rows. */
 static hr_status check_size(const file_scan *s, int file, const hr_source *source, hr_error *err)
@@ -302,7 +303,7 @@ static hr_status merge_field(const file_scan *s, merger *m, int file, const hr_f
         mine = &m->fields[i];
         HR_TRY(hr__type_unify(mine->type, f->type, &both, err));
         if (!both)
-            return type_differs(path_of(s, file), f, path_of(s, m->from[i]), mine, "", err);
+            return type_differs(name_of(s, file), f, name_of(s, m->from[i]), mine, "", err);
         if (!hr__type_equal(both, mine->type))
             m->from[i] = file;
         hr__type_unref(mine->type);
@@ -313,7 +314,7 @@ static hr_status merge_field(const file_scan *s, merger *m, int file, const hr_f
         return HR_OK;
     if (!hr__grow(NULL, (void **)&m->fields, &m->cap, m->n + 1, sizeof *m->fields) ||
         !hr__grow(NULL, (void **)&m->from, &m->from_cap, m->n + 1, sizeof *m->from))
-        return hr__error_memory(err, path_of(s, file), (m->n + 1) * (int64_t)sizeof *m->fields);
+        return hr__error_memory(err, name_of(s, file), (m->n + 1) * (int64_t)sizeof *m->fields);
     HR_TRY(hr__field_copy(&m->fields[m->n], f, err));
     m->fields[m->n].nullable = true;
     m->from[m->n++] = file;
@@ -379,11 +380,11 @@ static hr_status path_is_taken(const file_scan *s, const hr_schema *files, hr_er
 
     if (s->path_column && partition_at(s, s->path_column) >= 0)
         return hr_error_set(err, HR_INVALID, "%s: the folders have a column '%s': include_paths needs another name",
-                            path_of(s, 0), s->path_column);
+                            name_of(s, 0), s->path_column);
     if (at < 0 || (s->given && files->fields[at].type->id == HR_T_STRING))
         return HR_OK;
     return hr_error_set(err, HR_INVALID, "%s: has a column '%s' of its own: include_paths needs another name",
-                        path_of(s, 0), s->path_column);
+                        name_of(s, 0), s->path_column);
 }
 
 /* The type of partition column `at` if files have a column of that name: the files' type, unless the caller gives
@@ -556,11 +557,11 @@ static hr_status open_part(file_scan *s, int file, const hr_open *how, hr_scan_f
     for (int i = 0; i < how->schema->n; i++)
         any = any || hr__schema_find(all->schema, how->schema->fields[i].name) >= 0;
     if (!any && !s->unify && !s->given)
-        HR_FAIL(HR_TYPE, "%s: has none of the columns of %s ('%s', ...)", path_of(s, file), path_of(s, 0),
+        HR_FAIL(HR_TYPE, "%s: has none of the columns of %s ('%s', ...)", name_of(s, file), name_of(s, 0),
                 how->schema->fields[0].name);
     names = hr__alloc(NULL, ((size_t)how->projection->n + 1) * sizeof *names);
     if (!names)
-        HR_GO(hr__error_memory(err, path_of(s, file), how->projection->n * (int64_t)sizeof *names));
+        HR_GO(hr__error_memory(err, name_of(s, file), how->projection->n * (int64_t)sizeof *names));
     for (int i = 0; i < how->projection->n; i++) {
         if (hr__schema_find(all->schema, how->projection->names[i]) >= 0)
             names[part.n++] = how->projection->names[i];
@@ -619,7 +620,7 @@ static hr_status own_column(const file_scan *s, int file, const hr_scan_file *f,
         goto done;
     HR_GO(hr__type_unify(want->type, f->schema->fields[*out].type, &both, err));
     unifies = both != NULL;
-    st = type_differs(path_of(s, file), &f->schema->fields[*out], s->given ? "the schema" : path_of(s, 0), want,
+    st = type_differs(name_of(s, file), &f->schema->fields[*out], s->given ? "the schema" : name_of(s, 0), want,
                       unifies ? " (unify=\"all\" finds a type for both)" : "", err);
 done:
     hr__type_unref(both);
@@ -687,7 +688,7 @@ static hr_status add_file_columns(const file_scan *s, const scan_types *types, i
     }
     columns = hr__zalloc(NULL, ((size_t)n + 1) * sizeof *columns);
     if (!columns)
-        HR_GO(hr__error_memory(err, path_of(s, file), n * (int64_t)sizeof *columns));
+        HR_GO(hr__error_memory(err, name_of(s, file), n * (int64_t)sizeof *columns));
     for (int i = 0; i < n; i++) {
         const hr_field *want = &w->schema->fields[i];
 
@@ -845,7 +846,7 @@ static hr_status files_open(hr_scan *base, int file, const hr_open *how, hr_scan
     HR_GO(types_of(s, &types, err));
     HR_GO(find_wanted(s, types, how->projection, &w, err));
     if (ruled_out(s, types, file, how->filter)) {
-        HR_GO(hr__scan_file_empty(path_of(s, file), w.schema, how->account, out, err));
+        HR_GO(hr__scan_file_empty(name_of(s, file), w.schema, how->account, out, err));
         goto done;
     }
     HR_GO(own_filter(s, how->filter, &filter, err));
@@ -897,7 +898,7 @@ static hr_status sum_rows(const file_scan *s, const int64_t *rows, int64_t *out,
             return HR_OK;
         }
         if (rows[i] > INT64_MAX - *out)
-            return hr_error_set(err, HR_BAD_DATA, "%s: more than 2^63 rows", path_of(s, i));
+            return hr_error_set(err, HR_BAD_DATA, "%s: more than 2^63 rows", name_of(s, i));
         *out += rows[i];
     }
     return HR_OK;
@@ -1028,7 +1029,7 @@ static void files_describe(const hr_scan *base, hr_text *out)
         n_bytes += s->paths.items[i].n_bytes;
     hr__text_add(out, "read_%s [%d file%s, ", s->format->name, base->n_files, base->n_files == 1 ? "" : "s");
     add_size(out, n_bytes);
-    hr__text_add(out, "] %s%s", path_of(s, 0), base->n_files > 1 ? " ..." : "");
+    hr__text_add(out, "] %s%s", name_of(s, 0), base->n_files > 1 ? " ..." : "");
     for (int i = 0; i < s->partitions.n; i++)
         hr__text_add(out, "%s%s", i ? ", " : " partitions=", s->partitions.fields[i].name);
     hr__text_add(out, "%s%s%s", s->given ? " schema=given" : "", s->unify ? " unify=all" : "",
@@ -1065,11 +1066,11 @@ static void files_fingerprint(const hr_scan *base, hr_hash *h)
 /* Bytes of the folder that all files lie in, with its '/': every path begins with it. */
 static int64_t shared_folder(const hr_paths *p)
 {
-    const char *first = p->items[0].path, *slash = strrchr(first, '/');
+    const char *first = hr__paths_shown(p, 0), *slash = strrchr(first, '/');
     int64_t n = slash ? slash + 1 - first : 0;
 
     for (int64_t i = 1; i < p->n && n > 0; i++) {
-        const char *path = p->items[i].path;
+        const char *path = hr__paths_shown(p, i);
         int64_t k = 0;
 
         while (k < n && path[k] == first[k])
@@ -1085,7 +1086,7 @@ static void files_input(const hr_scan *base, int i, hr_scan_input *out)
 {
     const file_scan *s = (const file_scan *)base;
 
-    *out = (hr_scan_input){ path_of(s, i) + s->shared, s->paths.items[i].n_bytes, s->paths.items[i].mtime_ns };
+    *out = (hr_scan_input){ name_of(s, i) + s->shared, s->paths.items[i].n_bytes, s->paths.items[i].mtime_ns };
 }
 
 /* The offset of block i of n in the file. The blocks of a small file cover it. */
@@ -1284,16 +1285,16 @@ static hr_status find_format(file_scan *s, const char *name, hr_error *err)
     uint8_t head[64];
     int64_t n = 0;
 
-    s->format = name ? hr__format_by_name(name) : hr__format_guess(path_of(s, 0), (hr_view){ 0 });
+    s->format = name ? hr__format_by_name(name) : hr__format_guess(name_of(s, 0), (hr_view){ 0 });
     if (s->format)
         return HR_OK;
     if (name)
         return unknown_format(NULL, name, err);
     HR_GO(hr__paths_open(&s->paths, 0, NULL, &source, err));
     HR_GO(hr__source_read_some(source, head, 0, sizeof head, &n, err));
-    s->format = hr__format_guess(path_of(s, 0), (hr_view){ head, n });
+    s->format = hr__format_guess(name_of(s, 0), (hr_view){ head, n });
     if (!s->format)
-        HR_GO(unknown_format(path_of(s, 0), NULL, err));
+        HR_GO(unknown_format(name_of(s, 0), NULL, err));
 done:
     hr__source_unref(source);
     return st;

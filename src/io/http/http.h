@@ -104,7 +104,6 @@ bool hr__http_bytes(hr_http_request *r, const char *data, size_t n);  /* false: 
 hr_http_next hr__http_settle(hr_http_request *r, const char *wrong, bool may_retry, const char *location);
 
 /* --- url.c */
-char *hr__url_shown(const char *url, hr_account *account); /* without passwords, and without the values of its query */
 char *hr__url_encoded(const char *url, hr_account *account); /* blanks and bytes beyond ASCII as %XX; "%" stays */
 bool hr__url_same_host(const char *a, const char *b);        /* scheme, host and port */
 bool hr__url_is_near(const char *url); /* loopback, or the address of a machine's metadata: never by a proxy */

@@ -26,10 +26,11 @@ static const char *host_of(const char *url, const char **end)
 char *hr__url_shown(const char *url, hr_account *account)
 {
     const char *end, *host = host_of(url, &end), *scheme_end = strstr(url, "://");
-    size_t n_path = strcspn(end, "?#");
+    bool has_query = strncasecmp(url, "http", 4) == 0; /* a key of S3 may hold a '?' */
+    size_t n_path = has_query ? strcspn(end, "?#") : strlen(end);
 
-    return hr__printf(account, "%.*s%.*s%s", scheme_end ? (int)(scheme_end + 3 - url) : 0, url,
-                      (int)(end + n_path - host), host, end[n_path] == '?' ? "?..." : "");
+    return hr__printf(account, "%.*s%.*s", scheme_end ? (int)(scheme_end + 3 - url) : 0, url,
+                      (int)(end + n_path - host), host);
 }
 
 char *hr__url_encoded(const char *url, hr_account *account)

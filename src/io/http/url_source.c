@@ -27,6 +27,7 @@
 #define LEAST_BYTES (64 << 10) /* of a part that a read makes */
 #define MOST_BYTES (4 << 20)   /* likewise, when reads follow each other */
 #define OLD_READS 16
+#define LOOK_NS 50000000 /* how often a read that waits looks whether the run was stopped */
 #define KEEP_PART (1 << 20)
 #define KEEP_BYTES (4 << 20)
 #define GAP_BYTES (256 << 10) /* a request costs as much time as these bytes */
@@ -475,20 +476,23 @@ static hr_status read_part(url_source *s, uint8_t *out, int64_t at, int64_t n, i
 {
     part *p, *gone = NULL, *last;
     hr_status st = HR_OK;
-    bool again = false, ready;
+    bool again = false, ready, stopped;
 
     *n_read = 0;
     HR_TRY(part_for(s, at, n, &p, err));
     parts_lock();
-    while (p->state == FETCHING)
-        hr__cond_wait(&parts.changed, &parts.lock);
+    while (p->state == FETCHING && !hr__reads_stop())
+        (void)hr__cond_wait_ns(&parts.changed, &parts.lock, LOOK_NS);
     ready = p->state == READY;
+    stopped = p->state == FETCHING;
     parts_unlock();
-    if (ready && !(st = check_size(s, p, err))) {
-        *n_read = HR_MIN(n, p->at + p->n - at);
-        memcpy(out, p->bytes->data + (at - p->at), (size_t)*n_read);
+    if (stopped) {
+        st = hr_error_set(err, HR_CANCELLED, "%s: the run was stopped", s->base.name);
     } else if (!ready) {
         st = failed(s, p, &again, err);
+    } else if (!(st = check_size(s, p, err))) {
+        *n_read = HR_MIN(n, p->at + p->n - at);
+        memcpy(out, p->bytes->data + (at - p->at), (size_t)*n_read);
     }
     parts_lock();
     if (*n_read)
