@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+#ifdef HR_HAVE_S3
+
 /* The examples of "Authenticating Requests: Using the Authorization Header" in the documentation of S3. */
 static const struct {
     const char *url, *signature;
@@ -39,6 +41,8 @@ static void signatures_are_those_of_aws(void **state)
         hr__text_clear(&lines);
     }
 }
+
+#endif
 
 static const struct {
     const char *url, *query, *region, *endpoint;
@@ -107,6 +111,8 @@ static void profiles_are_read(void **state)
     hr__free(two.region);
     assert_no_leak(before);
 }
+
+#ifdef HR_HAVE_S3
 
 static const char page[] =
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>"
@@ -179,6 +185,8 @@ static void no_memory_is_one_error(void **state)
     (void)state;
     assert_true(run_with_faults(parse_page, HR_FAULT_MEMORY) > 3);
 }
+
+#endif
 
 static const struct {
     const char *pattern, *key;
