@@ -29,8 +29,8 @@ _TENSORS = (
 )
 _OBJECTS = "Python objects in columns are pickles here; give the objects themselves, and rows have them again"
 _EXPRESSIONS = (
-    "all expressions are of the class Expr; build them by col(), lit() and operators, and print them to see "
-    "what they are"
+    "it is of the class Expr, without a class of its own; build it by its function, and print it to see what "
+    "it is"
 )
 _PLANNER = "it belongs to Ray's planner; a Dataset checks an expression against its columns when it is made"
 _PROVIDER = "the engine lists files and reads their sizes itself; leave out meta_provider"
@@ -169,8 +169,8 @@ ABSENT = {
     "headrace.data.exceptions.omit_traceback_stdout": "it hides frames of Ray in tracebacks; leave it out",
     **_each(
         "headrace.data.expressions",
-        "AliasExpr BinaryExpr ColumnExpr DownloadExpr LiteralExpr MonotonicallyIncreasingIdExpr Operation "
-        "PyArrowComputeUDFExpr RandomExpr StarExpr UDFExpr UUIDExpr UnaryExpr UnnestExpr",
+        "AliasExpr DownloadExpr MonotonicallyIncreasingIdExpr PyArrowComputeUDFExpr StarExpr UDFExpr "
+        "UnnestExpr",
         _EXPRESSIONS,
     ),
     **_each(

@@ -14,7 +14,21 @@ import pytest
 
 import headrace.data as hd
 from headrace import _core
-from headrace.data.expressions import Expr, col, lit, parse
+from headrace.data.expressions import (
+    BinaryExpr,
+    ColumnExpr,
+    Expr,
+    LiteralExpr,
+    Operation,
+    RandomExpr,
+    UnaryExpr,
+    UUIDExpr,
+    col,
+    lit,
+    parse,
+    random,
+    uuid,
+)
 from headrace.exceptions import DataError, InvalidArgument, TypeMismatchError
 
 TABLE = pa.table(
@@ -187,6 +201,62 @@ def test_truth_is_refused():
 )
 def test_text(text, same):
     assert parse(text).structurally_equals(same)
+
+
+def test_classes_of_expressions():
+    """As Ray's: what an expression is made of, and the same expressions from the classes."""
+    whole = (col("x") + 5 > lit(1)) & ~col("b")
+    assert isinstance(whole, BinaryExpr) and whole.op is Operation.AND and whole.op == "and"
+    added = whole.left.left
+    assert isinstance(added.left, ColumnExpr) and added.left.name == "x" and added.op.name == "ADD"
+    assert isinstance(added.right, LiteralExpr) and added.right.value == 5 and (7 - col("x")).left.value == 7
+    assert isinstance(whole.right, UnaryExpr) and whole.right.op is Operation.NOT
+    assert whole.right.operand.structurally_equals(ColumnExpr("b"))
+    assert parse("x in [1, 2]").right.value == [1, 2] and col("x").is_in(iter([3])).right.value == [3]
+    assert (
+        col("x")
+        .not_in(lit([1, 2]).value)
+        .structurally_equals(BinaryExpr(Operation.NOT_IN, col("x"), lit([1, 2])))
+    )
+    assert type(col("x").abs()) is Expr and type(col("x").alias("y")) is Expr
+
+
+@pytest.mark.parametrize("op", Operation)
+def test_operations_are_those_of_operators(op):
+    names = {"and": "and_", "or": "or_", "not": "invert", "div": "truediv"}
+    one = op in (Operation.NOT, Operation.IS_NULL, Operation.IS_NOT_NULL)
+    right = [1, 2] if op in (Operation.IN, Operation.NOT_IN) else col("y")
+    made = UnaryExpr(op, col("x")) if one else BinaryExpr(op, col("x"), right)
+    if method := {"in": "is_in"}.get(op.value, op.value if hasattr(Expr, op.value) else None):
+        same = getattr(col("x"), method)() if one else getattr(col("x"), method)(right)
+    else:
+        function = getattr(operator, names.get(op.value, op.value))
+        same = function(col("x")) if one else function(col("x"), right)
+    assert made.structurally_equals(same) and same.op is op and type(same) is type(made)
+    with pytest.raises(InvalidArgument, match="operand"):
+        BinaryExpr(op, col("x"), 1) if one else UnaryExpr(op, col("x"))
+
+
+def test_random_numbers_and_identifiers_print_as_in_ray():
+    for made, text in (
+        (random(), "RANDOM()"),
+        (random(seed=1234), "RANDOM(seed=1234, reseed_after_execution=True)"),
+        (RandomExpr(), "RANDOM()"),
+        (uuid(), "UUID()"),
+        (UUIDExpr(), "UUID()"),
+    ):
+        again = pickle.loads(pickle.dumps(made))
+        assert repr(made) == repr(again) == text and again.structurally_equals(made)
+    rows = hd.range(50).with_columns({"r": random(seed=1), "s": RandomExpr(1), "u": UUIDExpr()}).take_all()
+    assert all(row["r"] == row["s"] for row in rows) and len({row["u"] for row in rows}) == 50
+
+
+def test_long_chains_pickle():
+    whole = col("x") == 0
+    for i in range(300):
+        whole = whole | (col("x") == i)
+    again = pickle.loads(pickle.dumps(whole))
+    assert again.structurally_equals(whole)
 
 
 def test_repr_name_pickle():

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import datetime
+import enum
 import importlib
 import itertools
 import os
@@ -86,8 +87,15 @@ def merged(values: Any) -> dict[str, Any]:
 
 def made(function: Any, values: Any, texts: Any = ()) -> Expr:
     """An Expr: a function of the engine with expressions and constants as arguments."""
+    operation = None if texts else _OPERATION_OF.get(function)
+    if operation is not None:
+        return (UnaryExpr if len(values) == 1 else BinaryExpr)(operation, *values)
+    return Expr(_call_of(function, values, texts), None, merged(values))
+
+
+def _call_of(function, values, texts=()):
     cores = [v._core if isinstance(v, Expr) else core_of(v, function) for v in values]
-    return Expr(_core.Expr.call(function, cores, texts), None, merged(values))
+    return _core.Expr.call(function, cores, texts)
 
 
 def _binary(function, swap=False):
@@ -339,11 +347,11 @@ class Expr:
         """True if the value is one of `values` (a list, array or set of constants). Never null: null is in a
         list with None. NaN is in no list.
         """
-        return Expr(_core.Expr.call("is_in", [self._core, _list_of(values)]), None, self._calls)
+        return BinaryExpr(Operation.IN, self, values)
 
     def not_in(self, values: Any) -> Expr:
         """The negation of is_in()."""
-        return Expr(_core.Expr.call("not_in", [self._core, _list_of(values)]), None, self._calls)
+        return BinaryExpr(Operation.NOT_IN, self, values)
 
     def lookup(self, mapping: Mapping[Any, Any], *, strict: bool = False) -> Expr:
         """The value that the dict `mapping` has for the value of this expression; null if it has none.
@@ -423,6 +431,188 @@ class Expr:
         return text if self._name is None else f"({text}).alias({self._name!r})"
 
 
+# ------------------------------------------------------------------------------ what an expression is made of
+
+
+class Operation(str, enum.Enum):  # noqa: UP042  (str() of a member is Ray's)
+    """The operations of BinaryExpr and UnaryExpr."""
+
+    ADD = "add"
+    SUB = "sub"
+    MUL = "mul"
+    DIV = "div"
+    MOD = "mod"
+    FLOORDIV = "floordiv"
+    GT = "gt"
+    LT = "lt"
+    GE = "ge"
+    LE = "le"
+    EQ = "eq"
+    NE = "ne"
+    AND = "and"
+    OR = "or"
+    NOT = "not"
+    IS_NULL = "is_null"
+    IS_NOT_NULL = "is_not_null"
+    IN = "in"
+    NOT_IN = "not_in"
+
+
+_FUNCTION_OF = {  # the engine's names
+    Operation.SUB: "subtract",
+    Operation.MUL: "multiply",
+    Operation.DIV: "divide",
+    Operation.MOD: "modulo",
+    Operation.FLOORDIV: "floor_divide",
+    Operation.GT: "greater",
+    Operation.LT: "less",
+    Operation.GE: "greater_equal",
+    Operation.LE: "less_equal",
+    Operation.EQ: "equal",
+    Operation.NE: "not_equal",
+    Operation.IN: "is_in",
+}
+_FUNCTION_OF = {op: _FUNCTION_OF.get(op, op.value) for op in Operation}
+_OF_LISTS = (Operation.IN, Operation.NOT_IN)
+_OF_ONE = (Operation.NOT, Operation.IS_NULL, Operation.IS_NOT_NULL)
+_OPERATION_OF = {text: op for op, text in _FUNCTION_OF.items() if op not in _OF_LISTS}
+
+
+def _operation(op, where, unary):
+    op = Operation(op)
+    if (op in _OF_ONE) != unary:
+        found = "one operand" if unary else "two operands"
+        raise InvalidArgument(f"{where}: {op} has not {found}")
+    return op
+
+
+class _Leaf(Expr):
+    """An expression without operands. Its pickle keeps its class."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {name: getattr(self, name) for name in type(self).__slots__}
+        return _leaf, (type(self), self._core, values)
+
+
+def _leaf(kind, core, values):
+    leaf = kind.__new__(kind)
+    Expr.__init__(leaf, core)
+    for name, value in values.items():
+        setattr(leaf, name, value)
+    return leaf
+
+
+class ColumnExpr(_Leaf):
+    """A column: what col(name) returns."""
+
+    __slots__ = ()
+
+    def __init__(self, _name: Name) -> None:
+        if not isinstance(_name, str):
+            raise TypeMismatchError(f"col: expected a name, found {type(_name).__name__}")
+        super().__init__(_core.Expr.column(_name))
+
+
+class LiteralExpr(_Leaf):
+    """A constant: what lit(value) returns. value: as it was given."""
+
+    __slots__ = ("value",)
+    value: Any
+
+    def __init__(self, value: Any) -> None:
+        if isinstance(value, Expr):
+            raise TypeMismatchError(f"LiteralExpr: expected a constant, found the expression {value!r}")
+        super().__init__(core_of(value, "lit"))
+        self.value = value
+
+
+class BinaryExpr(Expr):
+    """What an operator returns: op, an Operation, and its operands left and right. The right one of IN and
+    NOT_IN is a list of constants. Its pickle is read as an Expr, without the operands.
+    """
+
+    __slots__ = ("left", "op", "right")
+    op: Operation
+    left: Expr
+    right: Expr
+
+    def __init__(self, op: Operation, left: Any, right: Any) -> None:
+        self.op = _operation(op, "BinaryExpr", unary=False)
+        function = _FUNCTION_OF[self.op]
+        self.left = _operand(left, function)
+        if self.op in _OF_LISTS:
+            values = right.value if isinstance(right, LiteralExpr) else right
+            values = list(values) if hasattr(values, "__next__") else values
+            self.right = _leaf(LiteralExpr, _list_of(values), {"value": values})
+            core = _core.Expr.call(function, [self.left._core, self.right._core])
+            calls = self.left._calls
+        else:
+            self.right = _operand(right, function)
+            values = [self.left, self.right]
+            core, calls = _call_of(function, values), merged(values)
+        super().__init__(core, None, calls)
+
+
+class UnaryExpr(Expr):
+    """What ~, is_null() and is_not_null() return: op, an Operation, and its operand. Its pickle is read as
+    an Expr, without the operand.
+    """
+
+    __slots__ = ("op", "operand")
+    op: Operation
+    operand: Expr
+
+    def __init__(self, op: Operation, operand: Any) -> None:
+        self.op = _operation(op, "UnaryExpr", unary=True)
+        function = _FUNCTION_OF[self.op]
+        self.operand = _operand(operand, function)
+        super().__init__(_call_of(function, [self.operand]), None, merged([self.operand]))
+
+
+class RandomExpr(_Leaf):
+    """What random() returns."""
+
+    __slots__ = ("reseed_after_execution", "seed")
+    seed: int | None
+    reseed_after_execution: bool
+
+    def __init__(self, seed: int | None = None, reseed_after_execution: bool = True) -> None:
+        texts = [f"stream={next(_streams)}"] if seed is None else ["seeded=true", f"seed={int(seed)}"]
+        if not reseed_after_execution:
+            texts.append("reseed=false")
+        super().__init__(_core.Expr.call("random", [], texts))
+        self.seed = seed
+        self.reseed_after_execution = reseed_after_execution
+
+    def __repr__(self) -> Name:
+        if self.seed is None:
+            return "RANDOM()"
+        return f"RANDOM(seed={self.seed}, reseed_after_execution={self.reseed_after_execution})"
+
+
+class UUIDExpr(_Leaf):
+    """What uuid() returns."""
+
+    __slots__ = ("seed",)
+    seed: int | None
+
+    def __init__(self, *, seed: int | None = None) -> None:
+        number = int.from_bytes(os.urandom(7), "little") if seed is None else int(seed)
+        super().__init__(_core.Expr.call("uuid", [], [f"seed={number}"]))
+        self.seed = seed
+
+    def __repr__(self) -> Name:
+        return "UUID()" if self.seed is None else f"UUID(seed={self.seed})"
+
+
+def _operand(value, function):
+    if isinstance(value, Expr):
+        return value
+    return _leaf(LiteralExpr, core_of(value, function), {"value": value})
+
+
 def _add_namespaces():
     for name in _NAMESPACES:
         setattr(Expr, name, _namespace(name))
@@ -470,16 +660,14 @@ def type_name(target: Any) -> str:
 
 def col(name: Name) -> Expr:
     """The column of that name."""
-    if not isinstance(name, str):
-        raise TypeMismatchError(f"col: expected a name, found {type(name).__name__}")
-    return Expr(_core.Expr.column(name))
+    return ColumnExpr(name)
 
 
 def lit(value: Any, type: Any = None) -> Expr:
     """A constant. A number takes the type of the other operand, unless `type` is given; None is a null."""
     if isinstance(value, Expr):
         return value
-    literal = Expr(core_of(value, "lit"))
+    literal = LiteralExpr(value)
     return literal if type is None else literal.cast(type)
 
 
@@ -529,10 +717,7 @@ def random(*, seed: int | None = None, reseed_after_execution: bool = True) -> E
     run's seed, but not on threads or batches. Without a seed each random() in a program has its own numbers.
     reseed_after_execution=False: the same numbers in every epoch.
     """
-    texts = [f"stream={next(_streams)}"] if seed is None else ["seeded=true", f"seed={int(seed)}"]
-    if not reseed_after_execution:
-        texts.append("reseed=false")
-    return made("random", [], texts)
+    return RandomExpr(seed, reseed_after_execution)
 
 
 def uuid(*, seed: int | None = None) -> Expr:
@@ -540,8 +725,7 @@ def uuid(*, seed: int | None = None) -> Expr:
     every epoch. seed: other programs with this seed get the same identifiers; None: the identifiers are
     unique.
     """
-    seed = int.from_bytes(os.urandom(7), "little") if seed is None else int(seed)
-    return made("uuid", [], [f"seed={seed}"])
+    return UUIDExpr(seed=seed)
 
 
 class Star:
@@ -800,7 +984,14 @@ def as_expr(value: Any, where: Name) -> Expr:
 
 
 __all__ = [
+    "BinaryExpr",
+    "ColumnExpr",
     "Expr",
+    "LiteralExpr",
+    "Operation",
+    "RandomExpr",
+    "UUIDExpr",
+    "UnaryExpr",
     "coalesce",
     "col",
     "greatest",

@@ -17,10 +17,10 @@ class DummyOutputDatasink(Datasink[None]):
     """
 
     def __init__(self) -> None:
-        self.num_ok = 0
-        self.num_failed = 0
-        self.rows_written = 0
-        self.enabled = True
+        self.num_ok: int = 0
+        self.num_failed: int = 0
+        self.rows_written: int = 0
+        self.enabled: bool = True
 
     def write(self, blocks: Iterable[Any], ctx: TaskContext) -> None:
         if not self.enabled:
