@@ -235,3 +235,17 @@ def test_a_forked_child_reads(server):
 def test_paths_are_urls(folder, server):
     ds = hd.read_text(f"{server.url}/a.txt", include_paths=True)
     assert ds.take(1)[0]["path"] == f"{server.url}/a.txt"
+
+
+def test_each_byte_of_a_folder_of_partitions_travels_once(folder, server, tmp_path):
+    """Once a row group that several tickets read was asked for again, page by page."""
+    parts = tmp_path / "kind=x"
+    parts.mkdir()
+    rng = np.random.default_rng(2)
+    t = pa.table({name: rng.random(300_000) for name in "abcdefghi"})
+    pq.write_table(t, parts / "0.parquet", row_group_size=100_000)
+    size = (parts / "0.parquet").stat().st_size
+    server.root = tmp_path
+    ds = hd.read_parquet(f"{server.url}/kind=x/0.parquet", partitioning="hive")
+    assert ds.to_arrow().drop_columns(["kind"]).equals(t)
+    assert server.body_bytes() < size * 1.1 + (1 << 20)

@@ -5,9 +5,10 @@
  * nobody reads yet. A read copies from parts that have come, waits for those on their way, and makes a part itself
  * where there is none: twice as large as the part before it, so that what is read on is fetched in ever larger parts.
  *
- * A part goes when as many bytes were read as it has. Small ones stay, up to KEEP_BYTES for each source: a footer is
- * read several times. A part of which something is left (a page that was skipped, the gap between two ranges) goes when
- * OLD_READS reads for each part have passed it by.
+ * Rows of a fragment are read by several tickets, in any order, and pages may be skipped: so no count of bytes says
+ * when a part has served. A part goes when reads of OLD_BYTES of others have passed since its last read; one that was
+ * not read yet, after UNREAD times as many. Small parts that were read up stay, up to KEEP_BYTES for each source: a
+ * footer is read several times.
  *
  * If the server answers with the whole object instead of the range, the source asks for the whole, once, and keeps it:
  * that needs a quarter of the memory limit at most.
@@ -26,7 +27,8 @@
 #define PART_BYTES (8 << 20)
 #define LEAST_BYTES (64 << 10) /* of a part that a read makes */
 #define MOST_BYTES (4 << 20)   /* likewise, when reads follow each other */
-#define OLD_READS 16
+#define OLD_BYTES (32 << 20)   /* or a sixteenth of the memory limit */
+#define UNREAD 8
 #define LOOK_NS 50000000 /* how often a read that waits looks whether the run was stopped */
 #define KEEP_PART (1 << 20)
 #define KEEP_BYTES (4 << 20)
@@ -42,7 +44,7 @@ typedef struct part {
     int pid; /* of the request */
     int64_t at, n;
     int64_t n_read; /* bytes that were read */
-    int64_t stamp;  /* the number of the last read, or of the read before its making */
+    int64_t stamp;  /* read_bytes of the source at the last read, or when the part was made */
     bool read_up;   /* counted in kept_bytes */
     hr_buffer *bytes;
     hr_wait **waits;
@@ -60,8 +62,8 @@ struct url_source {
     /* Under the lock. */
     part *parts;
     int64_t kept_bytes;
-    int64_t n_reads;
-    bool whole; /* the server answers no ranges */
+    int64_t read_bytes; /* of all reads */
+    bool whole;         /* the server answers no ranges */
 };
 
 static struct {
@@ -190,18 +192,28 @@ done:
     return st;
 }
 
+static bool is_old_locked(const url_source *s, const part *p)
+{
+    int64_t old = HR_MIN(OLD_BYTES, hr__account_limit(s->account) / 16);
+
+    if (p->state != READY || p->refs > 1 || p->read_up)
+        return false;
+    if (p->n_read == 0)
+        old *= UNREAD;
+    else if (p->n_read >= p->n)
+        old /= 4;
+    return s->read_bytes - p->stamp > old;
+}
+
 /* Takes out parts that reads have passed by. -> to free, linked by `next`. */
 static part *remove_old_locked(url_source *s)
 {
     part *gone = NULL, **at = &s->parts;
-    int64_t n = 0;
 
-    for (const part *p = s->parts; p; p = p->next)
-        n++;
     while (*at) {
         part *p = *at;
 
-        if (p->state != READY || p->refs > 1 || p->read_up || s->n_reads - p->stamp <= OLD_READS * (n + 4)) {
+        if (!is_old_locked(s, p)) {
             at = &p->next;
             continue;
         }
@@ -240,7 +252,7 @@ static hr_status fetch(url_source *s, int64_t at, int64_t n, part **out, hr_erro
         return HR_OK;
     }
     p->refs = 3; /* the source, the request, the caller */
-    p->stamp = s->n_reads;
+    p->stamp = s->read_bytes;
     old = s->whole ? NULL : remove_old_locked(s);
     p->next = s->parts;
     s->parts = p;
@@ -393,7 +405,7 @@ static part *count_read_locked(url_source *s, part *p, int64_t n)
     part *gone = NULL, *oldest = p, *q;
 
     p->n_read += n;
-    p->stamp = ++s->n_reads;
+    p->stamp = s->read_bytes += n;
     if (s->whole || p->read_up || p->n_read < p->n)
         return NULL;
     for (q = s->parts; q && q != p; q = q->next)
@@ -401,7 +413,7 @@ static part *count_read_locked(url_source *s, part *p, int64_t n)
     if (!q)
         return NULL; /* it left the list already */
     if (p->n > KEEP_PART)
-        return remove_locked(s, p);
+        return remove_old_locked(s);
     p->read_up = true;
     s->kept_bytes += p->n;
     if (s->kept_bytes > KEEP_BYTES) {
@@ -499,7 +511,7 @@ static hr_status read_part(url_source *s, uint8_t *out, int64_t at, int64_t n, i
         gone = count_read_locked(s, p, *n_read);
     last = drop_locked(p);
     parts_unlock();
-    part_free(gone);
+    parts_free(gone);
     part_free(last);
     if (again)
         forget_parts(s);
