@@ -2,6 +2,8 @@
 
 import os
 import re
+import shutil
+import ssl
 import subprocess
 import sys
 import threading
@@ -249,3 +251,26 @@ def test_each_byte_of_a_folder_of_partitions_travels_once(folder, server, tmp_pa
     ds = hd.read_parquet(f"{server.url}/kind=x/0.parquet", partitioning="hive")
     assert ds.to_arrow().drop_columns(["kind"]).equals(t)
     assert server.body_bytes() < size * 1.1 + (1 << 20)
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate")
+def test_certificates_are_checked(server, tmp_path):
+    cert, key = tmp_path / "c.pem", tmp_path / "k.pem"
+    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    subprocess.run(
+        [*make, *name, "-days", "2", "-keyout", key, "-out", cert], check=True, capture_output=True
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    server.server.socket = context.wrap_socket(server.server.socket, server_side=True)
+    url = server.url.replace("http:", "https:") + "/a.parquet"
+    program = [sys.executable, "-m", "headrace", "count", url]
+
+    def count(**env):
+        return subprocess.run(program, capture_output=True, text=True, timeout=120, env={**os.environ, **env})
+
+    done = count(SSL_CERT_FILE=str(cert))
+    assert done.returncode == 0 and str(ROWS) in done.stdout.replace(",", ""), done.stderr
+    refused = count()
+    assert refused.returncode == 1 and "the server's certificate is not valid" in refused.stderr
