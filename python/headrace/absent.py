@@ -145,8 +145,6 @@ ABSENT = {
         "from_cudf to_cudf_type",
         "there are no columns in the memory of GPUs; use to_numpy_dtype() or to_arrow_dtype()",
     ),
-    "headrace.data.datatype.DataType.variable_shaped_tensor": "such columns come from arrays of different "
-    "shapes; they have no type of pyarrow",
     **_each(
         "headrace.data.datasource",
         "BaseFileMetadataProvider DefaultFileMetadataProvider FileMetadataProvider",

@@ -1,6 +1,7 @@
 """DataType: what Ray's says of the same types. The table comes from Ray 2.60."""
 
 import datetime
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -108,6 +109,40 @@ def test_tensors():
     assert kind.is_tensor_type() and kind.is_of("tensor") and not D.int8().is_tensor_type()
     assert kind.to_arrow_dtype() == pa.fixed_shape_tensor(pa.float32(), (2, 3))
     assert repr(kind) == "DataType(arrow:ArrowTensorType(shape=(2, 3), dtype=float))"
+
+
+def test_functions_return_tensors():
+    shapes = [(1, 2), (3, 1), (2, 2), (0, 4)]
+
+    @udf(return_dtype=D.variable_shaped_tensor(dtype=D.float32(), ndim=2))
+    def arrays(ids):
+        return [None if i.as_py() == 2 else np.full(shapes[i.as_py()], i.as_py()) for i in ids]
+
+    @udf(return_dtype=D.tensor((2, 3), D.int16()))
+    def same(ids):
+        return np.repeat(np.asarray(ids), 6).reshape(-1, 2, 3)
+
+    @udf(return_dtype=D.tensor((2, 2), D.int16()))
+    def wrong(ids):
+        return [np.zeros((2, 3))] * len(ids)
+
+    assert repr(arrays(col("id"))) and D.variable_shaped_tensor(D.float32(), 2).is_tensor_type()
+    assert repr(D.variable_shaped_tensor(D.float32())).endswith("TensorType(ndim=2, dtype=float))")
+    again = pickle.loads(pickle.dumps(D.variable_shaped_tensor(D.float32(), 3)))
+    assert again == D.variable_shaped_tensor(D.float32(), 3) != D.variable_shaped_tensor(D.float32(), 2)
+    ds = hd.range(4).with_columns({"a": arrays(col("id")), "s": same(col("id"))})
+    assert ds.schema().types[1] == "extension<arrow.variable_shape_tensor[value_type=float, ndim=2]>"
+    assert ds.schema().types[2] == "extension<arrow.fixed_shape_tensor[value_type=int16, shape=[2,3]]>"
+    for i, row in enumerate(ds.take_all()):
+        assert row["s"].dtype == np.int16 and (row["s"] == i).all() and row["s"].shape == (2, 3)
+        if i == 2:
+            assert row["a"] is None
+        else:
+            assert row["a"].dtype == np.float32 and row["a"].shape == shapes[i] and (row["a"] == i).all()
+    with pytest.raises(
+        exceptions.TypeMismatchError, match=r"the shape \(2, 2\), found one of the shape \(2, 3\)"
+    ):
+        hd.range(4).with_column("w", wrong(col("id"))).take_all()
 
 
 def test_schemas_print_tensors_as_ray_does():

@@ -214,6 +214,14 @@ class DataType:
         return _arrow("fixed_shape_tensor", dtype.to_arrow_dtype(), shape)
 
     @classmethod
+    def variable_shaped_tensor(cls, dtype: DataType, ndim: int = 2) -> DataType:
+        """Arrow's variable_shape_tensor: arrays of `ndim` dimensions, each with a shape of its own."""
+        package("pyarrow", "DataType")
+        from headrace.data.tensor_types import VariableShapeTensorType
+
+        return cls(VariableShapeTensorType(dtype.to_arrow_dtype(), ndim))
+
+    @classmethod
     def temporal(cls, temporal_type: str, unit: str | None = None, tz: str | None = None) -> DataType:
         """temporal_type: "timestamp" (with tz: in a zone), "date32", "date64", "time32", "time64" or
         "duration". unit: "s", "ms", "us", "ns"; None: "us", of time32 "s".

@@ -264,6 +264,18 @@ def arrow_arguments(table, column):
     return given[:n], dict(zip(words, given[n:], strict=True))
 
 
+def _arrow_result(pyarrow, what, result, dtype):
+    """Values of Python or NumPy as a column of Arrow; dtype: the function's type, or None."""
+    if "_shape_tensor" not in getattr(dtype, "extension_name", ""):
+        return pyarrow.array(result, from_pandas=True)
+    from headrace.data import tensor_types
+
+    try:
+        return tensor_types.of_arrays(result, dtype)
+    except ValueError as e:
+        raise TypeMismatchError(f"{what}: {e}") from None
+
+
 def with_arrow_result(call, result, spec):
     """The result of an expression's function as a table of one column."""
     pyarrow = package("pyarrow", "udf")
@@ -274,7 +286,7 @@ def with_arrow_result(call, result, spec):
             raise TypeMismatchError(
                 f"{what} returned {blocks.called(result)}; expected an array with one value per row"
             )
-        result = pyarrow.array(result, from_pandas=True)
+        result = _arrow_result(pyarrow, what, result, dtype)
     if len(result) != table.num_rows:
         raise TypeMismatchError(
             f"{what} returned {len(result)} values; expected {table.num_rows}, one per row"
