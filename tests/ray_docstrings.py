@@ -80,7 +80,6 @@ INTENDED = {  # see docs/ray.md; these count as different
     "ray.data.dataset.Dataset.write_json#0": WRITERS,
     "ray.data.dataset.Dataset.write_numpy#0": WRITERS,
     "ray.data.dataset.Dataset.write_parquet#0": WRITERS,
-    "ray.train.base_trainer.BaseTrainer.training_loop#0": "there are no trainers without a train loop",
     "ray.train.data_parallel_trainer.DataParallelTrainer#4": "a BackendConfig does what a Backend does",
 }
 

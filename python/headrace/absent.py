@@ -207,11 +207,8 @@ ABSENT = {
     "returns",
     "headrace.train.backend.Backend": "give a BackendConfig of yours the methods start(session) and stop(), "
     "which each worker calls",
-    **_each(
-        "headrace.train.base_trainer",
-        "BaseTrainer format_datasets_for_repr",
-        "use headrace.train.data_parallel_trainer.DataParallelTrainer, whose loop may be any function",
-    ),
+    "headrace.train.base_trainer.format_datasets_for_repr": "it is a part of Ray's own prints; "
+    "print the datasets",
     "headrace.train.error.SessionMisuseError": "functions of the train loop raise RuntimeError outside of it",
     "headrace.train.trainer.TrainingIterator": "it belongs to Ray's controller; call fit()",
     "headrace.train.torch.accelerate": "use torch.amp.autocast, and GradScaler for the optimizer",

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+import headrace.data as hd
 from headrace import exceptions, train
 from headrace.train.backend import BackendConfig
 from headrace.train.data_parallel_trainer import DataParallelTrainer
+from headrace.train.trainer import BaseTrainer
 
 torch = pytest.importorskip("torch")
 from headrace.train.torch import TorchConfig, TorchTrainer  # noqa: E402
@@ -28,6 +30,27 @@ class Files(BackendConfig):
 
     def stop(self):
         self.file.write_text(self.file.read_text() + ", left")
+
+
+class Counts(BaseTrainer):
+    def setup(self):
+        self.rows = 0
+
+    def training_loop(self):
+        for epoch in range(2):
+            self.rows += self.datasets["train"].count()
+            train.report({"epoch": epoch, "rows": self.rows, "workers": train.get_context().get_world_size()})
+
+
+def test_a_loop_that_is_a_method(tmp_path):
+    trainer = Counts(
+        datasets={"train": hd.range(5)},
+        scaling_config=train.ScalingConfig(num_workers=3),
+        run_config=train.RunConfig(name="run", storage_path=tmp_path),
+    )
+    assert trainer.fit().metrics == {"epoch": 1, "rows": 10, "workers": 1}
+    with pytest.raises(TypeError, match="abstract"):
+        BaseTrainer()
 
 
 def fit(tmp_path, loop, backend_config=None, workers=2):

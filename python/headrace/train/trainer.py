@@ -334,4 +334,4 @@ class DataParallelTrainer:
 
 
 if not TYPE_CHECKING:
-    __getattr__ = absent.hook("headrace.train.trainer")
+    __getattr__ = absent.hook("headrace.train.trainer", "headrace.train.base_trainer")
