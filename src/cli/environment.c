@@ -72,7 +72,9 @@ const char *cli_hint(const char *name, const char *const *names, int n_names, ch
 {
     const char *near = cli_nearest(name, names, n_names);
 
-    snprintf(out, cap, near ? "; did you mean '%s'?" : "", near);
+    *out = 0;
+    if (near)
+        snprintf(out, cap, "; did you mean '%s'?", near);
     return out;
 }
 
