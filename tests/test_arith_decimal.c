@@ -54,7 +54,7 @@ static const function_case cases[] = {
       { "decimal256(50, 10): 12345678901234567890.5", "decimal256(20, 0): 1000" },
       "decimal256(71, 10): 12345678901234567890500.0000000000",
       HR_OK },
-    { "floor_divide", { 0 }, { "decimal256(50, 1): -7.5", "=decimal128(3, 0): 2" }, "decimal256(49, 0): -4", HR_OK },
+    { "floor_divide", { 0 }, { "decimal256(50, 1): -7.5", "=decimal128(3, 0): 2" }, "decimal256(50, 0): -4", HR_OK },
     { "add", { 0 }, { "decimal128(4, 2): 1.25", "string: a" }, "no type holds all of them", HR_TYPE },
     { "negate", { 0 }, { "decimal128(4, 2): 1.25|-0.5|null" }, "decimal128(4, 2): -1.25 0.50 null", HR_OK },
     { "negate", { 0 }, { "decimal256(4, 2): 1.25|0" }, "decimal256(4, 2): -1.25 0.00", HR_OK },

@@ -109,6 +109,13 @@ def test_division_rounds_down(data):
         assert q == (None if a is None or not b else math.floor(Fraction(a) / Fraction(b)))
 
 
+def test_rounding_down_can_need_one_digit_more():
+    """The story: -9.1 // 1 was an error, since the type had the digits of 9."""
+    table = pa.table({"a": pa.array([D("9.1"), D("-9.9")]), "b": pa.array([D("-1"), D("1")])})
+    found = compute(col("a") // col("b"), table)
+    assert found.to_pylist() == [-10, -10] and found.type == pa.decimal128(2, 0)
+
+
 def test_by_zero_is_null():
     table = pa.table({"a": [D("1.5"), D("0.0"), None]})
     zero = lit(D("0.00"))

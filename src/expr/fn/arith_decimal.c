@@ -58,7 +58,8 @@ static shape result_shape(hr_arith_op op, shape a, shape b)
     case HR_SUBTRACT: return (shape){ whole + 1 + scale, scale };
     case HR_MULTIPLY: return (shape){ a.precision + b.precision + 1, a.scale + b.scale };
     case HR_MODULO: return (shape){ whole + scale, scale };
-    case HR_FLOOR_DIVIDE: return (shape){ HR_MAX(1, a.precision - a.scale + b.scale), 0 };
+    case HR_FLOOR_DIVIDE: /* rounding down can carry: -9.1 // 1 is -10 */
+        return (shape){ HR_MAX(1, a.precision - a.scale + b.scale + (a.scale > b.scale)), 0 };
     default:
         s.scale = HR_MAX(4, a.scale + b.precision - b.scale + 1);
         s.precision = a.precision - a.scale + b.scale + s.scale;
