@@ -257,8 +257,9 @@ typedef struct hr_text_view {
 HR_API HR_MUST_USE hr_status hr_table_text_view(const hr_table *t, int column, hr_text_view *out, hr_error *err);
 /* The bytes of one row, without a NUL after them; NULL: a null, or no such row. */
 HR_API const char *hr_text_at(const hr_text_view *v, int64_t row, int64_t *n_bytes);
-/* Rows [begin, begin + n) as JSON, one object a line. NaN and infinities are null, bytes are base64, times and decimals
- * are strings, a map is a list of {"key", "value"}. *out is new: hr_string_free(). */
+/* Rows [begin, begin + n) as JSON, one object a line, as the writer of JSON puts them into files. NaN and infinities
+ * are null, bytes are base64, times are ISO 8601 strings, bytes of a text that are no UTF-8 become U+FFFD. HR_TYPE: two
+ * columns have the same name. *out is new: hr_string_free(). */
 HR_API HR_MUST_USE hr_status hr_table_print_json(const hr_table *t, int64_t begin, int64_t n, char **out,
                                                  hr_error *err);
 /* Writes the text of the value at (row, column), as `headrace head` prints it: at most cap - 1 bytes and a NUL, cut

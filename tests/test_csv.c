@@ -47,7 +47,7 @@ static const struct {
     { "a\nNA\n1\n", NULL, "a:int64\n~\n1\n" },
     { "a\n2020-01-01\n 2020-02-29 \n", NULL, "a:date32[day]\n2020-01-01\n2020-02-29\n" },
     { "a\n10:00\n23:59:59\n", NULL, "a:time32[s]\n10:00:00\n23:59:59\n" },
-    { "a\n2020-01-01 10:00\n2020-01-02\n", NULL, "a:timestamp[s]\n2020-01-01 10:00:00\n2020-01-02 00:00:00\n" },
+    { "a\n2020-01-01 10:00\n2020-01-02\n", NULL, "a:timestamp[s]\n2020-01-01T10:00:00\n2020-01-02T00:00:00\n" },
     { "a\n\xff\n", NULL, "a:binary\n\xff\n" },
     { "a\n\xff\n", "default_type=string", "a.csv: line 2, column 'a': expected string, found text that is not UTF-8" },
     { "a;b\n1,5;2\n", "delimiter=;", "a:string b:int64\n1,5|2\n" },

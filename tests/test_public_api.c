@@ -743,7 +743,7 @@ static void test_rows_as_text(void **state)
 
     (void)state;
     OK(hr_table_print_json(t, 0, 3, &text, &err));
-    assert_string_equal(text, "{\"id\":0,\"x\":0}\n{\"id\":1,\"x\":null}\n{\"id\":2,\"x\":1}\n");
+    assert_string_equal(text, "{\"id\":0,\"x\":0.0}\n{\"id\":1,\"x\":null}\n{\"id\":2,\"x\":1.0}\n");
     hr_string_free(text);
     OK(hr_table_print_json(t, 10, 0, &text, &err));
     assert_string_equal(text, "");

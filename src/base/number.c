@@ -130,6 +130,7 @@ typedef struct binary_kind {
 
 static const binary_kind binary64 = { 52, -1023, 0x7FF, -4, 23 };
 static const binary_kind binary32 = { 23, -127, 0xFF, -17, 10 };
+static const binary_kind binary16 = { 10, -15, 0x1F, 0, 0 }; /* printed only */
 
 /* w * 10^q, w != 0, as stored bits without sign: correctly rounded. */
 static inline uint64_t round_decimal(uint64_t w, int64_t q, const binary_kind *k)
@@ -697,9 +698,9 @@ static int print_special(bool negative, bool is_nan, bool is_inf, char *out)
 
 static int print_binary(uint64_t bits, const binary_kind *kind, char *out)
 {
-    int top = kind->mantissa_bits == 52 ? 63 : 31, exponent = (int)(bits >> kind->mantissa_bits) & kind->max_exponent;
+    int exponent = (int)(bits >> kind->mantissa_bits) & kind->max_exponent;
     uint64_t hidden = (uint64_t)1 << kind->mantissa_bits, mantissa = bits & (hidden - 1), digits;
-    bool negative = bits >> top & 1;
+    bool negative = bits >> kind->mantissa_bits > (uint64_t)kind->max_exponent;
     int ten;
 
     if (exponent == kind->max_exponent || (exponent == 0 && mantissa == 0))
@@ -725,6 +726,8 @@ int hr__print_float(float v, char *out)
     memcpy(&bits, &v, 4);
     return print_binary(bits, &binary32, out);
 }
+
+int hr__print_half(uint16_t bits, char *out) { return print_binary(bits, &binary16, out); }
 
 static int print_day(int64_t days, char *out)
 {

@@ -36,6 +36,7 @@ int hr__print_uint64(uint64_t v, char *out);
 /* The shortest text that reads back the same, as Python's repr: "inf", "-inf", "nan", "1.0", "1e+16", "1e-05". */
 int hr__print_double(double v, char *out);
 int hr__print_float(float v, char *out);
+int hr__print_half(uint16_t bits, char *out); /* bits: of a float16 */
 int hr__print_date(int32_t days, char *out);
 int hr__print_timestamp(int64_t v, hr_unit unit, bool utc, char *out); /* "2026-11-21T10:00:00.5Z", shortest fraction */
 int hr__print_time(int64_t v, hr_unit unit, char *out);

@@ -107,6 +107,8 @@ bool hr__values_equal(const hr_array *a, int64_t i, const hr_array *b, int64_t j
 void hr__array_print_value(const hr_array *a, int64_t row, hr_text *out);
 /* The same, but stops soon after max_bytes: values can be images. */
 void hr__array_print_some(const hr_array *a, int64_t row, int64_t max_bytes, hr_text *out);
+/* The text of a float16, float32 or float64 that is no null; `out` has room for HR_NUMBER_CHARS. -> bytes, no NUL. */
+int hr__array_print_float(const hr_array *a, int64_t row, char *out);
 /* The dense view of a column: true if no row is null, all lists (nested ones too) have one length and the values have a
  * fixed width. Fills shape[0..*n_dims), *values (borrowed) and *begin (the first value in it). false: ragged, a null,
  * or other values. Tensors and fixed lists without nulls are always dense; ragged tensors if all shapes are equal

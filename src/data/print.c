@@ -1,14 +1,14 @@
 /* print.c - values as text, for people: `headrace head`, messages, tests.
  *
- * A value on its own is plain (a string without quotes); inside lists and structs it is JSON-like. Numbers have as many
- * digits as reading the same number back takes. Times are in UTC, with a Z if the type has a zone. Bytes that are no
- * printable text become \xHH, so that a value is always one line. A limit ends the text early: a value may be an image,
- * and no reader needs its second thousand bytes.
+ * A value on its own is plain (a string without quotes); inside lists and structs it is JSON-like. Numbers and times
+ * are as the writers of text put them into files: as few digits as read back as the same value, ISO 8601 in UTC with a
+ * Z if the type has a zone. A duration has its unit. Bytes that are no printable text become \xHH, so that a value is
+ * always one line. A limit ends the text early: a value may be an image, and no reader needs its second thousand bytes.
  *
  * Tests: test_array.c, test_json.c. */
+#include "base/number.h"
 #include "data/data.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -26,48 +26,17 @@ static void print_unsigned(printer *p, const hr_array *a, int64_t i)
     hr__text_add(p->out, "%llu", (unsigned long long)hr__array_uint(a, i));
 }
 
-/* The value v as a number of the type. */
-static double rounded(hr_type_id id, double v)
+int hr__array_print_float(const hr_array *a, int64_t row, char *out)
 {
-    if (id == HR_T_FLOAT16)
-        return hr__half_value(hr__half_of(v));
-    return id == HR_T_FLOAT32 ? (double)(float)v : v;
-}
-
-/* The fewest digits, from `least` on, that read back as the same number; "1.0", not "1". */
-static void print_double(printer *p, double v, int least, hr_type_id id)
-{
-    char text[40];
-
-    if (isnan(v) || isinf(v)) {
-        hr__text_add(p->out, "%s", isnan(v) ? "nan" : v < 0 ? "-inf" : "inf");
-        return;
-    }
-    if (v == trunc(v) && fabs(v) < 1e16) {
-        hr__text_add(p->out, "%.1f", v);
-        return;
-    }
-    for (int n = least; n <= 17; n++) {
-        snprintf(text, sizeof text, "%.*g", n, v);
-        if (rounded(id, strtod(text, NULL)) == v)
-            break;
-    }
-    hr__text_add(p->out, "%s%s", text, strpbrk(text, ".e") ? "" : ".0");
-}
-
-static void print_float(printer *p, const hr_array *a, int64_t i)
-{
+    const uint8_t *at = hr__array_values(a) + row * hr__type_bytes(a->type);
+    uint16_t half;
     float single;
-    double dbl;
+    double v;
 
-    if (a->type->id == HR_T_FLOAT16) {
-        print_double(p, hr__half_value((uint16_t)hr__array_int(a, i)), 3, HR_T_FLOAT16);
-    } else if (a->type->id == HR_T_FLOAT32) {
-        memcpy(&single, hr__array_values(a) + i * 4, 4);
-        print_double(p, (double)single, 6, HR_T_FLOAT32);
-    } else {
-        memcpy(&dbl, hr__array_values(a) + i * 8, 8);
-        print_double(p, dbl, 15, HR_T_FLOAT64);
+    switch (a->type->id) {
+    case HR_T_FLOAT16: memcpy(&half, at, 2); return hr__print_half(half, out);
+    case HR_T_FLOAT32: memcpy(&single, at, 4); return hr__print_float(single, out);
+    default: memcpy(&v, at, 8); return hr__print_double(v, out);
     }
 }
 
@@ -129,53 +98,22 @@ static void print_decimal(printer *p, const hr_array *a, int64_t i)
 
 /* ------------------------------------------------------------------------------------------------------------ times */
 
-/* The day `days` after 1970-01-01 in the Gregorian calendar (H. Hinnant, chrono-compatible low-level date
- * algorithms). */
-static void print_day(printer *p, int64_t days)
-{
-    int64_t z = days + 719468, era = (z >= 0 ? z : z - 146096) / 146097;
-    int64_t day_of_era = z - era * 146097;
-    int64_t year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
-    int64_t day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    int64_t month = (5 * day_of_year + 2) / 153, day = day_of_year - (153 * month + 2) / 5 + 1;
-    int64_t year = year_of_era + era * 400 + (month >= 10);
-
-    hr__text_add(p->out, "%04lld-%02lld-%02lld", (long long)year, (long long)(month < 10 ? month + 3 : month - 9),
-                 (long long)day);
-}
-
-static const int64_t unit_a_second[] = { 1, 1000, 1000000, 1000000000 };
-
-static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
-static int64_t floor_rest(int64_t a, int64_t b) { return a % b + (a % b < 0 ? b : 0); }
-
-static void print_clock(printer *p, int64_t v, hr_unit unit)
-{
-    int64_t seconds = floor_div(v, unit_a_second[unit]), rest = floor_rest(v, unit_a_second[unit]);
-
-    hr__text_add(p->out, "%02lld:%02lld:%02lld", (long long)(seconds / 3600), (long long)(seconds / 60 % 60),
-                 (long long)(seconds % 60));
-    if (unit != HR_SECOND)
-        hr__text_add(p->out, ".%0*lld", 3 * (int)unit, (long long)rest);
-}
-
+/* As the writers of text put them into files: "2024-02-29T12:30:00.5Z". */
 static void print_time(printer *p, const hr_array *a, int64_t i)
 {
     static const char *const units[] = { "s", "ms", "us", "ns" };
-    int64_t v = hr__array_int(a, i), day_units = 86400 * unit_a_second[a->type->unit];
+    int64_t v = hr__array_int(a, i);
+    char text[HR_NUMBER_CHARS];
+    int n;
 
     switch (a->type->id) {
-    case HR_T_DATE32: print_day(p, v); return;
-    case HR_T_DATE64: print_day(p, floor_div(v, 86400000)); return;
+    case HR_T_DATE32: n = hr__print_date((int32_t)v, text); break;
+    case HR_T_DATE64: n = hr__print_date((int32_t)(v / 86400000 - (v % 86400000 < 0)), text); break;
+    case HR_T_TIMESTAMP: n = hr__print_timestamp(v, a->type->unit, a->type->zone, text); break;
     case HR_T_DURATION: hr__text_add(p->out, "%lld%s", (long long)v, units[a->type->unit]); return;
-    case HR_T_TIMESTAMP:
-        print_day(p, floor_div(v, day_units));
-        hr__text_add(p->out, " ");
-        print_clock(p, floor_rest(v, day_units), a->type->unit);
-        hr__text_add(p->out, a->type->zone ? "Z" : "");
-        return;
-    default: print_clock(p, v, a->type->unit); return;
+    default: n = hr__print_time(v, a->type->unit, text); break;
     }
+    hr__text_add_bytes(p->out, text, n);
 }
 
 /* "14M", "3D 5ms", "1M 3D 5ns": units do not convert into each other. */
@@ -296,6 +234,7 @@ static void print_nested(printer *p, const hr_array *a, int64_t i)
 
 static void print_value(printer *p, const hr_array *a, int64_t i, bool inside)
 {
+    char text[HR_NUMBER_CHARS];
     int64_t n = 0;
     const uint8_t *s;
 
@@ -316,7 +255,7 @@ static void print_value(printer *p, const hr_array *a, int64_t i, bool inside)
     case HR_T_UINT64: print_unsigned(p, a, i); return;
     case HR_T_FLOAT16:
     case HR_T_FLOAT32:
-    case HR_T_FLOAT64: print_float(p, a, i); return;
+    case HR_T_FLOAT64: hr__text_add_bytes(p->out, text, hr__array_print_float(a, i, text)); return;
     case HR_T_STRING:
     case HR_T_LARGE_STRING:
     case HR_T_BINARY:

@@ -167,3 +167,37 @@ def test_every_command_has_its_options_in_its_help():
         text = headrace(name, "--help")[0]
         assert ("--json" in text) == (name != "completion")
         assert max(map(len, text.splitlines())) <= 120
+
+
+def test_values_have_one_text(tmp_path):
+    """`head` once printed `2024-02-29 12:30:00.000`, files had `2024-02-29T12:30:00`."""
+    columns = {
+        "s": pa.array([1709209800], pa.timestamp("s")),
+        "ns": pa.array([1709209800123456000], pa.timestamp("ns", "Europe/Paris")),
+        "day": pa.array([-5], pa.date32()),
+        "time": pa.array([45000500], pa.time32("ms")),
+        "took": pa.array([4500], pa.duration("ms")),
+        "half": pa.array([0.1], pa.float16()),
+        "price": pa.array([1.5], pa.float32()),
+        "tags": pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64())),
+    }
+    path = tmp_path / "values.parquet"
+    pq.write_table(pa.table(columns), path)
+    line = headrace("head", "--json", path)[0]
+    assert line == headrace("convert", "--to", "json", path, "-")[0]
+    assert json.loads(line) == {
+        "s": "2024-02-29T12:30:00",
+        "ns": "2024-02-29T12:30:00.123456Z",
+        "day": "1969-12-27",
+        "time": "12:30:00.5",
+        "took": 4500,
+        "half": 0.1,
+        "price": 1.5,
+        "tags": {"k": 1},
+    }
+    flat = [name for name in columns if name != "tags"]
+    written = headrace("convert", "--to", "csv", "--select", ",".join(flat), path, "-")[0]
+    printed = headrace("head", "--select", ",".join(flat), path)[0].splitlines()
+    values = dict(zip(printed[0].split(), printed[1].split(), strict=True))
+    assert values.pop("took") == "4500ms"  # a table says the unit
+    assert list(values.values()) == [v for v in written.splitlines()[1].split(",") if v != "4500"]

@@ -293,6 +293,35 @@ def test_partitions(tmp_path):
     assert set(back["x"][back["k"] == 2]) == set(range(2, 1000, 3))
 
 
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_folders_of_times_are_named_as_by_pyarrow(tmp_path, unit, zone):
+    """Other texts of times have a T and the shortest fraction."""
+    from urllib.parse import unquote  # pyarrow escapes blanks as well
+
+    import pyarrow.dataset as pads
+
+    scale = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}[unit]
+    times = pa.array([0, 1709209800 * scale + scale // 2, 1709209800 * scale], pa.timestamp(unit, zone))
+    clock = pa.array(
+        [0, 45000 * scale + scale // 2, 1], pa.time32(unit) if scale < 10**6 else pa.time64(unit)
+    )
+    table = pa.table({"t": times, "c": clock, "v": [1, 2, 3]})
+    hd.from_arrow(table).write_parquet(tmp_path / "ours", partition_cols=["t", "c"])
+    fields = pa.schema([table.schema.field(name) for name in ("t", "c")])
+    pads.write_dataset(
+        table,
+        tmp_path / "theirs",
+        format="parquet",
+        partitioning=pads.partitioning(fields, flavor="hive"),
+    )
+    ours, theirs = (
+        {unquote(str(p.parent.relative_to(tmp_path / name))) for p in (tmp_path / name).rglob("*.parquet")}
+        for name in ("ours", "theirs")
+    )
+    assert ours == theirs and len(ours) == 3
+
+
 def test_modes(tmp_path):
     ds = hd.range(10)
     ds.write_parquet(tmp_path / "d")

@@ -130,20 +130,6 @@ static hr_status add_string(text *t, const char *column, const uint8_t *p, int64
 
 /* ----------------------------------------------------------------------------------------------------------- values */
 
-static int print_float(const hr_array *a, int64_t row, char *out)
-{
-    const uint8_t *p = hr__array_values(a) + row * hr__type_bytes(a->type);
-    uint16_t half;
-    float single;
-    double v;
-
-    switch (a->type->id) {
-    case HR_T_FLOAT16: memcpy(&half, p, 2); return hr__print_float((float)hr__half_value(half), out);
-    case HR_T_FLOAT32: memcpy(&single, p, 4); return hr__print_float(single, out);
-    default: memcpy(&v, p, 8); return hr__print_double(v, out);
-    }
-}
-
 /* Prints a value of fixed width other than a decimal; -> bytes. */
 static int print_value(const hr_array *a, int64_t row, char *out)
 {
@@ -157,7 +143,7 @@ static int print_value(const hr_array *a, int64_t row, char *out)
         return yes ? 4 : 5;
     }
     if (type->id == HR_T_FLOAT16 || type->id == HR_T_FLOAT32 || type->id == HR_T_FLOAT64)
-        return print_float(a, row, out);
+        return hr__array_print_float(a, row, out);
     v = hr__array_int(a, row);
     switch (type->id) {
     case HR_T_UINT8:

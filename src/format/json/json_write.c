@@ -1,4 +1,4 @@
-/* json_write.c - tables as lines of JSON.
+/* json_write.c - tables as lines of JSON: files, and hr_table_print_json for programs.
  *
  * A tree of nodes mirrors the schema, each with its key as text, so that a walk over arrays appends the bytes of a row.
  * Numbers are exact: integers and decimals with all their digits, floats as the shortest text that reads back as the
@@ -7,12 +7,14 @@
  * option.
  *
  * A compressed file is its write chunks one after another, each compressed by itself: gzip, Zstandard and LZ4 read them
- * as one stream.
+ * as one stream. Printed rows have the same text; they differ where a file would be refused: bytes that are no UTF-8
+ * become \ufffd, and pickled objects are base64.
  *
- * Tests: test_json.c. */
+ * Tests: test_json.c, test_cli.py. */
 #include "base/number.h"
 #include "format/json/json.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 enum { NAN_NULL, NAN_ERROR, NAN_LITERAL };
@@ -55,7 +57,9 @@ typedef struct json_writer {
     hr_writer base;
     hr_json_write_options options;
     const hr_codec *codec;
+    bool prints; /* for hr_table_print_json */
     hr_schema *schema;
+    hr_account *account;
     node root;
 } json_writer;
 
@@ -106,10 +110,40 @@ static hr_status add_escape(text *t, uint8_t c, hr_error *err)
     return add(t, escape, 6, err);
 }
 
+/* Bytes of the valid UTF-8 character at p[0 .. n), 0 if there is none. */
+static int character_bytes(const uint8_t *p, int64_t n)
+{
+    int bytes = p[0] < 0x80 ? 1 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+
+    return bytes <= n && hr__utf8_valid(p, bytes) ? bytes : 0;
+}
+
+static hr_status add_string(text *t, const uint8_t *p, int64_t n, hr_error *err);
+
+/* The text with \ufffd, which is 3 bytes, in place of each byte that is no UTF-8. */
+static hr_status add_mended(text *t, const uint8_t *p, int64_t n, hr_error *err)
+{
+    hr_text mended = { 0 };
+    hr_status st;
+
+    for (int64_t i = 0, bytes; i < n; i += HR_MAX(bytes, 1)) {
+        bytes = character_bytes(p + i, n - i);
+        if (bytes)
+            hr__text_add_bytes(&mended, p + i, bytes);
+        else
+            hr__text_add_bytes(&mended, "\xef\xbf\xbd", 3);
+    }
+    st = mended.failed ? hr__error_memory(err, "json", n) : add_string(t, (const uint8_t *)mended.data, mended.n, err);
+    hr__text_clear(&mended);
+    return st;
+}
+
 static hr_status add_string(text *t, const uint8_t *p, int64_t n, hr_error *err)
 {
     int64_t begin = 0;
 
+    if (t->w->prints && !hr__utf8_valid(p, n))
+        return add_mended(t, p, n, err);
     HR_TRY(add_char(t, '"', err));
     for (int64_t i = 0; i < n; i++) {
         if (p[i] >= 0x20 && p[i] != '"' && p[i] != '\\')
@@ -147,37 +181,36 @@ static hr_status add_base64(text *t, const uint8_t *p, int64_t n, hr_error *err)
 
 /* ----------------------------------------------------------------------------------------------------------- values */
 
-static hr_status add_float(text *t, const hr_type *type, const uint8_t *p, hr_error *err)
+static double float_value(const hr_array *a, int64_t row)
+{
+    const uint8_t *at = hr__array_values(a) + row * hr__type_bytes(a->type);
+    float single;
+    double v;
+
+    if (a->type->id == HR_T_FLOAT16)
+        return hr__half_value((uint16_t)hr__array_int(a, row));
+    if (a->type->id == HR_T_FLOAT32) {
+        memcpy(&single, at, 4);
+        return (double)single;
+    }
+    memcpy(&v, at, 8);
+    return v;
+}
+
+static hr_status add_float(text *t, const hr_array *a, int64_t row, hr_error *err)
 {
     char number[HR_NUMBER_CHARS];
-    uint16_t half;
-    float single = 0;
-    double v = 0;
-    int n;
+    double v = float_value(a, row);
+    const char *word = isnan(v) ? "NaN" : v < 0 ? "-Infinity" : "Infinity";
 
-    if (type->id == HR_T_FLOAT64) {
-        memcpy(&v, p, 8);
-    } else if (type->id == HR_T_FLOAT32) {
-        memcpy(&single, p, 4);
-        v = (double)single;
-    } else {
-        memcpy(&half, p, 2);
-        v = hr__half_value(half);
-        single = (float)v;
-    }
-    if (!isfinite(v)) {
-        const char *word = isnan(v) ? "NaN" : v < 0 ? "-Infinity" : "Infinity";
-
-        if (t->w->options.nan == NAN_ERROR)
-            return hr_error_set(err, HR_INVALID,
-                                "column '%s': %s is not JSON; nan=\"null\" or nan=\"literal\" writes it", t->column,
-                                word);
-        if (t->w->options.nan == NAN_NULL)
-            word = "null";
-        return add(t, word, (int64_t)strlen(word), err);
-    }
-    n = type->id == HR_T_FLOAT64 ? hr__print_double(v, number) : hr__print_float(single, number);
-    return add(t, number, n, err);
+    if (isfinite(v))
+        return add(t, number, hr__array_print_float(a, row, number), err);
+    if (t->w->options.nan == NAN_ERROR)
+        return hr_error_set(err, HR_INVALID, "column '%s': %s is not JSON; nan=\"null\" or nan=\"literal\" writes it",
+                            t->column, word);
+    if (t->w->options.nan == NAN_NULL)
+        word = "null";
+    return add(t, word, (int64_t)strlen(word), err);
 }
 
 /* Dates and times, in quotes. */
@@ -289,14 +322,12 @@ static hr_status add_map(text *t, const node *n, const hr_array *a, int64_t row,
 static hr_status add_value(text *t, const node *n, const hr_array *a, int64_t row, hr_error *err)
 {
     const hr_type *type = n->type;
-    const uint8_t *bytes = NULL;
+    const uint8_t *bytes;
     char number[HR_NUMBER_CHARS];
     int64_t begin, count;
 
     if (hr__array_is_null(a, row))
         return add(t, "null", 4, err);
-    if (hr__type_bytes(type))
-        bytes = hr__array_values(a) + row * hr__type_bytes(type);
     switch (type->id) {
     case HR_T_BOOL:
         return hr__bit(a->buffers[1]->data, a->offset + row) ? add(t, "true", 4, err) : add(t, "false", 5, err);
@@ -311,7 +342,7 @@ static hr_status add_value(text *t, const node *n, const hr_array *a, int64_t ro
     case HR_T_UINT64: return add(t, number, hr__print_uint64(hr__array_uint(a, row), number), err);
     case HR_T_FLOAT16:
     case HR_T_FLOAT32:
-    case HR_T_FLOAT64: return add_float(t, type, bytes, err);
+    case HR_T_FLOAT64: return add_float(t, a, row, err);
     case HR_T_STRING:
     case HR_T_LARGE_STRING: bytes = hr__array_bytes(a, row, &count); return add_string(t, bytes, count, err);
     case HR_T_BINARY:
@@ -344,10 +375,11 @@ static void node_clear(node *n)
     hr__free(n->key);
 }
 
-static hr_status check_names(const hr_field *fields, int n, hr_error *err)
+static hr_status check_names(const json_writer *w, const hr_field *fields, int n, hr_error *err)
 {
     for (int i = 0; i < n; i++) {
-        HR_TRY(hr__refuse_pickles("json", &fields[i], err));
+        if (!w->prints)
+            HR_TRY(hr__refuse_pickles("json", &fields[i], err));
         if (!hr__utf8_valid(fields[i].name, (int64_t)strlen(fields[i].name)))
             return hr_error_set(err, HR_TYPE, "json: a column's name is not UTF-8");
         for (int k = 0; k < i; k++)
@@ -358,13 +390,13 @@ static hr_status check_names(const hr_field *fields, int n, hr_error *err)
     return HR_OK;
 }
 
-static hr_status node_children(hr_account *account, node *n, const hr_field *fields, int n_fields, bool named,
+static hr_status node_children(const json_writer *w, node *n, const hr_field *fields, int n_fields, bool named,
                                hr_error *err);
 
-static hr_status node_init(hr_account *account, node *n, const hr_field *f, bool named, hr_error *err)
+static hr_status node_init(const json_writer *w, node *n, const hr_field *f, bool named, hr_error *err)
 {
-    hr_mem mem = { account, NULL };
-    text key = { .g.mem = &mem };
+    hr_mem mem = { w->account, NULL };
+    text key = { .w = w, .g.mem = &mem };
     hr_status st = HR_OK;
 
     n->type = f->type;
@@ -372,29 +404,29 @@ static hr_status node_init(hr_account *account, node *n, const hr_field *f, bool
         HR_GO(add_string(&key, (const uint8_t *)f->name, (int64_t)strlen(f->name), err));
         HR_GO(add_char(&key, ':', err));
         n->key_bytes = key.g.buffer->n_bytes;
-        n->key = hr__strndup(account, (const char *)key.g.buffer->data, (size_t)n->key_bytes);
+        n->key = hr__strndup(w->account, (const char *)key.g.buffer->data, (size_t)n->key_bytes);
         if (!n->key)
             HR_GO(hr__error_memory(err, "json", n->key_bytes));
     }
-    HR_GO(node_children(account, n, f->type->children, f->type->n_children, f->type->id == HR_T_STRUCT, err));
+    HR_GO(node_children(w, n, f->type->children, f->type->n_children, f->type->id == HR_T_STRUCT, err));
 done:
     hr__growbuf_clear(&key.g);
     return st;
 }
 
-static hr_status node_children(hr_account *account, node *n, const hr_field *fields, int n_fields, bool named,
+static hr_status node_children(const json_writer *w, node *n, const hr_field *fields, int n_fields, bool named,
                                hr_error *err)
 {
     if (n_fields == 0)
         return HR_OK;
     if (named)
-        HR_TRY(check_names(fields, n_fields, err));
-    n->children = hr__zalloc(account, (size_t)n_fields * sizeof *n->children);
+        HR_TRY(check_names(w, fields, n_fields, err));
+    n->children = hr__zalloc(w->account, (size_t)n_fields * sizeof *n->children);
     if (!n->children)
         return hr__error_memory(err, "json", n_fields * (int64_t)sizeof *n->children);
     for (int i = 0; i < n_fields; i++) {
         n->n_children++;
-        HR_TRY(node_init(account, &n->children[i], &fields[i], named, err));
+        HR_TRY(node_init(w, &n->children[i], &fields[i], named, err));
     }
     return HR_OK;
 }
@@ -420,6 +452,15 @@ done:
     return st;
 }
 
+static hr_status add_rows(text *lines, const hr_table *t, int64_t begin, int64_t n, hr_error *err)
+{
+    for (int64_t i = begin; i < begin + n; i++) {
+        HR_TRY(add_object(lines, &lines->w->root, t->columns, i, err));
+        HR_TRY(add_char(lines, '\n', err));
+    }
+    return HR_OK;
+}
+
 static hr_status json_encode(const hr_writer *base, const hr_mem *mem, const hr_table *t, hr_encoded_chunk *out,
                              hr_error *err)
 {
@@ -427,10 +468,7 @@ static hr_status json_encode(const hr_writer *base, const hr_mem *mem, const hr_
     text lines = { .w = w, .g.mem = mem };
     hr_status st = HR_OK;
 
-    for (int64_t i = 0; i < t->n_rows; i++) {
-        HR_GO(add_object(&lines, &w->root, t->columns, i, err));
-        HR_GO(add_char(&lines, '\n', err));
-    }
+    HR_GO(add_rows(&lines, t, 0, t->n_rows, err));
     out->n_rows = t->n_rows;
     HR_GO(hr__growbuf_finish(&lines.g, &out->bytes, err));
     if (w->codec)
@@ -462,6 +500,7 @@ hr_status hr__json_create(hr_schema *schema, const void *options, hr_account *ac
     w->options = *(const hr_json_write_options *)options;
     w->codec = compressions[w->options.compression].codec;
     w->schema = hr__schema_ref(schema);
+    w->account = account;
     w->base = (hr_writer){ .cls = &json_writer_class, .suffix = compressions[w->options.compression].suffix };
     if (w->codec) { /* the rows alone decide what is compressed together */
         w->base.chunk_rows = 64 << 10;
@@ -469,11 +508,36 @@ hr_status hr__json_create(hr_schema *schema, const void *options, hr_account *ac
     }
     if (w->codec && !w->codec->pack)
         HR_FAIL(HR_UNSUPPORTED, "compression %s: this build was made without %s", w->codec->name, w->codec->library);
-    HR_GO(node_children(account, &w->root, schema->fields, schema->n, true, err));
+    HR_GO(node_children(w, &w->root, schema->fields, schema->n, true, err));
     *out = &w->base;
     w = NULL; /* moved to the caller */
 done:
     if (w)
         json_free(&w->base);
+    return st;
+}
+
+hr_status hr_table_print_json(const hr_table *t, int64_t begin, int64_t n, char **out, hr_error *err)
+{
+    HR_NEED(t, out);
+
+    json_writer w = { .schema = t->schema, .options.nan = NAN_NULL, .prints = true };
+    hr_mem mem = { 0 };
+    text lines = { .w = &w, .g.mem = &mem };
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (begin < 0 || n < 0 || begin > t->n_rows - n)
+        return hr_error_set(err, HR_INVALID, "rows %" PRId64 " to %" PRId64 " of a table of %" PRId64, begin, begin + n,
+                            t->n_rows);
+    HR_GO(node_children(&w, &w.root, t->schema->fields, t->schema->n, true, err));
+    HR_GO(add_rows(&lines, t, begin, n, err));
+    HR_GO(add_char(&lines, '\0', err));
+    *out = hr__strndup(NULL, (const char *)lines.g.buffer->data, (size_t)lines.g.buffer->n_bytes - 1);
+    if (!*out)
+        HR_GO(hr__error_memory(err, "JSON lines", lines.g.buffer->n_bytes));
+done:
+    hr__growbuf_clear(&lines.g);
+    node_clear(&w.root);
     return st;
 }

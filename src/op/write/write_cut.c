@@ -270,6 +270,27 @@ static hr_status unnameable(const char *column, const uint8_t *p, int64_t n, hr_
     return HR_OK;
 }
 
+/* A time as pyarrow and Ray name folders: "2024-02-29 12:30:00.500000", all digits of the unit. text: as it is printed,
+ * "2024-02-29T12:30:00.5". */
+static void add_moment(hr_text *out, const hr_type *type, const char *text, int64_t n)
+{
+    const char *z = n && text[n - 1] == 'Z' ? "Z" : "", *point = memchr(text, '.', (size_t)n);
+    int64_t end = n - (int64_t)strlen(z), digits = point ? text + end - point - 1 : 0;
+    const char *t = memchr(text, 'T', (size_t)n);
+
+    if (t) {
+        add_escaped(out, text, t - text);
+        add_escaped(out, " ", 1);
+        end -= t + 1 - text;
+        text = t + 1;
+    }
+    add_escaped(out, text, end);
+    if (!point && type->unit != HR_SECOND)
+        add_escaped(out, ".", 1);
+    add_escaped(out, "000000000", 3 * (int64_t)type->unit - digits);
+    add_escaped(out, z, (int64_t)strlen(z));
+}
+
 /* An empty text adds nothing: "p=". */
 static hr_status add_value(hr_text *out, hr_text *scratch, const char *column, const hr_array *a, int64_t row,
                            hr_error *err)
@@ -289,7 +310,12 @@ static hr_status add_value(hr_text *out, hr_text *scratch, const char *column, c
     }
     scratch->n = 0;
     hr__array_print_value(a, row, scratch);
-    add_escaped(out, scratch->data, scratch->n);
+    if (scratch->failed)
+        return HR_OK; /* the caller looks */
+    if (a->type->id != HR_T_DURATION && memchr(scratch->data, ':', (size_t)scratch->n))
+        add_moment(out, a->type, scratch->data, scratch->n);
+    else
+        add_escaped(out, scratch->data, scratch->n);
     return HR_OK;
 }
 
