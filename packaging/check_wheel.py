@@ -4,8 +4,8 @@
 
 It takes each Python from 3.11 on that is on PATH. The environments have no compiler, and pip installs
 without an index, from a folder with the wheel and what it depends on. Each environment reads and writes
-Parquet with each codec, decodes a JPEG, runs a function in a worker process and calls the command.
-Prints a line for each Python.
+Parquet with each codec, decodes a JPEG, runs a function in a worker process, reads a URL if the wheel has
+libcurl, and calls the command. Prints a line for each Python.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 
 from common import DIST, interpreters, one
@@ -22,7 +23,7 @@ ALLOWED = {"libc.so.6", "libm.so.6", "libpthread.so.0", "librt.so.1", "libdl.so.
 ALLOWED |= {"ld-linux-aarch64.so.1", "libz.so.1"}
 
 TRY = """
-import base64, os, subprocess, sys, tempfile
+import base64, functools, http.server, os, subprocess, sys, tempfile, threading
 import headrace, headrace.data as hd
 
 JPEG = base64.b64decode(  # 8 x 8 grey pixels
@@ -37,6 +38,18 @@ for codec in ("zstd", "snappy", "gzip", "brotli", "lz4"):
 with open(f"{folder}/a.jpg", "wb") as f:
     f.write(JPEG)
 assert hd.read_images(f"{folder}/a.jpg").take(1)[0]["image"].shape == (8, 8)
+if "--urls" in sys.argv:
+    quiet = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *args: None})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(quiet, directory=folder))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    (name,) = os.listdir(f"{folder}/zstd")
+    url = f"http://127.0.0.1:{server.server_port}/zstd/{name}"
+    assert hd.read_parquet(url).sum("x") == 999000
+    try:
+        hd.read_parquet(url.replace("http:", "https:"), storage_options={"max_retries": 0}).count()
+        raise AssertionError("TLS with a server that does not speak it")
+    except OSError as error:
+        assert "SSL" in str(error), error
 command = os.path.join(os.path.dirname(sys.executable), "headrace")
 done = subprocess.run([command, "count", f"{folder}/zstd"], capture_output=True, text=True)
 assert done.stdout == "1000\\n", done
@@ -57,7 +70,8 @@ def check(python, wheel, folder):
     )
     script = place / "try.py"
     script.write_text(TRY)
-    done = subprocess.run([inside, script], env=env, capture_output=True, text=True, cwd=folder)
+    urls = ["--urls"] if any("libcurl" in name for name in zipfile.ZipFile(wheel).namelist()) else []
+    done = subprocess.run([inside, script, *urls], env=env, capture_output=True, text=True, cwd=folder)
     if done.returncode:
         sys.exit(f"{python}: {done.stdout}{done.stderr}")
     version, module = done.stdout.split()

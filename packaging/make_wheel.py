@@ -3,8 +3,8 @@
     make wheel
 
 1. pip builds it, stripped, against the libraries of this system. It leaves libtiff out: that brings
-   libjbig, whose licence is the GPL. It leaves libcurl out, too: Debian's brings 26 libraries (LDAP,
-   Kerberos, GnuTLS). A URL is an error that names libcurl then.
+   libjbig, whose licence is the GPL. libcurl and expat are made here (make_libraries.py); a wheel for
+   another machine has none, and a URL is an error that names libcurl then.
 2. auditwheel puts those libraries into it, with a list of them (an SBOM), and finds the oldest glibc
    that has all symbols. On Debian 12 that is 2.34; a wheel for older systems is made on an older
    system.
@@ -17,24 +17,32 @@ machine, with --cross.
 
 import argparse
 import configparser
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import make_libraries
 from common import DIST, ROOT, one, run, shown
 
 COPYRIGHT = Path("/usr/share/doc")  # /PACKAGE/copyright, on Debian
 
 
-def build(folder, cross=None, machine=None):
-    given = ["install-args=--strip", "setup-args=-Dtiff=disabled", "setup-args=-Dcurl=disabled"]
-    given.append("setup-args=-Ds3=disabled")
+def build(folder, libraries, cross=None, machine=None):
+    """Builds the wheel with libcurl and expat of the folder `libraries`; None: without them."""
+    stores = "enabled" if libraries else "disabled"
+    given = ["install-args=--strip", "setup-args=-Dtiff=disabled"]
+    given += [f"setup-args=-Dcurl={stores}", f"setup-args=-Ds3={stores}"]
     given += [f"setup-args=--cross-file={cross.absolute()}"] if cross else []
     settings = [f"--config-settings={s}" for s in given]
-    env = {"_PYTHON_HOST_PLATFORM": f"linux-{machine}"} if cross else None
+    env = {"_PYTHON_HOST_PLATFORM": f"linux-{machine}"} if cross else {}
+    if libraries:
+        found = [libraries / "lib" / "pkgconfig", os.environ.get("PKG_CONFIG_PATH", "")]
+        env["PKG_CONFIG_PATH"] = os.pathsep.join(map(str, found))
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
     run(*pip, *settings, "-w", folder, ROOT, env=env)
     return one(folder, "headrace-*.whl")
@@ -58,8 +66,30 @@ def debian_packages(libraries):
     return sorted(found)
 
 
-def add_licences(wheel, zstd):
-    """Adds the licence texts to the wheel; returns the names of what they belong to."""
+def built_libraries(libraries):
+    """What is no file of a package of this system: {package: (version, licence text)}."""
+    zstd, found = ROOT / "build" / "zstd", {}
+    if (zstd / "zstd" / "LICENSE").exists():  # else the system's, bundled like all others
+        version = re.search(r"^Version: (.*)$", (zstd / "lib/pkgconfig/libzstd.pc").read_text(), re.M)[1]
+        found["libzstd"] = (version, zstd / "zstd" / "LICENSE")
+    if libraries:
+        versions = dict(line.split() for line in (libraries / "versions").read_text().splitlines())
+        for name, package in (("curl", "libcurl4"), ("expat", "libexpat1")):
+            found[package] = (versions[name], COPYRIGHT / package / "copyright")
+    return found
+
+
+def add_components(sbom, built):
+    """Adds to auditwheel's list of bundled libraries those that it cannot see."""
+    listed = json.loads(sbom.read_text())
+    for name, (version, _) in built.items():
+        component = {"type": "library", "bom-ref": f"{name}@{version}", "name": name, "version": version}
+        listed["components"].append(component)
+    sbom.write_text(json.dumps(listed))
+
+
+def add_licences(wheel, built):
+    """Adds licence texts and the SBOM's missing lines to the wheel; -> the names of the libraries in it."""
     with tempfile.TemporaryDirectory() as folder:
         run(sys.executable, "-m", "wheel", "unpack", "-d", folder, wheel)
         (tree,) = Path(folder).iterdir()
@@ -69,12 +99,12 @@ def add_licences(wheel, zstd):
         packages = debian_packages(sorted(tree.glob("headrace.libs/*")))
         for package in packages:
             shutil.copy(COPYRIGHT / package / "copyright", texts / f"{package}.txt")
-        if zstd.exists() and "libzstd1" not in packages:  # linked into the module, from its sources
-            shutil.copy(zstd, texts / "libzstd.txt")
-            packages.append("libzstd")
+        for package, (_, licence) in built.items():
+            shutil.copy(licence, texts / f"{package}.txt")
+        add_components(info / "sboms" / "auditwheel.cdx.json", built)
         wheel.unlink()
         run(sys.executable, "-m", "wheel", "pack", "-d", wheel.parent, tree)
-    return packages
+    return sorted({*packages, *built})
 
 
 def cross_machine(path):
@@ -90,6 +120,7 @@ def main():
     parser.add_argument("--cross", type=Path, help="meson's cross file, for a wheel of another machine")
     args = parser.parse_args()
     machine, audit = None, []
+    libraries = None if args.cross else make_libraries.build()
     if args.cross:
         machine, root = cross_machine(args.cross)
         folders = [f"{root}/{top}/{machine}-linux-gnu" for top in ("usr/lib", "lib")]
@@ -98,11 +129,16 @@ def main():
     for old in args.dist.glob("headrace-*.whl"):
         old.unlink()
     with tempfile.TemporaryDirectory() as folder:
-        run("auditwheel", "repair", *audit, "-w", args.dist, build(Path(folder), args.cross, machine))
-    packages = add_licences(one(args.dist, "headrace-*.whl"), ROOT / "build" / "zstd" / "zstd" / "LICENSE")
+        wheel = build(Path(folder), libraries, args.cross, machine)
+        own = {"LD_LIBRARY_PATH": str(libraries / "lib")} if libraries else None
+        run("auditwheel", "repair", *audit, "-w", args.dist, wheel, env=own)
+    wheel = one(args.dist, "headrace-*.whl")
+    packages = add_licences(wheel, built_libraries(libraries))
     wheel = one(args.dist, "headrace-*.whl")
     run("abi3audit", "--strict", wheel)
     print(f"{shown(wheel)}\n{wheel.stat().st_size / 1e6:.1f} MB, with {', '.join(packages)}")
+    if libraries:
+        print("made here:", ", ".join((libraries / "versions").read_text().splitlines()))
 
 
 if __name__ == "__main__":
