@@ -91,7 +91,10 @@ def install(root, wheel, python):
     wheels = root / "opt" / "wheels"
     shutil.rmtree(wheels, ignore_errors=True)
     shutil.rmtree(root / "opt" / "headrace", ignore_errors=True)
-    pip = [host, "-m", "pip", "download", "-q", "-c", ROOT / "requirements" / "dev.txt"]
+    wheels.mkdir(parents=True)
+    pins = wheels / "constraints.txt"  # which may not have extras
+    pins.write_text(re.sub(r"\[.*?\]", "", (ROOT / "requirements" / "dev.txt").read_text()))
+    pip = [host, "-m", "pip", "download", "-q", "-c", pins]
     run(
         *pip, "--only-binary", ":all:", "-d", wheels, f"headrace[pyarrow,torch] @ {wheel.absolute().as_uri()}"
     )
