@@ -14,9 +14,10 @@ PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(p.relative_to(ROOT)) for p 
 
 
 FORMAT_PAGES = [p for p in PAGES if p.startswith("docs/formats/")]
-PROGRAM_PAGES = ["docs/start.md", "docs/cookbook.md"]  # each block is a whole program and shows its output
-OTHER_PAGES = ("adding", "ARCHITECTURE", "start.md", "cookbook.md")
-USER_PAGES = [p for p in PAGES if p.startswith("docs/") and not any(name in p for name in OTHER_PAGES)]
+sys.path.insert(0, str(ROOT / "docs"))
+import make_outputs  # noqa: E402
+
+USER_PAGES = [str(page.relative_to(ROOT)) for page in make_outputs.PAGES]
 
 
 def block(page, language):
@@ -48,49 +49,15 @@ def test_the_readme_in_c(tmp_path):
     assert lines[0] == "2 columns of 64 rows" and lines[-1] == "2 columns of 16 rows" and len(lines) == 157
 
 
-EACH_ALONE = """
-import os, runpy
-from pathlib import Path
-
-import headrace.data
-
-here = Path(__file__).parent
-if __name__ == "__main__":
-    for i in range({n}):
-        if not (child := os.fork()):  # settings of a block end with it
-            os.chdir(here / f"block{{i}}")
-            runpy.run_path(str(here / f"block{{i}}.py"), run_name="__main__")
-            break
-        if os.waitpid(child, 0)[1]:
-            raise SystemExit(f"block {{i}}")
-"""
-
-
 @pytest.mark.parametrize("page", USER_PAGES)
-def test_the_examples_of_a_page(page, tmp_path):
-    """Each ```python block of a page runs when it is pasted alone, in an empty folder."""
-    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
-    assert blocks or page not in FORMAT_PAGES, "a page about a format shows how it is used"
-    frameworks = "torch|lightning|transformers|accelerate|xgboost|lightgbm"
-    needed = rf"^import ({frameworks}|PIL|zarr|h5py|duckdb|polars|soundfile)"
-    for module in set(re.findall(needed, "\n".join(blocks), re.MULTILINE)):
-        pytest.importorskip(module)
-    for i, code in enumerate(blocks):
-        (tmp_path / f"block{i}").mkdir()
-        (tmp_path / f"block{i}.py").write_text(code)
-    script = tmp_path / "page.py"
-    script.write_text(EACH_ALONE.format(n=len(blocks)))
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize("page", PROGRAM_PAGES)
 def test_each_block_runs_alone_and_prints_what_stands_below_it(page):
-    for module in ("torch", "pandas", "PIL"):
+    blocks = re.findall(r"^```python", (ROOT / page).read_text(), re.MULTILINE)
+    assert blocks or page not in FORMAT_PAGES, "a page about a format shows how it is used"
+    for module in make_outputs.needed(ROOT / page):
         pytest.importorskip(module)
-    make = [sys.executable, ROOT / "docs" / "make_outputs.py", "--check", Path(page).name]
+    make = [sys.executable, ROOT / "docs" / "make_outputs.py", "--check", ROOT / page]
     done = subprocess.run(make, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_cookbook_has_a_block_for_each_recipe():
