@@ -33,6 +33,7 @@ struct hr_account {
     _Atomic int64_t reserved; /* changed with `admission` held */
     _Atomic int64_t limit;    /* its own; 0: none (the root: not looked up yet) */
     _Atomic int64_t spill_written, spill_read;
+    _Atomic int64_t traffic[HR_TRAFFIC_COUNT];
 };
 
 static hr_account root = { .name = "process" };
@@ -107,6 +108,17 @@ void hr__account_spilled(hr_account *a, int64_t written, int64_t was_read)
 
 int64_t hr__account_spill_written(const hr_account *a) { return atomic_load(&(a ? a : &root)->spill_written); }
 int64_t hr__account_spill_read(const hr_account *a) { return atomic_load(&(a ? a : &root)->spill_read); }
+
+void hr__account_travelled(hr_account *a, hr_traffic what, int64_t n)
+{
+    for (a = a ? a : &root; a; a = a->parent)
+        atomic_fetch_add_explicit(&a->traffic[what], n, memory_order_relaxed);
+}
+
+int64_t hr__account_traffic(const hr_account *a, hr_traffic what)
+{
+    return atomic_load_explicit(&(a ? a : &root)->traffic[what], memory_order_relaxed);
+}
 
 /* A level's own limit; INT64_MAX: none. Sequentially consistent: admission reads it again after it set its mark. */
 static int64_t level_limit(const hr_account *a)

@@ -24,6 +24,17 @@ void hr__account_charge(hr_account *a,
 void hr__account_spilled(hr_account *a, int64_t written, int64_t was_read);
 int64_t hr__account_spill_written(const hr_account *a);
 int64_t hr__account_spill_read(const hr_account *a);
+/* Counts what travelled over networks for `a`, at all levels. */
+typedef enum hr_traffic {
+    HR_TRAFFIC_REQUESTS, /* attempts */
+    HR_TRAFFIC_BYTES,    /* received, of bodies */
+    HR_TRAFFIC_RETRIES,
+    HR_TRAFFIC_HEDGES, /* second attempts beside slow ones */
+    HR_TRAFFIC_WASTED, /* bytes that were received and thrown away */
+    HR_TRAFFIC_COUNT
+} hr_traffic;
+void hr__account_travelled(hr_account *a, hr_traffic what, int64_t n);
+int64_t hr__account_traffic(const hr_account *a, hr_traffic what);
 /* For the allocators (mem.c, buffer.c, arena.c): charges the bytes and counts them as live. Each block is a reference
  * on `a`; negative numbers give back. Call it before the allocation, so that the pool makes room first. */
 void hr__account_add(hr_account *a, int64_t n_bytes, int n_blocks);

@@ -5,6 +5,8 @@
  * run, then free from upstream to downstream. The struct itself lives until the last hr_resume is freed. */
 #include "exec/run.h"
 
+#include "io/http/remote.h"
+
 #include <inttypes.h>
 
 #define MAX_STEP_BYTES (4 << 20)
@@ -397,6 +399,7 @@ hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err)
     hr__text_add(out, ",\"process_bytes\":%" PRId64 ",\"process_peak_bytes\":%" PRId64, hr_memory_used(),
                  hr_memory_peak());
     print_spill(r->account, out);
+    hr__network_stats(r->account, out);
     hr__text_add(out, ",\"operators\":[");
     for (int i = 0; i < r->n_ops; i++) {
         if (i)

@@ -9,6 +9,7 @@
 #ifndef HR_HTTP_H
 #define HR_HTTP_H
 
+#include "io/http/flow.h"
 #include "io/http/remote.h"
 
 #define HR_ETAG_BYTES 128
@@ -27,11 +28,13 @@ typedef struct hr_s3 {
 struct hr_store {
     atomic_int refs;
     int connect_ms, silence_ms, max_retries;
-    int idle_s; /* a connection that was idle for longer is not used again */
+    int idle_s;          /* a connection that was idle for longer is not used again */
+    int max_connections; /* of one host, for all readers */
     hr_s3 s3;
     _Atomic int64_t ahead_s; /* how far the clock of S3 is ahead of ours */
 };
 typedef struct hr_http_request hr_http_request;
+typedef struct hr_http_host hr_http_host;
 
 typedef struct hr_http_answer {
     int status;               /* of HTTP; 0: none came */
@@ -70,6 +73,8 @@ struct hr_http_request {
     atomic_bool cancelled;
     /* The network's thread alone. */
     hr_http_request *next;
+    hr_http_host *host;
+    bool is_small; /* of the lane of small requests */
     void *easy;    /* NULL: no attempt is under way */
     void *headers; /* the attempt's */
     char *target;  /* where redirects led; NULL: `url` */
@@ -77,8 +82,11 @@ struct hr_http_request {
     bool learnt_clock;
     bool overrun; /* more bytes came than were asked for */
     int n_redirects;
-    int64_t due_ns;      /* of the next attempt */
-    int64_t progress_ns; /* of the last byte */
+    int64_t due_ns;       /* of the next attempt */
+    int64_t begin_ns;     /* of the attempt */
+    int64_t progress_ns;  /* of the last byte */
+    int64_t n_attempt;    /* bytes of bodies that this attempt received */
+    int64_t buffer_bytes; /* of the connection */
     int curl_code;
 };
 
@@ -94,6 +102,28 @@ void hr__http_cancel(hr_http_request *r);
 hr_status hr__http_run(hr_http_request *r, hr_error *err) HR_MUST_USE;
 /* For tests: ends the thread, closes all connections. Requests that are under way are cancelled. */
 void hr__http_stop(void);
+
+/* --- hosts.c: what is known of a host and bucket. Any thread reads the counters, the network's thread the rest. */
+enum { HR_LANE_LARGE, HR_LANE_SMALL, HR_N_LANES };
+typedef struct hr_http_lane {
+    hr_flow flow;
+    hr_http_request *queue, **queue_end; /* that wait for their turn */
+    int n_active;
+} hr_http_lane;
+struct hr_http_host {
+    char name[160]; /* "https://host:port/bucket" */
+    hr_http_lane lanes[HR_N_LANES];
+    int n_active;
+    atomic_int tokens_spent; /* of retries */
+    _Atomic int64_t requests, bytes, retries, throttled, failed, wasted, hedges, hedges_won;
+    atomic_int in_flight, peak, levels[HR_N_LANES];
+};
+#define HR_SMALL_REQUEST (256 << 10) /* a request for fewer bytes is a matter of latency */
+#define HR_MAX_HOSTS 64              /* the last one stands for all others */
+hr_http_host *hr__host_of(const hr_http_request *r);
+int hr__hosts(hr_http_host **out); /* -> their number */
+void hr__hosts_forget(void);       /* no request is under way; the counters stay */
+void hr__host_count(hr_http_request *r, hr_traffic what, int64_t n);
 
 /* --- http_request.c: the way of a request, for the network's thread */
 typedef enum hr_http_next { HR_HTTP_DONE, HR_HTTP_AGAIN } hr_http_next;

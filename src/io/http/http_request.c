@@ -1,7 +1,7 @@
 /* http_request.c - one request from its first attempt to its end: what answers mean, and what is sent again.
  *
  * 1. Sent again, after a pause: what broke on the way, and the answers 408, 429, 500, 502, 503 and 504. The pause
- *    doubles from PAUSE_MS on, its half is random, and the server's Retry-After counts if it is longer. A process has a
+ *    doubles from PAUSE_MS on, its half is random, and the server's Retry-After counts if it is longer. A host has a
  *    bucket of retries: RETRY_COST tokens for each, and a success gives one back, so that a host that fails everything
  *    is not asked for ever.
  * 2. A body that broke off goes on where it ended, if the object has an ETag, which If-Match then requires. Without an
@@ -27,8 +27,6 @@
 #define RETRY_TOKENS 500
 #define RETRY_COST 14
 #define WORDS_BYTES 600 /* of a refusal's body, that go into the error */
-
-static atomic_int tokens_spent; /* of RETRY_TOKENS */
 
 /* ---------------------------------------------------------------------------------------------------- answer's head */
 
@@ -235,19 +233,19 @@ static bool is_passing(int status)
     return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
 }
 
-static bool take_tokens(void)
+static bool take_tokens(hr_http_host *h)
 {
-    if (atomic_fetch_add(&tokens_spent, RETRY_COST) + RETRY_COST <= RETRY_TOKENS)
+    if (atomic_fetch_add(&h->tokens_spent, RETRY_COST) + RETRY_COST <= RETRY_TOKENS)
         return true;
-    atomic_fetch_sub(&tokens_spent, RETRY_COST);
+    atomic_fetch_sub(&h->tokens_spent, RETRY_COST);
     return false;
 }
 
-static void give_token(void)
+static void give_token(hr_http_host *h)
 {
-    int spent = atomic_load(&tokens_spent);
+    int spent = atomic_load(&h->tokens_spent);
 
-    while (spent > 0 && !atomic_compare_exchange_weak(&tokens_spent, &spent, spent - 1))
+    while (spent > 0 && !atomic_compare_exchange_weak(&h->tokens_spent, &spent, spent - 1))
         ;
 }
 
@@ -267,10 +265,12 @@ static void set_pause(hr_http_request *r)
 
 static hr_http_next again(hr_http_request *r, const char *wrong)
 {
-    if (r->n_retries >= r->store->max_retries || !take_tokens())
+    if (r->n_retries >= r->store->max_retries || !take_tokens(r->host))
         return wrong ? fails(r, HR_IO, wrong) : (refused(r), HR_HTTP_DONE);
     r->n_retries++;
+    hr__host_count(r, HR_TRAFFIC_RETRIES, 1);
     set_pause(r);
+    hr__host_count(r, HR_TRAFFIC_WASTED, r->body.n + (r->if_match ? 0 : r->n_got));
     if (!r->if_match)
         r->n_got = 0; /* nothing proves that the rest is of the same object */
     hr__text_clear(&r->body);
@@ -314,7 +314,7 @@ static hr_http_next accept(hr_http_request *r)
         return fails(r, HR_UNSUPPORTED, "the server answers a request for a range with the whole object");
     if (is_ranged(r) && r->n_got < r->n_bytes)
         return again(r, "the server sends fewer bytes than it promised");
-    give_token();
+    give_token(r->host);
     r->st = HR_OK;
     return HR_HTTP_DONE;
 }

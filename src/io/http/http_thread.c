@@ -4,7 +4,8 @@
  * handles alone, which are lost memory there and no more. Callers put requests into `incoming` and wake the thread;
  * everything else of this file belongs to it.
  *
- * 1. libcurl gets no more than MAX_ACTIVE attempts; the others wait here, in the order in which they came.
+ * 1. Attempts wait in their host's queues, in the order in which they came, one for small requests and one for large
+ *    ones. flow.c says how many of a queue are in flight; the store's max_connections is the limit of a host.
  * 2. HTTP/1.1: one large body on each connection is faster than many on one. Connections are kept by libcurl's cache.
  * 3. Silence ends an attempt, not its length: no byte for store->silence_ms, counted from the beginning of the attempt.
  * 4. Certificates are always checked. libcurl has a place for them compiled in, which other distributions do not have:
@@ -22,9 +23,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_ACTIVE 64
+#define MAX_ACTIVE 1024
 #define MAX_SPARE 16 /* handles without an attempt that are kept */
 #define BUFFER_BYTES (256 << 10)
+#define LEAST_BUFFER_BYTES (16 << 10)
 #define TICK_MS 100 /* how often silence is looked for, and requests that were cancelled */
 #define WAKE_KEY UINT64_MAX
 
@@ -37,7 +39,8 @@ static struct {
     hr_http_request *incoming, **incoming_end;
     /* The thread alone. */
     CURLM *multi;
-    hr_http_request *waiting, **waiting_end; /* for their turn, or for due_ns */
+    hr_http_request *later; /* that wait for their due_ns */
+    atomic_int n_cancelled; /* since the thread looked */
     hr_http_request *active;
     int n_active;
     int64_t timer_ns; /* when libcurl wants to be called; 0: not */
@@ -76,6 +79,11 @@ static void init(void)
             certificates = places[i];
 }
 
+static hr_http_lane *lane_of(const hr_http_request *r)
+{
+    return &r->host->lanes[r->is_small ? HR_LANE_SMALL : HR_LANE_LARGE];
+}
+
 /* --- callbacks of libcurl */
 
 static size_t on_header(char *data, size_t size, size_t n, void *context)
@@ -92,6 +100,12 @@ static size_t on_body(char *data, size_t size, size_t n, void *context)
     hr_http_request *r = context;
 
     r->progress_ns = hr__clock_ns();
+    if (!r->n_attempt)
+        hr__flow_first_byte(&lane_of(r)->flow, r->progress_ns - r->begin_ns);
+    r->n_attempt += (int64_t)(size * n);
+    hr__host_count(r, HR_TRAFFIC_BYTES, (int64_t)(size * n));
+    if (!r->is_small)
+        hr__flow_add(&lane_of(r)->flow, (double)(size * n));
     return hr__http_bytes(r, data, size * n) ? size * n : 0;
 }
 
@@ -180,7 +194,7 @@ static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist 
     curl_easy_setopt(easy, CURLOPT_HEADERDATA, r);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, r);
-    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)BUFFER_BYTES);
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)r->buffer_bytes);
     curl_easy_setopt(easy, CURLOPT_HTTP_CONTENT_DECODING, 0L);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)r->store->connect_ms);
     curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, (long)r->store->idle_s);
@@ -205,7 +219,7 @@ static void drop_easy(hr_http_request *r)
             net.spare[net.n_spare++] = r->easy;
         else
             curl_easy_cleanup(r->easy);
-        hr__account_charge(r->account, -BUFFER_BYTES);
+        hr__account_charge(r->account, -r->buffer_bytes);
     }
     curl_slist_free_all(r->headers);
     r->easy = r->headers = NULL;
@@ -219,6 +233,32 @@ static void leave_active(const hr_http_request *r)
         at = &(*at)->next;
     *at = r->next;
     net.n_active--;
+    r->host->n_active--;
+    lane_of(r)->n_active--;
+    atomic_fetch_sub(&r->host->in_flight, 1);
+}
+
+static void enter_active(hr_http_request *r)
+{
+    hr_http_host *h = r->host;
+    int n = atomic_fetch_add(&h->in_flight, 1) + 1;
+
+    r->next = net.active;
+    net.active = r;
+    net.n_active++;
+    h->n_active++;
+    lane_of(r)->n_active++;
+    if (n > atomic_load(&h->peak))
+        atomic_store(&h->peak, n);
+    hr__host_count(r, HR_TRAFFIC_REQUESTS, 1);
+}
+
+/* Of the connection: many small requests, or a small memory limit, get small ones. */
+static int64_t buffer_bytes(const hr_http_request *r)
+{
+    int64_t n = r->n_bytes > 0 ? r->n_bytes : BUFFER_BYTES, most = hr__account_limit(r->account) / 1024;
+
+    return HR_MAX(LEAST_BUFFER_BYTES, HR_MIN(HR_MIN(n, most), BUFFER_BYTES));
 }
 
 static void begin_attempt(hr_http_request *r)
@@ -235,12 +275,12 @@ static void begin_attempt(hr_http_request *r)
         r->done(r);
         return;
     }
-    hr__account_charge(r->account, BUFFER_BYTES);
+    r->buffer_bytes = buffer_bytes(r);
+    hr__account_charge(r->account, r->buffer_bytes);
     set_options(r, r->easy, headers);
-    r->progress_ns = hr__clock_ns();
-    r->next = net.active;
-    net.active = r;
-    net.n_active++;
+    r->begin_ns = r->progress_ns = hr__clock_ns();
+    r->n_attempt = 0;
+    enter_active(r);
     if (curl_multi_add_handle(net.multi, r->easy) != CURLM_OK) {
         leave_active(r);
         drop_easy(r);
@@ -270,6 +310,15 @@ static const char *wrong_of(CURLcode code, bool *may_retry)
     }
 }
 
+static void throttled(hr_http_host *h)
+{
+    int64_t now = hr__clock_ns();
+
+    atomic_fetch_add_explicit(&h->throttled, 1, memory_order_relaxed);
+    for (int i = 0; i < HR_N_LANES; i++)
+        hr__flow_throttled(&h->lanes[i].flow, now);
+}
+
 static void end_attempt(hr_http_request *r, const char *wrong, bool may_retry)
 {
     char *location = NULL;
@@ -277,12 +326,20 @@ static void end_attempt(hr_http_request *r, const char *wrong, bool may_retry)
 
     leave_active(r);
     curl_easy_getinfo(r->easy, CURLINFO_REDIRECT_URL, &location);
+    if (r->is_small && !wrong)
+        hr__flow_add(&lane_of(r)->flow, 1);
+    if (r->answer.status == 429 || r->answer.status == 503)
+        throttled(r->host);
     next = hr__http_settle(r, wrong, may_retry, location);
     drop_easy(r); /* after settle: the location is libcurl's */
-    if (next == HR_HTTP_AGAIN)
-        put_last(&net.waiting_end, r);
-    else
-        r->done(r);
+    if (next == HR_HTTP_AGAIN) {
+        r->next = net.later;
+        net.later = r;
+        return;
+    }
+    if (r->st)
+        atomic_fetch_add_explicit(&r->host->failed, 1, memory_order_relaxed);
+    r->done(r);
 }
 
 /* --- the thread */
@@ -327,6 +384,13 @@ static void look_for_silence(void)
     }
 }
 
+static void put_into_queue(hr_http_request *r)
+{
+    r->host = hr__host_of(r);
+    r->is_small = r->n_bytes < HR_SMALL_REQUEST;
+    put_last(&lane_of(r)->queue_end, r);
+}
+
 static void take_incoming(bool *stop)
 {
     hr_http_request *list;
@@ -341,33 +405,96 @@ static void take_incoming(bool *stop)
         hr_http_request *r = list;
 
         list = list->next;
-        put_last(&net.waiting_end, r);
+        put_into_queue(r);
+    }
+}
+
+/* Ends the requests of the list that nobody wants any more. */
+static void drop_cancelled(hr_http_request **list, hr_http_request ***end)
+{
+    hr_http_request *gone = NULL, *r;
+
+    while ((r = *list)) {
+        if (!atomic_load_explicit(&r->cancelled, memory_order_relaxed)) {
+            list = &r->next;
+            continue;
+        }
+        *list = r->next;
+        r->next = gone;
+        gone = r;
+    }
+    if (end)
+        *end = list;
+    while ((r = gone)) {
+        gone = r->next;
+        (void)hr__http_settle(r, NULL, false, NULL);
+        r->done(r);
+    }
+}
+
+static void drop_all_cancelled(void)
+{
+    hr_http_host *hosts;
+    int n = hr__hosts(&hosts);
+
+    drop_cancelled(&net.later, NULL);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < HR_N_LANES; k++)
+            drop_cancelled(&hosts[i].lanes[k].queue, &hosts[i].lanes[k].queue_end);
+}
+
+/* Moves what is due to the queues. -> the time when the next one is due; INT64_MAX: none. */
+static int64_t take_later(void)
+{
+    int64_t now = hr__clock_ns(), due = INT64_MAX;
+
+    for (hr_http_request **at = &net.later, *r; (r = *at);) {
+        if (r->due_ns > now) {
+            due = HR_MIN(due, r->due_ns);
+            at = &r->next;
+        } else {
+            *at = r->next;
+            put_into_queue(r);
+        }
+    }
+    return due;
+}
+
+static bool may_begin(const hr_http_host *h, const hr_http_lane *l)
+{
+    return l->queue && l->n_active < l->flow.level && h->n_active < l->queue->store->max_connections &&
+           net.n_active < MAX_ACTIVE;
+}
+
+static void begin_of_host(hr_http_host *h)
+{
+    for (int k = HR_N_LANES - 1; k >= 0; k--) { /* small ones first: others often wait for them */
+        hr_http_lane *l = &h->lanes[k];
+
+        while (may_begin(h, l)) {
+            hr_http_request *r = l->queue;
+
+            l->queue = r->next;
+            if (!l->queue)
+                l->queue_end = &l->queue;
+            begin_attempt(r);
+        }
+        hr__flow_tick(&l->flow, l->queue && l->n_active >= l->flow.level, hr__clock_ns());
+        atomic_store_explicit(&h->levels[k], l->flow.level, memory_order_relaxed);
     }
 }
 
 /* Begins what is due. -> the time when the next one is due; INT64_MAX: none. */
 static int64_t begin_waiting(void)
 {
-    hr_http_request *list = net.waiting;
-    int64_t now = hr__clock_ns(), due = INT64_MAX;
+    int64_t due = take_later();
+    hr_http_host *hosts;
+    int n = hr__hosts(&hosts);
 
-    net.waiting = NULL;
-    net.waiting_end = &net.waiting;
-    while (list) {
-        hr_http_request *r = list;
-
-        list = list->next;
-        if (atomic_load_explicit(&r->cancelled, memory_order_relaxed)) {
-            (void)hr__http_settle(r, NULL, false, NULL);
-            r->done(r);
-        } else if (r->due_ns <= now && net.n_active < MAX_ACTIVE) {
-            begin_attempt(r);
-        } else {
-            if (r->due_ns > now)
-                due = HR_MIN(due, r->due_ns);
-            put_last(&net.waiting_end, r);
-        }
-    }
+    if (atomic_exchange(&net.n_cancelled, 0))
+        drop_all_cancelled();
+    for (int i = 0; i < n; i++)
+        begin_of_host(&hosts[i]);
     return due;
 }
 
@@ -401,15 +528,26 @@ static void handle(const hr_ready *ready, int n)
     }
 }
 
+static void cancel_all(hr_http_request *list)
+{
+    for (; list; list = list->next)
+        atomic_store(&list->cancelled, true);
+}
+
 static void end_all(void)
 {
+    hr_http_host *hosts;
+    int n = hr__hosts(&hosts);
+
     while (net.active) {
         atomic_store(&net.active->cancelled, true);
         end_attempt(net.active, NULL, false);
     }
-    for (hr_http_request *r = net.waiting; r; r = r->next)
-        atomic_store(&r->cancelled, true);
-    (void)begin_waiting();
+    cancel_all(net.later);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < HR_N_LANES; k++)
+            cancel_all(hosts[i].lanes[k].queue);
+    drop_all_cancelled();
 }
 
 static void net_main(void *arg)
@@ -443,9 +581,10 @@ static void forget_locked(void)
 {
     net.pid = 0;
     net.stop = net.exits = false;
-    net.incoming = net.waiting = net.active = NULL;
+    net.incoming = net.later = net.active = NULL;
     net.incoming_end = &net.incoming;
-    net.waiting_end = &net.waiting;
+    atomic_store(&net.n_cancelled, 0);
+    hr__hosts_forget();
     net.n_active = net.n_spare = 0;
     net.timer_ns = 0;
     net.multi = NULL;
@@ -467,7 +606,7 @@ static int start_locked(void)
         return -12; /* ENOMEM */
     curl_multi_setopt(net.multi, CURLMOPT_SOCKETFUNCTION, on_socket);
     curl_multi_setopt(net.multi, CURLMOPT_TIMERFUNCTION, on_timer);
-    curl_multi_setopt(net.multi, CURLMOPT_MAXCONNECTS, (long)MAX_ACTIVE * 2);
+    curl_multi_setopt(net.multi, CURLMOPT_MAXCONNECTS, (long)MAX_ACTIVE);
     rc = net.watch = hr__watch_new();
     if (rc >= 0)
         rc = net.wake = hr__event_new();
@@ -505,8 +644,10 @@ void hr__http_cancel(hr_http_request *r)
 {
     atomic_store_explicit(&r->cancelled, true, memory_order_relaxed);
     hr__lock(&net.lock);
-    if (net.pid == hr__pid())
+    if (net.pid == hr__pid()) {
+        atomic_fetch_add(&net.n_cancelled, 1);
         hr__event_set(net.wake);
+    }
     hr__unlock(&net.lock);
 }
 

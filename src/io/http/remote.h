@@ -1,4 +1,4 @@
-/* remote.h - what source.c and glob.c see of http/: lists of URLs, and sources over them. */
+/* remote.h - what source.c, glob.c and run.c see of http/: lists of URLs, sources over them, what travelled. */
 #ifndef HR_REMOTE_H
 #define HR_REMOTE_H
 
@@ -7,8 +7,10 @@
 /* The options "name=value" of a reader, for all of its URLs. HR_INVALID names an option that is unknown. */
 hr_status hr__store_new(const char *const *options, int n_options, hr_account *account, hr_store **out,
                         hr_error *err) HR_MUST_USE;
-hr_store *hr__store_ref(hr_store *s);                      /* NULL is fine */
-void hr__store_unref(hr_store *s);                         /* NULL is fine */
+hr_store *hr__store_ref(hr_store *s); /* NULL is fine */
+void hr__store_unref(hr_store *s);    /* NULL is fine */
+/* Adds ",\"network\":{...}": what travelled for the account, and the hosts of the process. Nothing, if nothing did. */
+void hr__network_stats(const hr_account *a, hr_text *out);
 char *hr__url_shown(const char *url, hr_account *account); /* without passwords, and without its query */
 /* Adds the files of n URLs to the list, in their order. Requests of several URLs are under way at once. */
 hr_status hr__url_list(hr_store *store, const char *const *urls, int n, const hr_paths_options *options, hr_paths *out,

@@ -12,6 +12,7 @@
 #define SILENCE_MS 30000
 #define MAX_RETRIES 5
 #define IDLE_S 30
+#define MAX_CONNECTIONS 256
 
 typedef struct number_option {
     const char *name;
@@ -23,6 +24,7 @@ static const number_option numbers[] = {
     { "timeout", offsetof(hr_store, silence_ms), 1000, 0.01, 86400 },
     { "connect_timeout", offsetof(hr_store, connect_ms), 1000, 0.01, 86400 },
     { "max_retries", offsetof(hr_store, max_retries), 1, 0, 100 },
+    { "max_connections", offsetof(hr_store, max_connections), 1, 1, 1024 },
 };
 
 typedef struct text_option {
@@ -127,6 +129,7 @@ hr_status hr__store_new(const char *const *options, int n_options, hr_account *a
     s->silence_ms = SILENCE_MS;
     s->max_retries = MAX_RETRIES;
     s->idle_s = IDLE_S;
+    s->max_connections = MAX_CONNECTIONS;
     for (int i = 0; i < n_options; i++)
         HR_GO(set_option(s, options[i], err));
     *out = s;

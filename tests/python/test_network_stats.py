@@ -1,0 +1,98 @@
+"""What travelled over the network stands in stats(): the server's counters say the same."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from object_server import ObjectServer
+
+import headrace.data as hd
+
+ROWS = 200_000
+
+
+@pytest.fixture
+def server(tmp_path):
+    rng = np.random.default_rng(1)
+    columns = {name: rng.random(ROWS) for name in "abcd"}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=ROWS // 8)
+    for i in range(200):
+        (tmp_path / f"{i:03}.bin").write_bytes(bytes([i]) * 1000)
+    server = ObjectServer(tmp_path)
+    yield server
+    server.close()
+
+
+def run_of(server, **options):
+    ds = hd.read_parquet(f"{server.url}/a.parquet", storage_options=options or None)
+    ds.schema()  # the footer is read before the run
+    before = len(server.requests), server.body_bytes()
+    ds.materialize()
+    stats = json.loads(ds.stats())
+    return stats, len(server.requests) - before[0], server.body_bytes() - before[1]
+
+
+def host_of(stats, server):
+    (found,) = [h for h in stats["network"]["hosts"] if h["host"] == server.url]
+    return found
+
+
+def test_requests_and_bytes_are_those_that_the_server_saw(server):
+    stats, n_requests, n_bytes = run_of(server)
+    network, host = stats["network"], host_of(stats, server)
+    assert (network["requests"], network["received_bytes"]) == (n_requests, n_bytes)
+    assert host["requests"] == len(server.requests)
+    assert host["received_bytes"] == server.body_bytes()
+    assert network["retries"] == network["wasted_bytes"] == host["failed"] == host["in_flight"] == 0
+    assert 1 <= host["peak_in_flight"] <= host["limit_large"] + host["limit_small"]
+
+
+def test_retries_and_wasted_bytes_are_counted(server):
+    refused = []
+
+    def fault(number, handler):
+        if handler.command == "GET" and number % 3 == 1:
+            refused.append(number)
+            return server.status(handler, 500, Retry_After="0")
+
+    server.fault = fault
+    stats, n_requests, _ = run_of(server, max_retries=10)
+    assert refused
+    assert host_of(stats, server)["retries"] == len(refused)
+    assert 0 < stats["network"]["retries"] <= len(refused)
+    assert stats["network"]["requests"] == n_requests
+
+
+def test_a_throttled_host_gets_fewer_requests(server):
+    def fault(number, handler):
+        if handler.command == "GET" and number < 20:
+            return server.status(handler, 503, Retry_After="0")
+
+    server.fault = fault
+    stats, _, _ = run_of(server, max_retries=20)
+    host = host_of(stats, server)
+    assert host["throttled"] > 0
+    assert host["limit_large"] <= 19
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_max_connections_is_a_limit(most, server):
+    server.delay_s = 0.002
+    urls = [f"{server.url}/{i:03}.bin" for i in range(60)]
+    ds = hd.read_binary_files(urls, storage_options={"max_connections": most})
+    assert ds.count() == len(ds.to_arrow()) == 60
+    assert server.most_at_once == most
+
+
+def test_small_files_are_many_at_once(server):
+    server.delay_s = 0.05
+    hd.read_binary_files([f"{server.url}/{i:03}.bin" for i in range(200)])
+    assert server.most_at_once > 30
+
+
+def test_local_runs_have_no_network(server):
+    ds = hd.range(10)
+    ds.materialize()
+    assert "network" not in json.loads(ds.stats())
