@@ -3,7 +3,7 @@
  * 1. A ticket announces what it will read when it is made: all tickets of the window are under way at once. The budget
  *    may refuse that.
  * 2. Before its first read the ticket announces again. What is not here suspends the ticket (HR_PENDING), and the
- *    pool's thread goes on with other work. Then the budget refuses nothing up to an eighth of the memory limit: the
+ *    pool's thread goes on with other work. Then the budget refuses nothing up to half of the memory limit: the
  *    ticket was admitted.
  * 3. What opening a file reads is announced by interleave.c, some files ahead.
  * 4. A reader that reads beyond the announcement (a page index, the end of a line in the next fragment) waits on the
@@ -52,7 +52,7 @@ static void bytes_came(void *context) { hr__resume(context, HR_OK, NULL); }
 
 hr_status hr__ticket_await(hr_ticket *t)
 {
-    int64_t most = hr__account_limit(t->stage->run->account) / 8;
+    int64_t most = hr__account_limit(t->stage->run->account) / 2;
     hr_resume *resume = NULL;
     hr_status st;
 

@@ -79,6 +79,8 @@ static hr_status view(pq_cursor *c, int64_t at, int64_t n, int64_t want, const u
         int64_t from = at - c->window_at;
 
         want = HR_MAX(n, HR_MIN(want, (at < c->enough ? c->enough : c->end) - at));
+        if (c->file->base.is_remote)
+            want = n; /* more bytes could be another request, and those that came are in memory already */
         if (from >= 0 && from < c->window_n)
             keep = c->window_n - from;
         c->window_n = 0; /* until the read succeeds */
@@ -613,8 +615,8 @@ static hr_status load_index(pq_cursor *c, pq_directory *d, hr_error *err)
         places[n - 1].row <= c->file->meta->groups[c->group].n_rows) {
         d->places = places;
         d->n = d->cap = n;
-        d->complete = true;
         d->entries = -1;
+        d->complete = true;
         places = NULL; /* moved into the directory */
     }
     st = HR_OK;
@@ -723,6 +725,28 @@ static const pq_place *find_place(const pq_directory *d, int64_t row)
             high = mid;
     }
     return d->n ? &d->places[low] : NULL;
+}
+
+int pq__known_ranges(pq_file *f, int group, int leaf, int64_t row, int64_t row_end, hr_file_range out[2])
+{
+    const pq_chunk *chunk = &f->meta->groups[group].chunks[f->schema->leaves[leaf].column];
+    const pq_place *first, *last;
+    pq_directory *d;
+    int n = 0;
+
+    hr__lock(&f->lock);
+    d = f->directories && f->directories[group] ? f->directories[group][leaf] : NULL;
+    hr__unlock(&f->lock);
+    if (!d || !d->complete || !d->n)
+        return 0;
+    first = find_place(d, row);
+    last = find_place(d, HR_MAX(row, row_end - 1));
+    if (d->places[0].offset > chunk->begin)
+        out[n++] = (hr_file_range){ chunk->begin, d->places[0].offset - chunk->begin };
+    out[n] = (hr_file_range){ first->offset, chunk->begin + chunk->n_bytes - first->offset };
+    if (last + 1 < d->places + d->n)
+        out[n].n = last[1].offset - first->offset;
+    return n + 1;
 }
 
 /* Moves to a later page. from: the row at which the cursor is, to count the skipped rows. */

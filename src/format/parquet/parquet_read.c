@@ -89,15 +89,20 @@ static void parquet_ahead_rows(hr_scan_file *base, int fragment, int64_t row_beg
     pq_file *f = (pq_file *)base;
     const pq_group *g = &f->meta->groups[fragment];
     hr_file_range some[64];
-    int n = 0;
+    int n = 0, m;
 
     for (int i = 0; i < f->schema->n_leaves; i++) {
         const pq_chunk *c = &g->chunks[f->schema->leaves[i].column];
 
         if (c->elsewhere || c->encrypted)
             continue;
-        some[n++] = bytes_of_rows(c, row_begin, row_begin + n_rows, g->n_rows);
-        if (n == HR_LEN(some)) {
+        m = row_begin > 0 ? pq__known_ranges(f, fragment, i, row_begin, row_begin + n_rows, &some[n]) : 0;
+        if (!m)
+            some[n] = bytes_of_rows(c, row_begin, row_begin + n_rows, g->n_rows);
+        n += HR_MAX(m, 1);
+        if (!m && c->index_at && n_rows < g->n_rows)
+            some[n++] = (hr_file_range){ c->index_at, c->index_bytes };
+        if (n + 2 > HR_LEN(some)) {
             hr__source_ahead_ranges(f->source, some, n);
             n = 0;
         }

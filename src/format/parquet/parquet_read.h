@@ -49,10 +49,10 @@ typedef struct pq_directory {
     hr_mutex lock;
     pq_place *places;
     int64_t n, cap;
-    int64_t next;    /* offset of the first page that is not known */
-    int64_t rows;    /* rows that begin before it */
-    int64_t entries; /* level entries before it; -1: not known (places come from an offset index) */
-    bool complete;
+    int64_t next;         /* offset of the first page that is not known */
+    int64_t rows;         /* rows that begin before it */
+    int64_t entries;      /* level entries before it; -1: not known (places come from an offset index) */
+    atomic_bool complete; /* then nothing changes any more, and readers need no lock */
 } pq_directory;
 
 /* The dictionary that the readers of an open file share, per leaf of the projection. */
@@ -157,6 +157,9 @@ hr_status pq__first_page_bytes(pq_file *f, int group, int leaf, int64_t *out, hr
 hr_status pq__cursor_pass(pq_cursor *c, int64_t *rows, hr_error *err) HR_MUST_USE;
 /* Adds the place to an error: "a.parquet: row group 7, column 'label', page 3". */
 hr_status pq__cursor_error(const pq_cursor *c, hr_status st, hr_error *err);
+/* The bytes of the pages of rows [row, row_end), and of the dictionary, if that is known. Waits for nothing. -> the
+ * number of ranges in `out`; 0: not known. */
+int pq__known_ranges(pq_file *f, int group, int leaf, int64_t row, int64_t row_end, hr_file_range out[2]);
 void pq__directories_free(pq_file *f);
 
 /* ------------------------------------------------------------------------------------- statistics: parquet_verify.c */

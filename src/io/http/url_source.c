@@ -7,8 +7,9 @@
  *
  * Rows of a fragment are read by several tickets, in any order, and pages may be skipped: so no count of bytes says
  * when a part has served. A part goes when reads of OLD_BYTES of others have passed since its last read; one that was
- * not read yet, after UNREAD times as many. Small parts that were read up stay, up to KEEP_BYTES for each source: a
- * footer is read several times.
+ * not read yet, after UNREAD times as many. The latest parts that were read stay, up to half of the memory limit and
+ * OLD_BYTES: neighbouring tickets read the same pages. Small parts that were read up stay, up to KEEP_BYTES for each
+ * source: a footer is read several times.
  *
  * If the server answers with the whole object instead of the range, the source asks for the whole, once, and keeps it:
  * that needs a quarter of the memory limit at most.
@@ -28,7 +29,7 @@
 #define LEAST_BYTES (64 << 10) /* of a part that a read makes */
 #define MOST_BYTES (4 << 20)   /* likewise, when reads follow each other */
 #define OLD_BYTES (32 << 20)   /* or a sixteenth of the memory limit */
-#define UNREAD 8
+#define UNREAD 16
 #define LOOK_NS 50000000 /* how often a read that waits looks whether the run was stopped */
 #define KEEP_PART (1 << 20)
 #define KEEP_BYTES (4 << 20)
@@ -208,12 +209,15 @@ static bool is_old_locked(const url_source *s, const part *p)
 /* Takes out parts that reads have passed by. -> to free, linked by `next`. */
 static part *remove_old_locked(url_source *s)
 {
+    int64_t keep = HR_MIN(OLD_BYTES, hr__account_limit(s->account) / 2);
     part *gone = NULL, **at = &s->parts;
 
     while (*at) {
         part *p = *at;
 
-        if (!is_old_locked(s, p)) {
+        if (p->n_read > 0)
+            keep -= p->n;
+        if (keep >= 0 || !is_old_locked(s, p)) {
             at = &p->next;
             continue;
         }
