@@ -33,8 +33,8 @@ static bool send_all(int fd, const void *data, size_t n)
     return true;
 }
 
-/* One request's head; false: the end. */
-static bool read_head(int fd, char *head, size_t cap)
+/* One request's head, and what came behind it (of *n bytes); false: the end. */
+static bool read_head(int fd, char *head, size_t cap, size_t *more)
 {
     size_t n = 0;
 
@@ -47,6 +47,7 @@ static bool read_head(int fd, char *head, size_t cap)
         n += (size_t)got;
         head[n] = 0;
     }
+    *more = strstr(head, "\r\n\r\n") ? n - (size_t)(strstr(head, "\r\n\r\n") + 4 - head) : 0;
     return true;
 }
 
@@ -120,6 +121,39 @@ static bool answer_get(http_server *s, int fd, const char *head)
     return send_range(s, fd, fault, begin, HR_MIN(end + 1, s->n), true);
 }
 
+/* Keeps the body. The fault HTTP_CUT reads half of it and closes. */
+static bool answer_put(http_server *s, int fd, const char *head, size_t more)
+{
+    const char *length = strstr(head, "Content-Length: ");
+    size_t n = length ? (size_t)atoll(length + 16) : 0, have = HR_MIN(more, n);
+    http_fault fault = next_fault(s);
+    uint8_t *data = malloc(n + 1);
+
+    assert_non_null(data);
+    memcpy(data, strstr(head, "\r\n\r\n") + 4, have);
+    while (have < n && !(fault == HTTP_CUT && have >= n / 2)) {
+        ssize_t got = recv(fd, data + have, n - have, 0);
+
+        if (got <= 0)
+            break;
+        have += (size_t)got;
+    }
+    if (fault == HTTP_GOOD && have == n) {
+        free(s->put);
+        s->put = data;
+        atomic_store(&s->n_put, (long long)n);
+        return send_status(fd, "200 OK", "ETag: \"put\"\r\n", "");
+    }
+    free(data);
+    switch (fault) {
+    case HTTP_503: return send_status(fd, "503 Slow Down", "Retry-After: 0\r\n", "slow down");
+    case HTTP_412: return send_status(fd, "412 Precondition Failed", "", "");
+    case HTTP_403:
+        return send_status(fd, "403 Forbidden", "", "<Error><Code>AccessDenied</Code><Message>No</Message></Error>");
+    default: return false;
+    }
+}
+
 static bool answer_head(http_server *s, int fd)
 {
     char head[300];
@@ -136,9 +170,10 @@ static void *serve(void *arg)
     connection *c = arg;
     http_server *s = c->s;
     char head[4096];
+    size_t more;
     bool go = true;
 
-    while (go && read_head(c->fd, head, sizeof head)) {
+    while (go && read_head(c->fd, head, sizeof head, &more)) {
         int now = atomic_fetch_add(&s->n_at_once, 1) + 1;
 
         for (int most = atomic_load(&s->most_at_once);
@@ -149,6 +184,9 @@ static void *serve(void *arg)
         if (strncmp(head, "HEAD", 4) == 0) {
             atomic_fetch_add(&s->n_heads, 1);
             go = answer_head(s, c->fd);
+        } else if (strncmp(head, "PUT", 3) == 0) {
+            atomic_fetch_add(&s->n_puts, 1);
+            go = answer_put(s, c->fd, head, more);
         } else {
             atomic_fetch_add(&s->n_gets, 1);
             go = answer_get(s, c->fd, head);
@@ -212,6 +250,8 @@ void http_server_stop(http_server *s)
         usleep(1000);
     assert_int_equal(atomic_load(&n_threads), 0);
     close(s->fd);
+    free(s->put);
+    s->put = NULL;
 }
 
 void http_server_fault(http_server *s, http_fault fault, int n)

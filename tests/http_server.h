@@ -1,4 +1,5 @@
-/* http_server.h - a small HTTP server on loopback, for tests: one object, and the faults that are asked for. */
+/* http_server.h - a small HTTP server on loopback, for tests: one object, what is put, and the faults that are asked
+ * for. */
 #ifndef HTTP_SERVER_H
 #define HTTP_SERVER_H
 
@@ -6,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What the next `n` GETs do instead of a good answer. */
+/* What the next `n` GETs and PUTs do instead of a good answer. */
 typedef enum http_fault {
     HTTP_GOOD,
     HTTP_503,      /* with Retry-After: 0 */
@@ -31,6 +32,9 @@ typedef struct http_server {
     atomic_int n_gets, n_heads, n_at_once, most_at_once;
     atomic_llong bytes;  /* of bodies */
     atomic_int delay_us; /* before each answer */
+    uint8_t *put;        /* the body of the last PUT that was taken; freed by stop */
+    atomic_llong n_put;
+    atomic_int n_puts;
     int fd, port;
     atomic_bool stop;
     char url[64]; /* of the object */

@@ -171,6 +171,57 @@ static void a_server_without_head_tells_the_size_by_a_range(void **state)
     end(&paths);
 }
 
+static const struct {
+    http_fault fault;
+    int n;
+    hr_status want;
+    const char *text;
+    int n_puts;
+} put_cases[] = {
+    { HTTP_GOOD, 0, HR_OK, NULL, 1 },
+    { HTTP_503, 2, HR_OK, NULL, 3 },
+    { HTTP_NOTHING, 1, HR_OK, NULL, 2 },
+    { HTTP_CUT, 2, HR_OK, NULL, 3 },
+    { HTTP_503, -1, HR_IO, "/object: the server refused (HTTP 503), slow down (4 retries)", 5 },
+    { HTTP_412, 1, HR_IO, "/object: it exists already (HTTP 412)", 1 },
+    { HTTP_403, 1, HR_IO, "/object: access denied (HTTP 403), AccessDenied: No", 1 },
+};
+
+static void what_is_put_arrives_once_and_whole(void **state)
+{
+    (void)state;
+    for (int i = 0; i < HR_LEN(put_cases); i++) {
+        live_memory before = live_now();
+        hr_error err = HR_ERROR_INIT;
+        hr_store *store = NULL;
+        hr_http_request r;
+
+        http_server_start(&server);
+        atomic_store(&server.n_puts, 0);
+        http_server_fault(&server, put_cases[i].fault, put_cases[i].n);
+        assert_ok(hr__store_new(quick, 2, NULL, &store, &err), &err);
+        assert_ok(hr__http_init(&r, "PUT", hr__strdup(NULL, server.url), store, &err), &err);
+        r.data = object;
+        r.n_data = N_BYTES;
+        r.more = "If-None-Match: *\n";
+        assert_status(hr__http_run(&r, &err), put_cases[i].want, &err);
+        if (put_cases[i].text)
+            assert_contains(err.text, put_cases[i].text);
+        assert_int_equal(atomic_load(&server.n_puts), put_cases[i].n_puts);
+        if (!put_cases[i].want) {
+            assert_string_equal(r.answer.etag, "\"put\"");
+            assert_int_equal(atomic_load(&server.n_put), N_BYTES);
+            assert_memory_equal(server.put, object, N_BYTES);
+        }
+        hr__http_clear(&r);
+        hr__store_unref(store);
+        hr_error_clear(&err);
+        hr__http_stop();
+        http_server_stop(&server);
+        assert_no_leak(before);
+    }
+}
+
 static atomic_int n_called;
 static void called(void *context)
 {
@@ -444,6 +495,7 @@ int main(void)
         HTTP_TEST(faults_are_mended_or_one_error),
         HTTP_TEST(without_an_etag_a_body_begins_again),
         HTTP_TEST(a_server_without_head_tells_the_size_by_a_range),
+        HTTP_TEST(what_is_put_arrives_once_and_whole),
         HTTP_TEST(announced_ranges_travel_together),
         HTTP_TEST(a_cancelled_wait_is_called_at_once),
         HTTP_TEST(a_stopped_read_is_cancelled),

@@ -50,16 +50,20 @@ typedef struct hr_http_answer {
 
 struct hr_http_request {
     /* The caller fills these, from zero, by hr__http_init and by hand. */
-    const char *method;               /* static */
-    char *url;                        /* owned, percent-encoded */
-    char *name;                       /* owned: the URL for errors; NULL: `url` without its secrets */
-    char *if_match;                   /* owned: the ETag that the object must have; NULL: any */
-    hr_store *store;                  /* a reference */
-    hr_account *account;              /* borrowed; is charged for the buffers of the connection */
-    int64_t offset;                   /* of the range */
-    int64_t n_bytes;                  /* of the range, to `out`; 0: the whole body, to `body` */
-    uint8_t *out;                     /* borrowed until `done` */
-    bool is_signed;                   /* for S3, with the store's keys */
+    const char *method;  /* static */
+    char *url;           /* owned, percent-encoded */
+    char *name;          /* owned: the URL for errors; NULL: `url` without its secrets */
+    char *if_match;      /* owned: the ETag that the object must have; NULL: any */
+    hr_store *store;     /* a reference */
+    hr_account *account; /* borrowed; is charged for the buffers of the connection */
+    int64_t offset;      /* of the range */
+    int64_t n_bytes;     /* of the range, to `out`; 0: the whole body, to `body` */
+    uint8_t *out;        /* borrowed until `done` */
+    bool is_signed;      /* for S3, with the store's keys */
+    const uint8_t *data; /* that PUT and POST send; borrowed until `done` */
+    int64_t n_data;
+    const char *more;                 /* header lines, each with its "\n"; static; NULL: none */
+    char hash[72];                    /* of the data, for the signature; "": hr__http_begin makes it */
     int64_t max_body;                 /* a longer body is an error; 0: 1 MiB */
     void (*done)(hr_http_request *r); /* on the network's thread, without locks; may free the request */
     void *context;
@@ -86,6 +90,7 @@ struct hr_http_request {
     int64_t begin_ns;     /* of the attempt */
     int64_t progress_ns;  /* of the last byte */
     int64_t n_attempt;    /* bytes of bodies that this attempt received */
+    int64_t n_sent;       /* bytes of `data` that this attempt has sent */
     int64_t buffer_bytes; /* of the connection */
     int curl_code;
 };
@@ -178,8 +183,14 @@ hr_status hr__s3_list(hr_store *s, const char *url, const char *prefix, const ch
 /* The refusal names the bucket's region, which is another one: later requests go there. */
 bool hr__s3_learn_region(hr_store *s, const hr_http_request *r);
 int64_t hr__version_of(const char *tag); /* a number for "has it changed?", in the place of a time; NULL: 0 */
-/* Adds the header lines that sign this request at this time. */
-hr_status hr__s3_sign(const hr_store *s, const char *method, const char *url, int64_t now_s, hr_text *headers,
-                      hr_error *err) HR_MUST_USE;
+/* Adds the header lines that sign this request at this time. hash: of the data, by hr__s3_hash; "": there is none. */
+hr_status hr__s3_sign(const hr_store *s, const char *method, const char *url, const char *hash, int64_t now_s,
+                      hr_text *headers, hr_error *err) HR_MUST_USE;
+/* Sets r->hash: the SHA-256 of the data; "UNSIGNED-PAYLOAD" over TLS, which protects them itself. */
+hr_status hr__s3_hash(hr_http_request *r, hr_error *err) HR_MUST_USE;
+static inline bool hr__http_writes(const hr_http_request *r)
+{
+    return strcmp(r->method, "PUT") == 0 || strcmp(r->method, "POST") == 0 || strcmp(r->method, "DELETE") == 0;
+}
 
 #endif

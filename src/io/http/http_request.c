@@ -183,10 +183,7 @@ static void add_words(const hr_http_request *r, hr_text *out)
         hr__text_add(out, ", %.*s", (int)HR_MIN(strcspn(body, "\r\n"), 200), body);
 }
 
-static hr_status status_of(int status)
-{
-    return status == 404 || status == 410 ? HR_NOT_FOUND : status == 412 ? HR_BAD_DATA : HR_IO;
-}
+static hr_status status_of(int status) { return status == 404 || status == 410 ? HR_NOT_FOUND : HR_IO; }
 
 static const char *meaning(int status)
 {
@@ -195,6 +192,8 @@ static const char *meaning(int status)
     case 403: return "access denied";
     case 404:
     case 410: return "no such object";
+    case 409: return "another writer is at work on it";
+    case 412: return "it exists already";
     case 416: return "the range lies beyond the object's end";
     default: return "the server refused";
     }
@@ -342,7 +341,7 @@ hr_http_next hr__http_settle(hr_http_request *r, const char *wrong, bool may_ret
         return fails(r, HR_NO_MEMORY, "no memory for the answer");
     if (r->overrun)
         return fails(r, HR_BAD_DATA, "the server sends more bytes than it was asked for");
-    if (status == 412)
+    if (status == 412 && !hr__http_writes(r))
         return replaced(r);
     if (status >= 300 && status < 400 && location)
         return redirected(r, location);

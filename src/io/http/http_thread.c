@@ -163,19 +163,24 @@ static hr_status make_headers(const hr_http_request *r, struct curl_slist **out,
     hr_status st = HR_OK;
 
     *out = NULL;
-    hr__text_add(&lines, "Accept:\nExpect:\n");
+    hr__text_add(&lines, "Accept:\nExpect:\nContent-Type:\n%s", r->more ? r->more : "");
     if (r->n_bytes > 0)
         hr__text_add(&lines, "Range: bytes=%lld-%lld\n", (long long)(r->offset + r->n_got),
                      (long long)(r->offset + r->n_bytes - 1));
     if (r->if_match)
         hr__text_add(&lines, "If-Match: %s\n", r->if_match);
     if (r->is_signed && !r->foreign)
-        st = hr__s3_sign(r->store, r->method, r->target ? r->target : r->url,
+        st = hr__s3_sign(r->store, r->method, r->target ? r->target : r->url, r->hash,
                          (int64_t)time(NULL) + atomic_load(&r->store->ahead_s), &lines, err);
     if (!st && !add_headers(&lines, out))
         st = hr__error_memory(err, "headers of a request", lines.n);
     hr__text_clear(&lines);
     return st;
+}
+
+static bool sends_body(const hr_http_request *r)
+{
+    return strcmp(r->method, "PUT") == 0 || strcmp(r->method, "POST") == 0;
 }
 
 static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist *headers)
@@ -194,7 +199,7 @@ static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist 
     curl_easy_setopt(easy, CURLOPT_HEADERDATA, r);
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, r);
-    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)r->buffer_bytes);
+    curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)(sends_body(r) ? LEAST_BUFFER_BYTES : r->buffer_bytes));
     curl_easy_setopt(easy, CURLOPT_HTTP_CONTENT_DECODING, 0L);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)r->store->connect_ms);
     curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, (long)r->store->idle_s);
@@ -208,6 +213,11 @@ static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist 
         curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
     else if (strcmp(r->method, "GET") != 0)
         curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, r->method);
+    if (sends_body(r)) {
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, r->data ? (const char *)r->data : ""); /* borrowed */
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->n_data);
+        curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)r->buffer_bytes);
+    }
 }
 
 static void drop_easy(hr_http_request *r)
@@ -256,7 +266,10 @@ static void enter_active(hr_http_request *r)
 /* Of the connection: many small requests, or a small memory limit, get small ones. */
 static int64_t buffer_bytes(const hr_http_request *r)
 {
-    int64_t n = r->n_bytes > 0 ? r->n_bytes : BUFFER_BYTES, most = hr__account_limit(r->account) / 1024;
+    int64_t n = r->n_bytes > 0  ? r->n_bytes
+                : sends_body(r) ? r->n_data
+                                : BUFFER_BYTES,
+            most = hr__account_limit(r->account) / 1024;
 
     return HR_MAX(LEAST_BUFFER_BYTES, HR_MIN(HR_MIN(n, most), BUFFER_BYTES));
 }
@@ -279,7 +292,7 @@ static void begin_attempt(hr_http_request *r)
     hr__account_charge(r->account, r->buffer_bytes);
     set_options(r, r->easy, headers);
     r->begin_ns = r->progress_ns = hr__clock_ns();
-    r->n_attempt = 0;
+    r->n_attempt = r->n_sent = 0;
     enter_active(r);
     if (curl_multi_add_handle(net.multi, r->easy) != CURLM_OK) {
         leave_active(r);
@@ -319,12 +332,26 @@ static void throttled(hr_http_host *h)
         hr__flow_throttled(&h->lanes[i].flow, now);
 }
 
+/* What has been sent since the last look: it counts as a sign of life, and as what the host takes. */
+static void look_at_sent(hr_http_request *r)
+{
+    curl_off_t n = 0;
+
+    if (r->n_data <= 0 || curl_easy_getinfo(r->easy, CURLINFO_SIZE_UPLOAD_T, &n) != CURLE_OK || n <= r->n_sent)
+        return;
+    if (!r->is_small)
+        hr__flow_add(&lane_of(r)->flow, (double)(n - r->n_sent));
+    r->n_sent = n;
+    r->progress_ns = hr__clock_ns();
+}
+
 static void end_attempt(hr_http_request *r, const char *wrong, bool may_retry)
 {
     char *location = NULL;
     hr_http_next next;
 
     leave_active(r);
+    look_at_sent(r);
     curl_easy_getinfo(r->easy, CURLINFO_REDIRECT_URL, &location);
     if (r->is_small && !wrong)
         hr__flow_add(&lane_of(r)->flow, 1);
@@ -374,8 +401,10 @@ static void look_for_silence(void)
     int64_t now = hr__clock_ns();
 
     for (hr_http_request *r = net.active; r; r = next) {
-        bool quiet = now - r->progress_ns > (int64_t)r->store->silence_ms * 1000000;
+        bool quiet;
 
+        look_at_sent(r);
+        quiet = now - r->progress_ns > (int64_t)r->store->silence_ms * 1000000;
         next = r->next;
         if (quiet || atomic_load_explicit(&r->cancelled, memory_order_relaxed)) {
             r->answer.status = 0;
@@ -387,7 +416,7 @@ static void look_for_silence(void)
 static void put_into_queue(hr_http_request *r)
 {
     r->host = hr__host_of(r);
-    r->is_small = r->n_bytes < HR_SMALL_REQUEST;
+    r->is_small = HR_MAX(r->n_bytes, r->n_data) < HR_SMALL_REQUEST;
     put_last(&lane_of(r)->queue_end, r);
 }
 
@@ -629,6 +658,8 @@ hr_status hr__http_begin(hr_http_request *r, hr_error *err)
 {
     int rc;
 
+    if (r->is_signed && r->n_data > 0 && !r->hash[0])
+        HR_TRY(hr__s3_hash(r, err)); /* here: the network's thread has no time for it */
     pthread_once(&once, init);
     hr__lock(&net.lock);
     rc = start_locked();

@@ -1,7 +1,7 @@
 /* s3_sign.c - addresses of objects in S3, and the signature (version 4) of requests.
  *
  * The canonical request is made from the address as it is sent: hr__s3_url encodes a key once, as S3 wants, and callers
- * give queries that are encoded and sorted. Few headers are signed: host, date, the hash of the (empty) body, and the
+ * give queries that are encoded and sorted. Few headers are signed: host, date, the hash of the body, and the
  * session's token. Each attempt is signed anew, with the clock of the server where it differs from ours.
  *
  * Tests: test_s3.c. */
@@ -124,7 +124,8 @@ static bool signing_key(const hr_store *s, const char *day, uint8_t *key)
 }
 
 /* Host, path and query of an address, as they are signed. Ports that the scheme implies are not sent. */
-static void add_request(hr_text *out, const char *method, const char *url, const char *date, const char *token)
+static void add_request(hr_text *out, const char *method, const char *url, const char *hash, const char *date,
+                        const char *token)
 {
     const char *host = strstr(url, "://") + 3, *path = host + strcspn(host, "/?"), *query = strchr(path, '?');
     int n_host = (int)(path - host), n_path = (int)(query ? query - path : (ptrdiff_t)strlen(path));
@@ -134,41 +135,58 @@ static void add_request(hr_text *out, const char *method, const char *url, const
     if (n_host > n_implied && strncmp(path - n_implied, implied, (size_t)n_implied) == 0)
         n_host -= n_implied;
     hr__text_add(out, "%s\n%.*s\n%s\nhost:%.*s\nx-amz-content-sha256:%s\nx-amz-date:%s\n%s%s%s\n", method,
-                 n_path ? n_path : 1, n_path ? path : "/", query ? query + 1 : "", n_host, host, EMPTY_HASH, date,
+                 n_path ? n_path : 1, n_path ? path : "/", query ? query + 1 : "", n_host, host, hash, date,
                  token ? "x-amz-security-token:" : "", token ? token : "", token ? "\n" : "");
 }
 
-hr_status hr__s3_sign(const hr_store *s, const char *method, const char *url, int64_t now_s, hr_text *headers,
-                      hr_error *err)
+hr_status hr__s3_hash(hr_http_request *r, hr_error *err)
+{
+    uint8_t hash[HASH_BYTES];
+    hr_text hex = { 0 };
+
+    if (strncasecmp(r->url, "https:", 6) == 0) {
+        snprintf(r->hash, sizeof r->hash, "UNSIGNED-PAYLOAD");
+        return HR_OK;
+    }
+    if (EVP_Digest(r->data, (size_t)r->n_data, hash, NULL, EVP_sha256(), NULL) == 1)
+        add_hex(&hex, hash);
+    snprintf(r->hash, sizeof r->hash, "%s", hex.data && !hex.failed ? hex.data : "");
+    hr__text_clear(&hex);
+    return r->hash[0] ? HR_OK : hr__error_memory(err, "signature", 1000);
+}
+
+hr_status hr__s3_sign(const hr_store *s, const char *method, const char *url, const char *hash, int64_t now_s,
+                      hr_text *headers, hr_error *err)
 {
     const char *token = s->s3.token, *names = token ? "host;x-amz-content-sha256;x-amz-date;x-amz-security-token"
                                                     : "host;x-amz-content-sha256;x-amz-date";
     hr_text request = { 0 }, text = { 0 };
-    uint8_t hash[HASH_BYTES], key[HASH_BYTES];
+    uint8_t sum[HASH_BYTES], key[HASH_BYTES];
     time_t now = (time_t)now_s;
     char date[20], day[10];
     struct tm tm;
     bool ok;
 
+    hash = hash[0] ? hash : EMPTY_HASH;
     gmtime_r(&now, &tm);
     strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", &tm);
     strftime(day, sizeof day, "%Y%m%d", &tm);
-    add_request(&request, method, url, date, token);
-    hr__text_add(&request, "%s\n%s", names, EMPTY_HASH);
-    ok = !request.failed && EVP_Digest(request.data, (size_t)request.n, hash, NULL, EVP_sha256(), NULL) == 1;
+    add_request(&request, method, url, hash, date, token);
+    hr__text_add(&request, "%s\n%s", names, hash);
+    ok = !request.failed && EVP_Digest(request.data, (size_t)request.n, sum, NULL, EVP_sha256(), NULL) == 1;
     hr__text_add(&text, "AWS4-HMAC-SHA256\n%s\n%s/%s/s3/aws4_request\n", date, day, region_of(s));
     if (ok)
-        add_hex(&text, hash);
-    ok = ok && !text.failed && signing_key(s, day, key) && hmac(hash, key, HASH_BYTES, text.data);
+        add_hex(&text, sum);
+    ok = ok && !text.failed && signing_key(s, day, key) && hmac(sum, key, HASH_BYTES, text.data);
     if (ok) {
-        hr__text_add(headers, "x-amz-date: %s\nx-amz-content-sha256: %s\n", date, EMPTY_HASH);
+        hr__text_add(headers, "x-amz-date: %s\nx-amz-content-sha256: %s\n", date, hash);
         if (token)
             hr__text_add(headers, "x-amz-security-token: %s\n", token);
         hr__text_add(headers,
                      "Authorization: AWS4-HMAC-SHA256 Credential=%s/%s/%s/s3/aws4_request, SignedHeaders=%s, "
                      "Signature=",
                      s->s3.key_id, day, region_of(s), names);
-        add_hex(headers, hash);
+        add_hex(headers, sum);
         hr__text_add(headers, "\n");
     }
     hr__text_clear(&request);
@@ -179,12 +197,19 @@ hr_status hr__s3_sign(const hr_store *s, const char *method, const char *url, in
 
 #else
 
-hr_status hr__s3_sign(const hr_store *s, const char *method, const char *url, int64_t now_s, hr_text *headers,
-                      hr_error *err)
+hr_status hr__s3_hash(hr_http_request *r, hr_error *err)
+{
+    r->hash[0] = 0;
+    return hr_error_set(err, HR_UNSUPPORTED, "this build has no OpenSSL and expat, so it reads no s3:// URLs");
+}
+
+hr_status hr__s3_sign(const hr_store *s, const char *method, const char *url, const char *hash, int64_t now_s,
+                      hr_text *headers, hr_error *err)
 {
     (void)s;
     (void)method;
     (void)url;
+    (void)hash;
     (void)now_s;
     (void)headers;
     return hr_error_set(err, HR_UNSUPPORTED, "this build has no OpenSSL and expat, so it reads no s3:// URLs");
