@@ -98,18 +98,16 @@ def test_local_runs_have_no_network(server):
     assert "network" not in json.loads(ds.stats())
 
 
-@pytest.mark.parametrize(("limit", "most"), [(1 << 30, 1.03), (64 << 20, 1.25)])
-def test_bytes_are_received_once(limit, most, server, tmp_path, monkeypatch):
-    """Once tickets that shared a page fetched it again, and windows reached beyond what was announced."""
+def test_bytes_are_received_once(server, tmp_path):
+    """Once the reader's windows reached beyond what was announced, and bytes travelled twice."""
     rng = np.random.default_rng(2)
     t = pa.table({name: rng.random(500_000) for name in "abcdefgh"})
     pq.write_table(t, tmp_path / "a.parquet", row_group_size=250_000, write_page_index=True)
     size = (tmp_path / "a.parquet").stat().st_size
-    monkeypatch.setattr(hd.DataContext.get_current(), "memory_limit_bytes", limit)
     ds = hd.read_parquet(f"{server.url}/a.parquet")
     ds.schema()
     batches = ds.iter_batches(batch_size=8192)
     assert sum(len(b["a"]) for b in batches) == t.num_rows
     network = batches.stats()["network"]
-    assert network["received_bytes"] < size * most
+    assert network["received_bytes"] < size * 1.03
     assert network["requests"] < 500
