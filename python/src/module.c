@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -310,10 +311,26 @@ static PyMethodDef functions[] = {
     { NULL, NULL, 0, NULL },
 };
 
+/* Runs signal handlers, on the program's first thread alone: Ctrl-C ends a wait for the network. The exception stays
+ * set, and pyhr_raise leaves it. */
+static bool was_interrupted(void)
+{
+    PyGILState_STATE gil;
+    bool raised;
+
+    if (syscall(SYS_gettid) != getpid())
+        return false;
+    gil = PyGILState_Ensure();
+    raised = PyErr_CheckSignals() < 0;
+    PyGILState_Release(gil);
+    return raised;
+}
+
 static int module_exec(PyObject *module)
 {
     pyhr_state *s = PyModule_GetState(module);
 
+    hr__reads_ask(was_interrupted);
     s->drain = pyhr_drain_new();
     if (!s->drain) {
         PyErr_NoMemory();

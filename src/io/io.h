@@ -90,7 +90,11 @@ void hr__wait_unref(hr_wait *w);  /* NULL is fine */
 hr_wait *hr__wait_current(void);
 /* Reads of this thread that wait for the network end with HR_CANCELLED when *stop is true; NULL: they do not. */
 void hr__reads_stop_by(const atomic_bool *stop);
-bool hr__reads_stop(void);                           /* for classes: it is true */
+bool hr__reads_stop(void); /* for classes: it is true, or the program was interrupted. No lock is held */
+/* fn says whether the program was interrupted. Threads that are not the pool's call it now and then while they wait for
+ * the network. NULL: nobody is asked. */
+void hr__reads_ask(bool (*fn)(void));
+#define HR_LOOK_NS 50000000                          /* how often a thread that waits for the network asks */
 int64_t hr__wait_spend(hr_wait *w, int64_t n_bytes); /* takes up to n of most_bytes; -> what is granted */
 hr_wait *hr__wait_add(hr_wait *w);                   /* one thing more; -> a reference */
 void hr__wait_came(hr_wait *takes);                  /* without locks */

@@ -19,9 +19,17 @@ struct hr_wait {
 
 static _Thread_local hr_wait *current;
 static _Thread_local const atomic_bool *stop_by;
+static _Atomic(bool (*)(void)) interrupted;
 
 void hr__reads_stop_by(const atomic_bool *stop) { stop_by = stop; }
-bool hr__reads_stop(void) { return stop_by && atomic_load_explicit(stop_by, memory_order_relaxed); }
+void hr__reads_ask(bool (*fn)(void)) { atomic_store(&interrupted, fn); }
+
+bool hr__reads_stop(void)
+{
+    bool (*fn)(void) = atomic_load_explicit(&interrupted, memory_order_relaxed);
+
+    return (stop_by && atomic_load_explicit(stop_by, memory_order_relaxed)) || (fn && !hr__is_pool_thread && fn());
+}
 
 hr_status hr__wait_begin(int64_t most_bytes, hr_wait **out, hr_error *err)
 {

@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import signal
 import ssl
 import subprocess
 import sys
@@ -210,6 +211,41 @@ def test_a_run_that_waits_ends_at_once(server):
     it.close()
     assert time.monotonic() - begin < 10
     stop.set()
+
+
+SILENT = """
+import sys, headrace.data as hd
+what, url = sys.argv[1:]
+if what == "list":
+    hd.read_parquet(url)
+else:
+    hd.read_parquet(url).schema()
+"""
+
+
+@pytest.mark.parametrize("what", ["list", "schema"])
+def test_an_interrupt_ends_a_wait_for_a_silent_server(what, server):
+    stop, waits = threading.Event(), threading.Event()
+
+    def fault(number, handler):
+        if handler.command == ("HEAD" if what == "list" else "GET"):
+            waits.set()
+            stop.wait(60)
+            handler.close_connection = True
+            return True
+
+    server.fault = fault
+    program = [sys.executable, "-c", SILENT, what, f"{server.url}/a.parquet"]
+    with subprocess.Popen(program, stderr=subprocess.PIPE, text=True) as child:
+        assert waits.wait(60)
+        time.sleep(0.1)
+        begin = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=20)
+        seconds = time.monotonic() - begin
+    stop.set()
+    assert "KeyboardInterrupt" in err
+    assert seconds < 2  # 0.2 s, and the end of Python
 
 
 @pytest.mark.parametrize("command", ["head", "count", "schema", "stat"])

@@ -520,8 +520,10 @@ static int64_t begin_waiting(void)
     hr_http_host *hosts;
     int n = hr__hosts(&hosts);
 
-    if (atomic_exchange(&net.n_cancelled, 0))
+    if (atomic_exchange(&net.n_cancelled, 0)) {
         drop_all_cancelled();
+        look_for_silence();
+    }
     for (int i = 0; i < n; i++)
         begin_of_host(&hosts[i]);
     return due;
@@ -742,6 +744,7 @@ static void wake_waiter(hr_http_request *r)
 hr_status hr__http_run(hr_http_request *r, hr_error *err)
 {
     waiter w = { .is_done = false };
+    bool stopped = false;
     hr_status st;
 
     hr__mutex_init(&w.lock);
@@ -751,8 +754,14 @@ hr_status hr__http_run(hr_http_request *r, hr_error *err)
     st = hr__http_begin(r, err);
     if (!st) {
         hr__lock(&w.lock);
-        while (!w.is_done)
-            hr__cond_wait(&w.done, &w.lock);
+        while (!w.is_done) {
+            if (hr__cond_wait_ns(&w.done, &w.lock, HR_LOOK_NS) || w.is_done || stopped)
+                continue;
+            hr__unlock(&w.lock);
+            if ((stopped = hr__reads_stop()))
+                hr__http_cancel(r);
+            hr__lock(&w.lock);
+        }
         hr__unlock(&w.lock);
         st = r->st;
         if (st)

@@ -31,6 +31,7 @@ static void one_done(hr_http_request *r)
 static void run_all(hr_http_request *r, int n)
 {
     batch b = { .n_left = n };
+    bool stopped = false;
 
     hr__mutex_init(&b.lock);
     hr__cond_init(&b.done);
@@ -48,8 +49,15 @@ static void run_all(hr_http_request *r, int n)
         one_done(&r[i]);
     }
     hr__lock(&b.lock);
-    while (b.n_left)
-        hr__cond_wait(&b.done, &b.lock);
+    while (b.n_left) {
+        if (hr__cond_wait_ns(&b.done, &b.lock, HR_LOOK_NS) || !b.n_left || stopped)
+            continue;
+        hr__unlock(&b.lock);
+        stopped = hr__reads_stop();
+        for (int i = 0; stopped && i < n; i++)
+            hr__http_cancel(&r[i]);
+        hr__lock(&b.lock);
+    }
     hr__unlock(&b.lock);
     hr__cond_clear(&b.done);
     hr__mutex_clear(&b.lock);

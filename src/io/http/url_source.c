@@ -30,7 +30,6 @@
 #define MOST_BYTES (4 << 20)   /* likewise, when reads follow each other */
 #define OLD_BYTES (32 << 20)   /* or a sixteenth of the memory limit */
 #define UNREAD 16
-#define LOOK_NS 50000000 /* how often a read that waits looks whether the run was stopped */
 #define KEEP_PART (1 << 20)
 #define KEEP_BYTES (4 << 20)
 #define GAP_BYTES (256 << 10) /* a request costs as much time as these bytes */
@@ -492,13 +491,18 @@ static hr_status read_part(url_source *s, uint8_t *out, int64_t at, int64_t n, i
 {
     part *p, *gone = NULL, *last;
     hr_status st = HR_OK;
-    bool again = false, ready, stopped;
+    bool again = false, ready, stopped = false;
 
     *n_read = 0;
     HR_TRY(part_for(s, at, n, &p, err));
     parts_lock();
-    while (p->state == FETCHING && !hr__reads_stop())
-        (void)hr__cond_wait_ns(&parts.changed, &parts.lock, LOOK_NS);
+    while (p->state == FETCHING && !stopped) {
+        if (hr__cond_wait_ns(&parts.changed, &parts.lock, HR_LOOK_NS))
+            continue;
+        parts_unlock();
+        stopped = hr__reads_stop();
+        parts_lock();
+    }
     ready = p->state == READY;
     stopped = p->state == FETCHING;
     parts_unlock();
