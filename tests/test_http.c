@@ -376,6 +376,70 @@ static void no_memory_is_one_error(void **state)
     http_server_stop(&server);
 }
 
+static void whole_objects(void **state)
+{
+    const char *urls[3];
+    hr_download got[3] = { 0 };
+    hr_error err = HR_ERROR_INIT;
+    hr_store *store = NULL;
+
+    (void)state;
+    http_server_start(&server);
+    urls[0] = urls[1] = urls[2] = server.url;
+    assert_ok(hr__store_new(quick, 2, NULL, &store, &err), &err);
+    assert_ok(hr__download(store, urls, 3, &(hr_download_limits){ .allow_private = true }, got, &err), &err);
+    for (int i = 0; i < 3; i++) {
+        assert_ok(got[i].st, &got[i].err);
+        assert_int_equal(got[i].n, N_BYTES);
+        assert_memory_equal(got[i].data, object, N_BYTES);
+        hr__download_clear(&got[i]);
+    }
+    assert_ok(hr__download(store, urls, 1, &(hr_download_limits){ .max_bytes = 1000 }, got, &err), &err);
+    assert_int_equal(got[0].st, HR_INVALID);
+    assert_contains(got[0].err.text, "/object: its address is a private one");
+    hr__download_clear(&got[0]);
+    assert_ok(hr__download(store, urls, 1, &(hr_download_limits){ 1000, true }, got, &err), &err);
+    assert_int_equal(got[0].st, HR_BAD_DATA);
+    assert_contains(got[0].err.text, "/object: it has more than 1000 bytes");
+    hr__download_clear(&got[0]);
+    hr__store_unref(store);
+    hr__http_stop();
+    http_server_stop(&server);
+}
+
+static hr_status download_twice(hr_error *err)
+{
+    const char *urls[] = { server.url, server.url };
+    hr_download got[2] = { 0 };
+    hr_store *store = NULL;
+    hr_status st = HR_OK;
+
+    HR_TRY(hr__store_new(quick, 2, NULL, &store, err));
+    HR_GO(hr__download(store, urls, 2, &(hr_download_limits){ .allow_private = true }, got, err));
+    for (int i = 0; i < 2; i++) {
+        if (got[i].st && !st) {
+            st = got[i].st;
+            hr__error_move(err, &got[i].err);
+        } else if (!got[i].st) {
+            assert_int_equal(got[i].n, N_BYTES);
+        }
+    }
+done:
+    hr__download_clear(&got[0]);
+    hr__download_clear(&got[1]);
+    hr__store_unref(store);
+    hr__http_stop();
+    return st;
+}
+
+static void no_memory_for_a_download(void **state)
+{
+    (void)state;
+    http_server_start(&server);
+    assert_true(run_with_faults(download_twice, HR_FAULT_MEMORY | MAY_RECOVER) > 10);
+    http_server_stop(&server);
+}
+
 /* A child has its own thread, and asks again for what was on its way. */
 static void a_forked_child_reads_on(void **state)
 {
@@ -415,6 +479,42 @@ static const struct {
     { "https://host", "https://host" },
     { "s3://anonymous@bucket/a?b#c", "s3://bucket/a?b#c" },
 };
+
+static void addresses(void **state)
+{
+    static const char *const private[] = { "127.0.0.1",
+                                           "10.1.2.3",
+                                           "172.16.0.1",
+                                           "172.31.255.255",
+                                           "192.168.1.1",
+                                           "169.254.169.254",
+                                           "100.64.0.1",
+                                           "0.0.0.0",
+                                           "224.0.0.1",
+                                           "255.255.255.255",
+                                           "198.18.0.1",
+                                           "192.0.0.1",
+                                           "::1",
+                                           "::",
+                                           "fe80::1",
+                                           "fc00::1",
+                                           "fd12::3",
+                                           "ff02::1",
+                                           "::ffff:10.0.0.1",
+                                           "64:ff9b::a00:1",
+                                           "2002:a00:1::",
+                                           "x",
+                                           "" };
+    static const char *const public[] = { "8.8.8.8",        "172.15.0.1",       "172.32.0.1",
+                                          "100.128.0.1",    "11.0.0.1",         "2001:4860:4860::8888",
+                                          "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::" };
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(private); i++)
+        assert_true(hr__address_is_private(private[i]));
+    for (int i = 0; i < HR_LEN(public); i++)
+        assert_false(hr__address_is_private(public[i]));
+}
 
 static void urls_are_shown_without_secrets(void **state)
 {
@@ -501,6 +601,8 @@ int main(void)
         HTTP_TEST(a_stopped_read_is_cancelled),
         HTTP_TEST(threads_share_a_source),
         HTTP_TEST(no_memory_is_one_error),
+        HTTP_TEST(whole_objects),
+        HTTP_TEST(no_memory_for_a_download),
         HTTP_TEST(a_forked_child_reads_on),
         cmocka_unit_test(no_server_is_one_error),
 #else
@@ -508,6 +610,7 @@ int main(void)
 #endif
         cmocka_unit_test(urls_are_shown_without_secrets),
         cmocka_unit_test(wrong_options_are_named),
+        cmocka_unit_test(addresses),
     };
 
     return cmocka_run_group_tests(cases, NULL, NULL);

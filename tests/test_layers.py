@@ -201,6 +201,7 @@ PACKAGE = ROOT / "python" / "headrace"
 LATE_NAMES = {
     # Ray has udf, download and others among its expressions: the module looks them up on demand.
     ("headrace.data.expressions", "headrace.data.function_expressions"),
+    ("headrace.data.expressions", "headrace.data.downloading"),
 }
 
 

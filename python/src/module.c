@@ -297,6 +297,10 @@ static PyMethodDef functions[] = {
       "die_with_parent(pid): makes the kernel SIGKILL this process when its parent ends; False if it has ended." },
     { "cpus_allowed", cpus_allowed, METH_NOARGS,
       "Cores that this process may use: its affinity, at most the quota of its control group." },
+    { "store", pyhr_store, METH_O, "store(options): how URLs are reached, of texts 'name=value'." },
+    { "download", pyhr_download, METH_VARARGS,
+      "download(store, urls, max_bytes, allow_private): a list of bytes, or of the exception for a URL that failed. "
+      "Waits for all. max_bytes 0: no limit." },
     { "process_name", process_name, METH_NOARGS,
       "A name of this process that is unique on a shared file system: 'space-pid-start'." },
     { "process_is_gone", process_is_gone, METH_O,

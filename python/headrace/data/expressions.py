@@ -20,7 +20,7 @@ import importlib
 import itertools
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeAlias
 
 from headrace import _core
 from headrace._core import InvalidArgument, TypeMismatchError
@@ -28,7 +28,8 @@ from headrace.optional import package
 from headrace.settings import hint
 
 if TYPE_CHECKING:
-    from headrace.data.function_expressions import download, monotonically_increasing_id, pyarrow_udf, udf
+    from headrace.data.downloading import download
+    from headrace.data.function_expressions import monotonically_increasing_id, pyarrow_udf, udf
     from headrace.data.image_expressions import ImageFunctions
     from headrace.data.nested_expressions import ArrayFunctions, ListFunctions, MapFunctions, StructFunctions
     from headrace.data.string_expressions import StringFunctions
@@ -398,6 +399,37 @@ class Expr:
             raise TypeMismatchError(f"alias: expected a name, found {type(name).__name__}")
         return Expr(self._core, name, self._calls)
 
+    def download(
+        self,
+        *,
+        on_error: Literal["raise", "null"] = "raise",
+        max_bytes: int | str | None = None,
+        allow_local: bool = False,
+        allow_private: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Expr:
+        """The bytes that a text of this expression names, as binary: http(s):// and s3:// URLs.
+
+            ds.with_column("image", col("url").download(max_bytes="20MB", on_error="null"))
+
+        Up to 64 are under way at the same time, and leave in the order of the rows. A null gives null.
+
+        on_error: "null" gives null for what cannot be read. max_bytes: a larger object is an error.
+        allow_local: paths of this machine and file:// too. allow_private: URLs of this host and of private
+        networks too. Without these two, such texts are an InvalidArgument, whatever on_error says: URLs in
+        data are not the user's words. storage_options: as of the readers.
+        """
+        from headrace.data.downloading import downloaded
+
+        return downloaded(
+            self,
+            on_error=on_error,
+            max_bytes=max_bytes,
+            allow_local=allow_local,
+            allow_private=allow_private,
+            storage_options=storage_options,
+        )
+
     # -------------------------------------------------------------------------------------------- inspection
 
     @property
@@ -760,13 +792,10 @@ def unnest(expr: Expr) -> Unnest:
 if not TYPE_CHECKING:
 
     def __getattr__(name):
-        """Imports function_expressions.py on the first use of udf, pyarrow_udf, download or
-        monotonically_increasing_id.
-        """
+        """Imports the module of a function of Python, as udf, on its first use."""
         if name in _FUNCTIONS_OF_PYTHON:
-            from headrace.data import function_expressions
-
-            return getattr(function_expressions, name)
+            module = importlib.import_module(f"headrace.data.{_FUNCTIONS_OF_PYTHON[name]}")
+            return getattr(module, name)
         from headrace import absent
 
         if name in _RAY_NAMES:
@@ -783,7 +812,9 @@ _RAY_NAMES = {  # Ray's names of the classes
     "_StringNamespace": "str",
     "_StructNamespace": "struct",
 }
-_FUNCTIONS_OF_PYTHON = ("udf", "pyarrow_udf", "download", "monotonically_increasing_id")
+_FUNCTIONS_OF_PYTHON = dict.fromkeys(
+    ("udf", "pyarrow_udf", "monotonically_increasing_id"), "function_expressions"
+) | {"download": "downloading"}
 
 # ------------------------------------------------------------------------------------------------ as text
 

@@ -7,7 +7,14 @@ from headrace._core import InvalidArgument, NotFoundError, Schema, TypeMismatchE
 from headrace.data.context import accept_cluster_arguments, is_whole
 from headrace.data.dataset import Dataset
 from headrace.data.datasource.partitioning import FileShuffleConfig, Partitioning
-from headrace.data.paths import check_stream_args, extension_list, local_path, path_list
+from headrace.data.paths import (
+    check_stream_args,
+    extension_list,
+    local_path,
+    path_list,
+    setting,
+    storage_texts,
+)
 from headrace.data.plan import Node
 
 HIVE_BY_DEFAULT = ("parquet", "csv", "json")  # as in Ray
@@ -39,24 +46,6 @@ class FileArguments(TypedDict, total=False):
     concurrency: int | None
     override_num_blocks: int | None
     parallelism: int
-
-
-def setting(name, value):
-    """One option of a format as text for the engine's option tables."""
-    if isinstance(value, bool):
-        value = "true" if value else "false"
-    return f"{name}={value}"
-
-
-def _storage_options(where, given):
-    """The options of URLs as texts 'name=value'; a value None leaves the default."""
-    if given is None:
-        return None
-    if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
-        raise TypeMismatchError(
-            f"{where}: storage_options: expected a dict with names, found {type(given).__name__}"
-        )
-    return [setting(name, value) for name, value in given.items() if value is not None]
 
 
 def _check_counts(where, given):
@@ -148,7 +137,7 @@ def read_files(where, form, paths, *, columns=None, options=None, name=None, **c
         "unify": given["unify"] == "all",
         "shuffle": _shuffle(where, given["shuffle"]),
         "partition_filter": given["partition_filter"],
-        "storage_options": _storage_options(where, given["storage_options"]),
+        "storage_options": storage_texts(where, given["storage_options"]),
     }
     return Dataset(_node({name: value for name, value in args.items() if value is not None}))
 

@@ -1,4 +1,4 @@
-"""Python functions in expressions: udf(), pyarrow_udf(), download(), monotonically_increasing_id().
+"""Python functions in expressions: udf(), pyarrow_udf(), monotonically_increasing_id().
 
 The engine computes expressions; a call of a Python function becomes a step before the expression:
 `add_one(col("x")) * 2` first adds a column by the function, then multiplies it, then drops it. In the
@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from headrace._core import HeadraceError, TypeMismatchError, UnsupportedError
+from headrace._core import HeadraceError, TypeMismatchError
 from headrace.data.plan import Node
 from headrace.optional import package
 
@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 
 
 _CALL_ROWS = 4096  # most rows of a call
-_DOWNLOAD_ROWS = 16  # files of a call, few so that little memory holds them
 
 
 class Call:
-    """How to make a hidden column. kind: "udf" or "number"."""
+    """How to make a hidden column. kind: "udf" or "number". threads: how many of them call fn; 0: the user
+    says where it runs.
+    """
+
+    threads = 0
 
     def __init__(
         self, name, kind, fn=None, args=(), words=None, dtype=None, constructor=((), {}), rows=_CALL_ROWS
@@ -83,12 +86,21 @@ def _title(fn):
     return getattr(fn, "__qualname__", type(fn).__qualname__).replace("<locals>.", "")
 
 
-def _called(fn, dtype, args, words, constructor=((), {}), rows=_CALL_ROWS):
+def _text(fn, args, words, constructor):
     texts = [str(a) if hasattr(a, "_calls") else repr(a) for a in args]
     texts += [f"{k}={v}" if hasattr(v, "_calls") else f"{k}={v!r}" for k, v in words.items()]
     made = ", ".join([*map(repr, constructor[0]), *(f"{k}={v!r}" for k, v in constructor[1].items())])
-    text = _title(fn) + (f"({made})" if inspect.isclass(fn) else "") + f"({', '.join(texts)})"
-    return _expression(Call(_name_of(fn, text), "udf", fn, args, words, dtype, constructor, rows))
+    return _title(fn) + (f"({made})" if inspect.isclass(fn) else "") + f"({', '.join(texts)})"
+
+
+def called(fn, dtype, args, words, constructor=((), {}), rows=_CALL_ROWS, threads=0, text=None):
+    """The expression fn(*args, **words), of type dtype. constructor: the arguments of a class. text: how it
+    is shown.
+    """
+    text = text or _text(fn, args, words, constructor)
+    call = Call(_name_of(fn, text), "udf", fn, args, words, dtype, constructor, rows)
+    call.threads = threads
+    return _expression(call)
 
 
 def _arrow_type(dtype):
@@ -153,7 +165,7 @@ def udf(return_dtype: Any = None) -> Callable[[Callable[..., Any]], Callable[...
                     self._constructor = (args, words)
 
                 def __call__(self, *args, **words):
-                    return _called(fn, dtype, args, words, self._constructor)
+                    return called(fn, dtype, args, words, self._constructor)
 
             return Delayed
         if not callable(fn):
@@ -161,7 +173,7 @@ def udf(return_dtype: Any = None) -> Callable[[Callable[..., Any]], Callable[...
 
         @functools.wraps(fn)
         def expression(*args, **words):
-            return _called(fn, dtype, args, words)
+            return called(fn, dtype, args, words)
 
         expression._original_fn = fn
         return expression
@@ -175,46 +187,6 @@ pyarrow_udf = udf  # functions get Arrow columns in both
 def monotonically_increasing_id() -> Expr:
     """0, 1, 2, ... in the order of the rows: unique, and the same in every run."""
     return _expression(Call("<monotonically_increasing_id()>", "number"))
-
-
-class _Download:
-    """Reads files; null for a file that cannot be read."""
-
-    def one(self, uri):
-        from urllib.parse import unquote
-
-        if uri is None:
-            return None
-        scheme, found, path = uri.partition("://")
-        if found and scheme != "file":
-            raise UnsupportedError(
-                f"download: {uri}: expected a local path or a file:// URI; {scheme}:// is not supported"
-            )
-        try:
-            with open(unquote(path) if found else uri, "rb") as file:
-                return file.read()
-        except OSError:
-            return None
-
-    def __call__(self, uris):
-        pyarrow = package("pyarrow", "download")
-        return pyarrow.array([self.one(u) for u in uris.to_pylist()], pyarrow.large_binary())
-
-
-def download(uri_column_name: str | Expr, *, filesystem: Any = None) -> Expr:
-    """The contents of the files that the column names, as binary: local paths and file:// URIs.
-
-    A null, and a file that cannot be read, gives null, as in Ray Data. Other schemes (s3://, http://) are an
-    error. Memory holds a few files at a time.
-    """
-    from headrace.data.expressions import col
-
-    if filesystem is not None:
-        raise UnsupportedError("download: filesystem is not supported; only local files are")
-    if not isinstance(uri_column_name, str):
-        raise TypeMismatchError(f"download: expected a column's name, found {type(uri_column_name).__name__}")
-    package("pyarrow", "download")
-    return _called(_Download, "large_binary", (col(uri_column_name),), {}, rows=_DOWNLOAD_ROWS)
 
 
 # ------------------------------------------------------------------------------------------------ into a plan
@@ -277,8 +249,8 @@ def _add_call(node, call, compute=None):
         "udf",
         "arrow",
         call.fn,
-        compute="threads" if call.fn is _Download else compute,
-        concurrency=None,
+        compute="threads" if call.threads else compute,
+        concurrency=call.threads or None,
         options={
             "block_rows": call.rows,
             "one_to_one": True,

@@ -1,4 +1,4 @@
-"""Converts a user's paths, suffixes and filesystems into plain local paths for the engine."""
+"""Converts a user's paths, suffixes, filesystems and options into what the engine takes."""
 
 import os
 
@@ -98,3 +98,21 @@ def check_stream_args(where, given, decompressed=True):
             raise InvalidArgument(f"{what}: expected compression or buffer_size, found '{name}'")
     if not decompressed and given.get("compression") not in (None, "detect"):
         raise UnsupportedError(f"{what}: this reader does not decompress files")
+
+
+def setting(name, value):
+    """One option of a format as text for the engine's option tables."""
+    if isinstance(value, bool):
+        value = "true" if value else "false"
+    return f"{name}={value}"
+
+
+def storage_texts(where, given):
+    """The options of URLs as texts 'name=value'; a value None leaves the default."""
+    if given is None:
+        return None
+    if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
+        raise TypeMismatchError(
+            f"{where}: storage_options: expected a dict with names, found {type(given).__name__}"
+        )
+    return [setting(name, value) for name, value in given.items() if value is not None]

@@ -60,6 +60,7 @@ struct hr_http_request {
     int64_t n_bytes;     /* of the range, to `out`; 0: the whole body, to `body` */
     uint8_t *out;        /* borrowed until `done` */
     bool is_signed;      /* for S3, with the store's keys */
+    bool public_only;    /* HR_INVALID: the server's address is a private one */
     const uint8_t *data; /* that PUT and POST send; borrowed until `done` */
     int64_t n_data;
     const char *more;                 /* header lines, each with its "\n"; static; NULL: none */
@@ -84,7 +85,8 @@ struct hr_http_request {
     char *target;  /* where redirects led; NULL: `url` */
     bool foreign;  /* `target` is another host: nothing is signed */
     bool learnt_clock;
-    bool overrun; /* more bytes came than were asked for */
+    bool is_private; /* the server's address was refused */
+    bool overrun;    /* more bytes came than were asked for */
     int n_redirects;
     int64_t due_ns;       /* of the next attempt */
     int64_t begin_ns;     /* of the attempt */
@@ -103,6 +105,8 @@ void hr__http_clear(hr_http_request *r); /* zero is fine; not between begin and 
 hr_status hr__http_begin(hr_http_request *r, hr_error *err) HR_MUST_USE;
 /* `done` comes soon, with HR_CANCELLED if the answer is not complete. The caller knows that `done` has not freed r. */
 void hr__http_cancel(hr_http_request *r);
+/* Sends all whose `st` is HR_OK and waits for all. The error of a request stays in it. */
+void hr__http_run_all(hr_http_request *r, int n);
 /* Sends the request and waits for its end; `done` is its own. */
 hr_status hr__http_run(hr_http_request *r, hr_error *err) HR_MUST_USE;
 /* For tests: ends the thread, closes all connections. Requests that are under way are cancelled. */
@@ -141,6 +145,8 @@ hr_http_next hr__http_settle(hr_http_request *r, const char *wrong, bool may_ret
 /* --- url.c */
 char *hr__url_encoded(const char *url, hr_account *account); /* blanks and bytes beyond ASCII as %XX; "%" stays */
 bool hr__url_same_host(const char *a, const char *b);        /* scheme, host and port */
+/* Whether an address ("10.0.0.1", "fe80::1") is of this host, of a private network, or no address of one host. */
+bool hr__address_is_private(const char *address);
 bool hr__url_is_near(const char *url); /* loopback, or the address of a machine's metadata: never by a proxy */
 
 /* --- store.c */

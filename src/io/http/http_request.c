@@ -331,6 +331,16 @@ static bool learns_clock(hr_http_request *r)
     return true;
 }
 
+static hr_http_next overrun(hr_http_request *r)
+{
+    char what[64];
+
+    if (is_ranged(r) || !r->max_body)
+        return fails(r, HR_BAD_DATA, "the server sends more bytes than it was asked for");
+    snprintf(what, sizeof what, "it has more than %lld bytes", (long long)r->max_body);
+    return fails(r, HR_BAD_DATA, what);
+}
+
 hr_http_next hr__http_settle(hr_http_request *r, const char *wrong, bool may_retry, const char *location)
 {
     int status = r->answer.status;
@@ -339,8 +349,10 @@ hr_http_next hr__http_settle(hr_http_request *r, const char *wrong, bool may_ret
         return fails(r, HR_CANCELLED, "the request was cancelled");
     if (r->body.failed)
         return fails(r, HR_NO_MEMORY, "no memory for the answer");
+    if (r->is_private)
+        return fails(r, HR_INVALID, "its address is a private one; allow_private=True reads it");
     if (r->overrun)
-        return fails(r, HR_BAD_DATA, "the server sends more bytes than it was asked for");
+        return overrun(r);
     if (status == 412 && !hr__http_writes(r))
         return replaced(r);
     if (status >= 300 && status < 400 && location)

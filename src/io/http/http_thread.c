@@ -183,6 +183,29 @@ static bool sends_body(const hr_http_request *r)
     return strcmp(r->method, "PUT") == 0 || strcmp(r->method, "POST") == 0;
 }
 
+/* Whether requests go out by a proxy, whose address says nothing about the server's. */
+static bool has_proxy(const char *url)
+{
+    static const char *const names[] = { "http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY" };
+
+    for (int i = 0; i < HR_LEN(names); i++)
+        if (getenv(names[i]) && *getenv(names[i]))
+            return !hr__url_is_near(url);
+    return false;
+}
+
+/* Before a request goes out on a connection, a new one or one that is used again. */
+static int look_at_address(void *context, char *server, char *own, int port, int own_port)
+{
+    hr_http_request *r = context;
+
+    (void)own;
+    (void)port;
+    (void)own_port;
+    r->is_private = hr__address_is_private(server);
+    return r->is_private ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+}
+
 static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist *headers)
 {
     const char *url = r->target ? r->target : r->url;
@@ -209,6 +232,10 @@ static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist 
         curl_easy_setopt(easy, CURLOPT_CAINFO, certificates);
     if (hr__url_is_near(url))
         curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    if (r->public_only && !has_proxy(url)) {
+        curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, look_at_address);
+        curl_easy_setopt(easy, CURLOPT_PREREQDATA, r);
+    }
     if (strcmp(r->method, "HEAD") == 0)
         curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
     else if (strcmp(r->method, "GET") != 0)

@@ -19,4 +19,21 @@ hr_status hr__url_list(hr_store *store, const char *const *urls, int n, const hr
 hr_status hr__url_source_open(const hr_path *listed, hr_store *store, hr_account *account, hr_source **out,
                               hr_error *err) HR_MUST_USE;
 
+/* --- download.c: whole objects */
+typedef struct hr_download {
+    char *data; /* owned; NULL: an empty object, or none */
+    int64_t n;
+    hr_status st;
+    hr_error err;
+} hr_download;
+typedef struct hr_download_limits {
+    int64_t max_bytes;  /* a larger object is HR_BAD_DATA; 0: none is too large */
+    bool allow_private; /* false: http(s) URLs of private and local addresses are HR_INVALID */
+} hr_download_limits;
+/* Fetches n objects at the same time into `out` (zeroed), each with its status, and waits for all: not for threads of
+ * the pool. Their memory is on no account. */
+hr_status hr__download(hr_store *store, const char *const *urls, int n, const hr_download_limits *limits,
+                       hr_download *out, hr_error *err) HR_MUST_USE;
+void hr__download_clear(hr_download *d);
+
 #endif

@@ -5,6 +5,7 @@
  * Tests: test_http.c. */
 #include "io/http/http.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <strings.h>
 
@@ -58,6 +59,34 @@ bool hr__url_same_host(const char *a, const char *b)
     if (strncasecmp(a, b, strcspn(a, ":") + 1) != 0)
         return false;
     return n == (size_t)(b_end - b_host) && strncasecmp(a_host, b_host, n) == 0;
+}
+
+static bool is_private_4(const uint8_t *a)
+{
+    return a[0] == 0 || a[0] == 10 || a[0] == 127 || a[0] >= 224 || (a[0] == 100 && a[1] >> 6 == 1) ||
+           (a[0] == 169 && a[1] == 254) || (a[0] == 172 && a[1] >> 4 == 1) || (a[0] == 192 && a[1] == 168) ||
+           (a[0] == 192 && a[1] == 0 && a[2] == 0) || (a[0] == 198 && a[1] >> 1 == 9);
+}
+
+/* Only 2000::/3 is public; in it 2002::/16 and 64:ff9b::/96 below carry an address of IPv4. */
+static bool is_private_6(const uint8_t *a)
+{
+    static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff }, nat64[12] = { 0, 0x64, 0xff, 0x9b };
+
+    if (memcmp(a, mapped, 12) == 0 || memcmp(a, nat64, 12) == 0)
+        return is_private_4(a + 12);
+    if (a[0] == 0x20 && a[1] == 0x02)
+        return is_private_4(a + 2);
+    return a[0] >> 5 != 1;
+}
+
+bool hr__address_is_private(const char *address)
+{
+    uint8_t a[16];
+
+    if (inet_pton(AF_INET, address, a) == 1)
+        return is_private_4(a);
+    return inet_pton(AF_INET6, address, a) != 1 || is_private_6(a);
 }
 
 bool hr__url_is_near(const char *url)

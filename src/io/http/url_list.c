@@ -27,8 +27,7 @@ static void one_done(hr_http_request *r)
     hr__unlock(&b->lock);
 }
 
-/* Sends all and waits for all. The error of a request stays in it. */
-static void run_all(hr_http_request *r, int n)
+void hr__http_run_all(hr_http_request *r, int n)
 {
     batch b = { .n_left = n };
     bool stopped = false;
@@ -206,7 +205,7 @@ hr_status hr__url_list(hr_store *store, const char *const *urls, int n, const hr
         for (int i = 0; i < m; i++)
             r[i].st =
                 is_list(urls[at + i]) ? HR_PENDING : ask_head(store, urls[at + i], out->account, &r[i], &r[i].err);
-        run_all(r, m);
+        hr__http_run_all(r, m);
         for (int i = 0; i < m && !st; i++)
             st = r[i].st == HR_PENDING ? list_below(store, urls[at + i], options, out, err)
                                        : add_one(store, urls[at + i], &r[i], options, out, err);

@@ -1,0 +1,173 @@
+"""download(): the bytes of the files and URLs that a column names.
+
+A call gets CALL_ROWS rows. The engine's network asks for all of its URLs at the same time; THREADS calls are
+under way at once, and their results leave in the order of the rows. Local paths are read one by one.
+
+URLs in data are not the user's words. So a URL of a private address, a path of this machine and an unknown
+scheme are errors unless they are allowed, whatever on_error says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote
+
+from headrace import _core
+from headrace._core import HeadraceError, InvalidArgument, TypeMismatchError, UnsupportedError
+from headrace.data.function_expressions import called
+from headrace.data.paths import storage_texts
+from headrace.exceptions import DataError, NotFoundError
+from headrace.optional import package
+
+if TYPE_CHECKING:
+    from headrace.data.expressions import Expr
+
+CALL_ROWS = 16  # few, so that little memory holds them
+THREADS = 4
+URL_SCHEMES = ("http", "https", "s3", "s3a")
+SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+
+_made: dict[tuple[Any, ...], Download] = {}  # by their arguments
+
+
+class Download:
+    """A function of batches of a column of paths and URLs; download() says what the arguments mean. There is
+    one object for equal arguments, which threads share.
+    """
+
+    def __init__(self, on_error, max_bytes, allow_local, allow_private, storage):
+        self.raises, self.max_bytes = on_error == "raise", max_bytes
+        self.allow_local, self.allow_private = allow_local, allow_private
+        self.given = on_error, max_bytes, allow_local, allow_private, storage
+        self.lock, self.store = threading.Lock(), None
+
+    def __reduce__(self):
+        return made, self.given
+
+    def text(self, column):
+        """For plans: without the storage options, which may be secrets."""
+        on_error, max_bytes, allow_local, allow_private, storage = self.given
+        parts = [f"on_error={on_error!r}"]
+        parts += [f"max_bytes={max_bytes}"] if max_bytes else []
+        parts += ["allow_local=True"] if allow_local else []
+        parts += ["allow_private=True"] if allow_private else []
+        parts += ["storage_options=..."] if storage else []
+        return f"{column}.download({', '.join(parts)})"
+
+    def __call__(self, uris):
+        pyarrow = package("pyarrow", "download")
+        found = [self.local(uri) if uri is not None else None for uri in uris.to_pylist()]
+        places = [i for i, value in enumerate(found) if isinstance(value, str)]
+        if places:
+            got = self.fetched([found[i] for i in places])
+            for i, value in zip(places, got, strict=True):
+                found[i] = self.settled(value)
+        return pyarrow.array(found, pyarrow.large_binary())
+
+    def fetched(self, urls):
+        with self.lock:
+            if self.store is None:
+                self.store = _core.store(self.given[-1])
+        return _core.download(self.store, urls, self.max_bytes, self.allow_private)
+
+    def settled(self, value):
+        """The bytes; null, or the exception, for one that failed."""
+        if not isinstance(value, Exception):
+            return value
+        if self.raises or isinstance(value, (InvalidArgument, UnsupportedError)):
+            raise value
+        return None
+
+    def local(self, uri):
+        """The bytes of a local file; a URL stays."""
+        scheme = SCHEME.match(uri)
+        scheme = scheme[1].lower() if scheme else "file"
+        if scheme in URL_SCHEMES:
+            return uri
+        if scheme != "file":
+            names = ", ".join(f"{name}://" for name in URL_SCHEMES)
+            raise UnsupportedError(f"download: {uri}: expected {names} or a local path; found {scheme}://")
+        if not self.allow_local:
+            raise InvalidArgument(f"download: {uri}: a path of this machine; allow_local=True reads it")
+        try:
+            return self.read(unquote(uri.partition("://")[2]) if "://" in uri else uri)
+        except (HeadraceError, OSError) as error:
+            return self.settled(error)
+
+    def read(self, path):
+        try:
+            with open(path, "rb") as file:
+                if self.max_bytes and os.fstat(file.fileno()).st_size > self.max_bytes:
+                    raise DataError(f"{path}: it has more than {self.max_bytes} bytes")
+                return file.read()
+        except FileNotFoundError as error:
+            raise NotFoundError(f"{path}: {error.strerror}") from None
+
+
+def made(*given):
+    if given not in _made:
+        _made[given] = Download(*given)
+    return _made[given]
+
+
+def downloaded(
+    column: Expr,
+    *,
+    on_error: Literal["raise", "null"],
+    max_bytes: int | str | None,
+    allow_local: bool,
+    allow_private: bool,
+    storage_options: Mapping[str, Any] | None,
+) -> Expr:
+    """The expression of Expr.download and download()."""
+    if on_error not in ("raise", "null"):
+        raise InvalidArgument(f"download: on_error: expected 'raise' or 'null', found {on_error!r}")
+    if max_bytes is not None:
+        max_bytes = _core.parse_bytes(max_bytes) if isinstance(max_bytes, str) else max_bytes
+        if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
+            raise InvalidArgument(f"download: max_bytes: expected at least 1 byte, found {max_bytes!r}")
+    texts = storage_texts("download", storage_options) or []
+    _core.store(texts)  # raises if there is no such option
+    package("pyarrow", "download")
+    fn = made(on_error, max_bytes or 0, bool(allow_local), bool(allow_private), tuple(texts))
+    return called(fn, "large_binary", (column,), {}, rows=CALL_ROWS, threads=THREADS, text=fn.text(column))
+
+
+def download(
+    uri_column_name: str | Expr,
+    *,
+    filesystem: Any = None,
+    on_error: Literal["raise", "null"] = "null",
+    max_bytes: int | str | None = None,
+    allow_local: bool = True,
+    allow_private: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Expr:
+    """The bytes of the files and URLs that the column names, as binary: http(s)://, s3:// and local paths.
+
+        ds.with_column("bytes", download("url"))
+
+    A null gives null, and so does a file that cannot be read, as in Ray Data, unless on_error="raise". The
+    other arguments are those of `col("url").download()`, which raises and reads no local paths by itself.
+    filesystem: not supported.
+    """
+    from headrace.data.expressions import col
+
+    if filesystem is not None:
+        raise UnsupportedError(
+            "download: filesystem is not supported; storage_options say how URLs are reached"
+        )
+    if not isinstance(uri_column_name, str):
+        raise TypeMismatchError(f"download: expected a column's name, found {type(uri_column_name).__name__}")
+    return downloaded(
+        col(uri_column_name),
+        on_error=on_error,
+        max_bytes=max_bytes,
+        allow_local=allow_local,
+        allow_private=allow_private,
+        storage_options=storage_options,
+    )

@@ -1,0 +1,153 @@
+"""download(): the bytes of URLs and paths in a column."""
+
+import itertools
+import pickle
+import socket
+
+import pytest
+from object_server import ObjectServer, S3Server
+
+import headrace.data as hd
+from headrace.data.expressions import col, download
+from headrace.exceptions import DataError, InvalidArgument, NotFoundError, UnsupportedError
+
+N = 200
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("downloads")
+    for i in range(N):
+        (root / f"{i} é.bin").write_bytes(bytes([i]) * (i * 10))
+    return root
+
+
+@pytest.fixture
+def server(folder):
+    server = ObjectServer(folder)
+    yield server
+    server.close()
+
+
+def urls(server, n=N):
+    return hd.from_items([{"i": i, "url": f"{server.url}/{i} é.bin"} for i in range(n)])
+
+
+def found(ds, **options):
+    return ds.with_column("bytes", col("url").download(**options)).to_arrow()["bytes"].to_pylist()
+
+
+def test_the_bytes_in_the_order_of_the_rows(server):
+    server.delay_s = 0.01
+    ds = urls(server).with_column("bytes", col("url").download(allow_private=True))
+    assert ds.columns() == ["i", "url", "bytes"] and str(ds.schema().types[2]) == "large_binary"
+    for row in ds.iter_rows():
+        assert row["bytes"] == bytes([row["i"]]) * (row["i"] * 10)
+    assert server.most_at_once > 16  # several calls at the same time
+    sizes = urls(server).with_column("n", col("url").download(allow_private=True).str.byte_len())
+    assert sizes.sum("n") == sum(10 * i for i in range(N))
+
+
+def test_an_epoch_is_resumed_in_the_middle(server):
+    batches = (
+        urls(server).with_column("bytes", col("url").download(allow_private=True)).iter_batches(batch_size=32)
+    )
+    passing = iter(batches)
+    next(passing)
+    state = batches.state_dict()
+    rest = [list(b["bytes"]) for b in passing]
+    batches.load_state_dict(state)
+    assert [list(b["bytes"]) for b in batches] == rest and len(rest) == 6
+
+
+def test_what_cannot_be_read(server):
+    ds = hd.from_items([{"url": f"{server.url}/1 é.bin"}, {"url": None}, {"url": f"{server.url}/none"}])
+    with pytest.raises(NotFoundError, match=rf"{server.url}/none: no such object \(HTTP 404\)"):
+        found(ds, allow_private=True)
+    assert found(ds, allow_private=True, on_error="null") == [bytes([1]) * 10, None, None]
+    assert found(urls(server, 3), allow_private=True, max_bytes="10B", on_error="null") == [
+        b"",
+        bytes([1]) * 10,
+        None,
+    ]
+    with pytest.raises(DataError, match="2 é.bin: it has more than 10 bytes"):
+        found(urls(server, 3), allow_private=True, max_bytes=10)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        nobody = hd.from_items([{"url": f"http://127.0.0.1:{closed.getsockname()[1]}/x"}])
+        with pytest.raises(OSError, match="no connection to the host"):
+            found(nobody, allow_private=True, storage_options={"max_retries": 0})
+
+
+def test_passing_faults_are_tried_again(server):
+    refused = itertools.count()
+
+    def fault(number, handler):
+        return next(refused) % 3 == 0 and server.status(handler, 503, Retry_After="0")
+
+    server.fault = fault
+    assert found(urls(server, 30), allow_private=True) == [bytes([i]) * (i * 10) for i in range(30)]
+
+
+@pytest.mark.parametrize("on_error", ["raise", "null"])
+def test_data_does_not_decide_what_is_read(server, folder, on_error):
+    """A table from elsewhere may name /etc/passwd, or the address of a machine's metadata."""
+    path = folder / "1 é.bin"
+    for url in (str(path), f"file://{path}"):
+        ds = hd.from_items([{"url": url}])
+        with pytest.raises(InvalidArgument, match="a path of this machine; allow_local=True reads it"):
+            found(ds, on_error=on_error)
+        assert found(ds, on_error=on_error, allow_local=True) == [bytes([1]) * 10]
+    with pytest.raises(InvalidArgument, match="its address is a private one; allow_private=True reads it"):
+        found(urls(server), on_error=on_error)
+    with pytest.raises(UnsupportedError, match=r"ftp://host/x: expected http://, .* found ftp://"):
+        found(hd.from_items([{"url": "ftp://host/x"}]), on_error=on_error)
+    assert server.requests == []
+    server.fault = lambda number, handler: server.status(handler, 302, Location=f"file://{path}")
+    with pytest.raises((OSError, DataError)):
+        found(urls(server, 1), allow_private=True, storage_options={"max_retries": 0})
+
+
+def test_download_is_that_of_ray(server, folder):
+    names = [
+        f"{server.url}/3 é.bin",
+        str(folder / "4 é.bin"),
+        str(folder / "none"),
+        f"{server.url}/none",
+        None,
+    ]
+    ds = hd.from_items([{"url": name} for name in names])
+    read = ds.with_column("bytes", download("url", allow_private=True)).to_arrow()["bytes"].to_pylist()
+    assert read == [bytes([3]) * 30, bytes([4]) * 40, None, None, None]
+    with pytest.raises(NotFoundError, match="none: No such file"):
+        ds.with_column("bytes", download("url", allow_private=True, on_error="raise")).to_arrow()
+
+
+def test_objects_of_s3_and_secrets(folder):
+    server = S3Server(folder.parent)
+    try:
+        names = [f"s3://{folder.name}/{i} é.bin" for i in range(20)]
+        ds = hd.from_items([{"url": name} for name in names])
+        options = {"key": server.key, "secret": server.secret, "endpoint": server.url}
+        ds = ds.with_column("bytes", col("url").download(storage_options=options))
+        again = pickle.loads(pickle.dumps(ds))
+        for each in (ds, again):
+            assert [row["bytes"] for row in each.iter_rows()] == [bytes([i]) * (i * 10) for i in range(20)]
+        shown = repr(ds) + str(ds.stats()) + str(ds.iter_batches().state_dict()) + str(ds._node.plan)
+        assert server.secret not in shown and server.key not in shown
+        other = {**options, "secret": "wrong"}
+        with pytest.raises(OSError, match="403"):
+            found(hd.from_items([{"url": names[1]}]), storage_options=other)
+    finally:
+        server.close()
+
+
+def test_wrong_arguments():
+    for options, text in (
+        ({"on_error": "skip"}, "on_error: expected 'raise' or 'null', found 'skip'"),
+        ({"max_bytes": 0}, "max_bytes: expected at least 1 byte, found 0"),
+        ({"max_bytes": 1.5}, "max_bytes: expected at least 1 byte, found 1.5"),
+        ({"storage_options": {"timeot": 1}}, "there is no option 'timeot'; did you mean 'timeout'"),
+    ):
+        with pytest.raises(InvalidArgument, match=text):
+            col("url").download(**options)
