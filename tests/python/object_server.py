@@ -140,6 +140,8 @@ class S3Server(ObjectServer):
         body = f"<Error><Code>{name}</Code><Message>refused</Message></Error>".encode()
         handler.send_response(code)
         handler.send_header("Content-Length", str(len(body)))
+        if name == "AuthorizationHeaderMalformed":
+            handler.send_header("x-amz-bucket-region", self.region)
         handler.end_headers()
         if handler.command != "HEAD":
             handler.wfile.write(body)

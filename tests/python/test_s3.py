@@ -148,3 +148,42 @@ def test_the_clock_is_learnt(server, monkeypatch):
     server.forget()
     server.fault = fault
     assert ds.count() == 25
+
+
+@pytest.mark.parametrize("where", ["s3://many/x", "s3://many/x/", "s3://many/x/*.txt"])
+def test_a_bucket_in_another_region_is_found(where, server):
+    server.region = "eu-central-1"
+    assert hd.read_text(where, storage_options={"aws_region": "us-east-1"}).count() == 25
+
+
+def test_a_request_that_s3_waited_for_is_sent_again(server):
+    refused = []
+
+    def fault(number, handler):
+        if handler.command == "GET" and not refused:
+            refused.append(number)
+            server.refuse(handler, 400, "RequestTimeout")
+            return True
+
+    server.fault = fault
+    assert hd.read_text("s3://many/x/000.txt").take_all() == [{"text": "0"}]
+    assert refused
+
+
+def test_other_answers_400_are_errors_at_once(server):
+    server.fault = lambda number, handler: server.refuse(handler, 400, "InvalidArgument") or True
+    with pytest.raises(HeadraceError, match=r"HTTP 400"):
+        hd.read_text("s3://many/x/000.txt").take_all()
+    assert len(server.requests) == 1
+
+
+def test_a_connection_that_died_idle_costs_no_retry(server):
+    """The server closes connections after each answer without a word; max_retries is 0."""
+
+    def fault(number, handler):
+        handler.close_connection = True
+
+    server.fault = fault
+    urls = [f"s3://many/x/{i:03}.txt" for i in range(25)]
+    ds = hd.read_text(urls, storage_options={"max_retries": 0, "max_connections": 1})
+    assert [r["text"] for r in ds.take_all()] == [str(i) for i in range(25)]

@@ -1,9 +1,9 @@
 /* http_request.c - one request from its first attempt to its end: what answers mean, and what is sent again.
  *
- * 1. Sent again, after a pause: what broke on the way, and the answers 408, 429, 500, 502, 503 and 504. The pause
- *    doubles from PAUSE_MS on, its half is random, and the server's Retry-After counts if it is longer. A host has a
- *    bucket of retries: RETRY_COST tokens for each, and a success gives one back, so that a host that fails everything
- *    is not asked for ever.
+ * 1. Sent again, after a pause: what broke on the way, and the answers 408, 429, 500, 502, 503 and 504, and 400
+ *    RequestTimeout. The pause doubles from PAUSE_MS on, its half is random, and the server's Retry-After counts if
+ *    it is longer. A host has a bucket of retries: RETRY_COST tokens for each, and a success gives one back, so that
+ *    a host that fails everything is not asked for ever.
  * 2. A body that broke off goes on where it ended, if the object has an ETag, which If-Match then requires. Without an
  *    ETag it begins again.
  * 3. The number of bytes is checked against the range. 412, another ETag and another size are one error: the object was
@@ -227,8 +227,13 @@ static hr_http_next fails(hr_http_request *r, hr_status st, const char *what)
 
 /* --------------------------------------------------------------------------------------------------------- attempts */
 
-static bool is_passing(int status)
+/* S3 answers 400 to a request that it waited for too long, on a connection that hung. */
+static bool is_passing(const hr_http_request *r)
 {
+    int status = r->answer.status;
+
+    if (status == 400)
+        return r->body.data && strstr(r->body.data, "<Code>RequestTimeout</Code>");
     return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
 }
 
@@ -360,7 +365,7 @@ hr_http_next hr__http_settle(hr_http_request *r, const char *wrong, bool may_ret
     if (learns_clock(r))
         return again(r, NULL);
     if (status >= 300)
-        return is_passing(status) ? again(r, NULL) : (refused(r), HR_HTTP_DONE);
+        return is_passing(r) ? again(r, NULL) : (refused(r), HR_HTTP_DONE);
     if (is_ranged(r) && status == 206 && r->answer.begin != r->offset + r->n_got)
         return fails(r, HR_BAD_DATA, "the server sends another range than it was asked for");
     if (is_ranged(r) && status == 200 && r->n_got < r->n_bytes)
