@@ -195,3 +195,15 @@ def test_ragged_stays_ragged():
         grey = np.array(of_pillow(b).convert("L"))[:, ::-1]
         assert row["y"].shape == grey.shape
         assert row["y"].dtype == np.float32 and np.abs(row["y"] - (grey / 255 - 0.5) / 0.5).max() < 1e-5
+
+
+def test_null_tensors_of_foreign_tables_need_no_shape():
+    """Rows that are null once failed with an IndexError where their shapes are null, too."""
+    kind = pa.struct([("data", pa.list_(pa.uint8())), ("shape", pa.list_(pa.int32(), 2))])
+    mark = {"ARROW:extension:name": "arrow.variable_shape_tensor", "ARROW:extension:metadata": "{}"}
+    rows = [{"data": [1, 2], "shape": [1, 2]}, {"data": None, "shape": None}, {"data": [3], "shape": [1, 1]}]
+    parts = [pa.array([row[name] for row in rows], kind.field(name).type) for name in ("data", "shape")]
+    column = pa.StructArray.from_arrays(parts, fields=list(kind), mask=pa.array([False, True, False]))
+    table = pa.table([column], pa.schema([pa.field("x", kind, metadata=mark)]))
+    found = [row["x"] for row in rd.from_arrow(table).take_all()]
+    assert [None if x is None else x.tolist() for x in found] == [[[1, 2]], None, [[3]]]

@@ -72,18 +72,16 @@ def _ragged_tensors(column):
     """Object array with one array per row, each of its own shape; None for a null."""
     starts, lengths, values = column.part(0).lists()
     starts, lengths = np.asarray(starts).tolist(), np.asarray(lengths).tolist()
-    shapes, ndims, sizes = (np.asarray(part) for part in column.part(1).lists())
+    shapes, ndims, sizes = column.part(1).lists()
+    shapes, ndims, sizes = np.asarray(shapes), np.asarray(ndims), column_to_numpy(sizes)
     flat = column_to_numpy(values)
+    grey = "dim_names=[height,width,channels]" in column.type  # grey images are (height, width)
     out = np.empty(len(column), object)
-    for row, (start, n) in enumerate(zip(starts, lengths, strict=True)):
-        out[row] = flat[start : start + n].reshape(sizes[shapes[row] : shapes[row] + ndims[row]])
-    if "dim_names=[height,width,channels]" in column.type:  # grey images are (height, width)
-        for row, cell in enumerate(out):
-            if cell.shape[2] == 1:
-                out[row] = cell[:, :, 0]
     valid = column.valid()
-    if valid is not None:
-        out[~np.asarray(valid)] = None
+    for row in range(len(column)) if valid is None else np.flatnonzero(valid):  # a null may have no shape
+        shape = sizes[shapes[row] : shapes[row] + ndims[row]].astype(int)  # floats beside nulls
+        cell = flat[starts[row] : starts[row] + lengths[row]].reshape(shape)
+        out[row] = cell[:, :, 0] if grey and cell.shape[2] == 1 else cell
     return out
 
 
