@@ -9,7 +9,7 @@
  * Tests: test_http.c, test_stores.py. */
 #include "io/http/http.h"
 
-#define AT_ONCE 256
+#define AT_ONCE 1024
 
 typedef struct batch {
     hr_mutex lock;
