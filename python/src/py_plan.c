@@ -1105,10 +1105,11 @@ static PyObject *plan_write(PyObject *op, PyObject *args, PyObject *kwargs)
                              "sync",
                              "options",
                              "name",
+                             "storage_options",
                              NULL };
     pyhr_state *s = pyhr_state_of(op);
-    PyObject *partitions = Py_None, *options = Py_None, *name = Py_None, *made = NULL;
-    texts partition = { 0 }, option = { 0 };
+    PyObject *partitions = Py_None, *options = Py_None, *name = Py_None, *storage = Py_None, *made = NULL;
+    texts partition = { 0 }, option = { 0 }, store = { 0 };
     const char *format = NULL, *path = NULL, *mode = "append", *job = NULL, *name_column = NULL;
     hr_write_options o = { .struct_bytes = sizeof o };
     hr_plan *in = ((plan_object *)op)->plan, *plan = NULL;
@@ -1117,12 +1118,12 @@ static PyObject *plan_write(PyObject *op, PyObject *args, PyObject *kwargs)
     int single = 0, sync = 0;
     hr_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "zO&|spOLLLO&O&iOO", names, &format, pyhr_text_arg, &path, &mode,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "zO&|spOLLLO&O&iOOO", names, &format, pyhr_text_arg, &path, &mode,
                                      &single, &partitions, &min_rows, &max_rows, &max_bytes, pyhr_text_or_none, &job,
-                                     pyhr_text_or_none, &name_column, &sync, &options, &name))
+                                     pyhr_text_or_none, &name_column, &sync, &options, &name, &storage))
         return NULL;
     if (texts_get(&partition, partitions, "partition_cols") < 0 || texts_get(&option, options, "options") < 0 ||
-        write_mode(s, mode, &o.mode) < 0)
+        texts_get(&store, storage, "storage_options") < 0 || write_mode(s, mode, &o.mode) < 0)
         goto done;
     o.single_file = single;
     o.partition_columns = partition.v;
@@ -1135,6 +1136,8 @@ static PyObject *plan_write(PyObject *op, PyObject *args, PyObject *kwargs)
     o.sync = (hr_sync)sync;
     o.format_options = option.v;
     o.n_format_options = option.n;
+    o.storage_options = store.v;
+    o.n_storage_options = store.n;
     if (name != Py_None) {
         o.name = call_name;
         o.name_context = Py_NewRef(name);
@@ -1147,6 +1150,7 @@ static PyObject *plan_write(PyObject *op, PyObject *args, PyObject *kwargs)
 done:
     texts_clear(&partition);
     texts_clear(&option);
+    texts_clear(&store);
     return made;
 }
 
@@ -1375,9 +1379,9 @@ static PyMethodDef plan_methods[] = {
       "made ahead, calls at a time in the order of the rows or 0, finish(), state_dict())." },
     { "write", WITH_WORDS(plan_write), WORDS,
       "write(format, path, mode='append', single_file=False, partition_columns=None, min_rows_per_file=0,\n"
-      "max_rows_per_file=0, max_file_bytes=0, job=None, name_column=None, sync=0, options=None, name=None): a plan "
-      "that\n"
-      "writes files when it is run; its rows are the files (path, rows, bytes). name(index, suffix) -> str." },
+      "max_rows_per_file=0, max_file_bytes=0, job=None, name_column=None, sync=0, options=None, name=None,\n"
+      "storage_options=None): a plan that writes files when it is run; its rows are the files (path, rows, bytes).\n"
+      "name(index, suffix) -> str." },
     { "schema", plan_schema, METH_NOARGS, "The Schema if it is known without a run of functions; otherwise None." },
     { "count", plan_count, METH_NOARGS, "The number of rows if metadata has it; otherwise None." },
     { "files", plan_files, METH_NOARGS,

@@ -526,6 +526,12 @@ done:
     return st;
 }
 
+void hr__paths_cut(hr_paths *p, int64_t n)
+{
+    while (p->n > n)
+        path_clear(&p->items[--p->n]);
+}
+
 void hr__paths_clear(hr_paths *p)
 {
     for (int64_t i = 0; i < p->n; i++)

@@ -130,6 +130,12 @@ bool hr__sink_streams(const char *path);
 /* Makes missing folders. `replace`: commit replaces an existing file; else commit fails with HR_IO if the file
  * exists. */
 hr_status hr__sink_open(const char *url, bool replace, hr_account *account, hr_sink **out, hr_error *err) HR_MUST_USE;
+/* The file `url` of a store; it is named by hr__uploads_commit instead of hr__sink_commit. Borrows the upload. */
+typedef struct hr_upload hr_upload;
+hr_status hr__sink_open_upload(hr_upload *upload, const char *url, hr_account *account, hr_sink **out,
+                               hr_error *err) HR_MUST_USE;
+/* Before the first write: hr__sink_write_at will change the beginning. */
+void hr__sink_keep_first(hr_sink *s);
 hr_status hr__sink_write(hr_sink *s, const void *data, int64_t n,
                          hr_error *err) HR_MUST_USE; /* buffered; names the file */
 /* Overwrites earlier bytes (a header that is complete only at the end). HR_UNSUPPORTED: they left for a pipe. */
@@ -193,6 +199,7 @@ typedef struct hr_paths_options {
 hr_status hr__paths_list(const char *const *urls, int n_urls, const hr_paths_options *options, hr_account *account,
                          hr_paths *out, hr_error *err) HR_MUST_USE;
 void hr__paths_clear(hr_paths *p);
+void hr__paths_cut(hr_paths *p, int64_t n); /* keeps the first n files */
 /* Adds a file. Borrows path and tag (NULL: none). For glob.c and http/. */
 hr_status hr__paths_add(hr_paths *p, const char *path, const char *tag, int64_t n_bytes, int64_t mtime_ns,
                         hr_error *err) HR_MUST_USE;

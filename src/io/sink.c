@@ -9,8 +9,9 @@
  * 2. The sink collects up to BUFFER_BYTES; larger writes go directly to the system.
  * 3. After an error only hr__sink_drop may follow.
  * 4. A descriptor (/dev/stdout, /dev/fd/3), a pipe and a device get the bytes as they come: their reader may see the
- *    beginning of a file that is never completed, and nothing can be written twice. */
-#include "io/io.h"
+ *    beginning of a file that is never completed, and nothing can be written twice.
+ * 5. Bytes for a store go to an upload (http/s3_upload.c), which the job's commit completes, or aborts. */
+#include "io/http/remote.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -29,7 +30,8 @@ struct hr_sink {
     int64_t n_buffered, n_bytes;
     int fd;
     bool replace;
-    bool streams; /* into a descriptor, a pipe or a device */
+    bool streams;      /* into a descriptor, a pipe or a device */
+    hr_upload *upload; /* instead of all of this: to a store; borrowed */
     hr_sync sync;
 };
 
@@ -265,6 +267,28 @@ done:
     return st;
 }
 
+hr_status hr__sink_open_upload(hr_upload *upload, const char *url, hr_account *account, hr_sink **out, hr_error *err)
+{
+    hr_sink *s = hr__zalloc(account, sizeof *s);
+
+    *out = NULL;
+    if (!s || !(s->path = hr__strdup(account, url))) {
+        hr__free(s);
+        return hr__error_memory(err, url, sizeof *s);
+    }
+    s->fd = -1;
+    s->account = account;
+    s->upload = upload;
+    *out = s;
+    return HR_OK;
+}
+
+void hr__sink_keep_first(hr_sink *s)
+{
+    if (s->upload)
+        hr__upload_keep_first(s->upload);
+}
+
 static hr_status write_error(const hr_sink *s, int64_t rc, int64_t n, int64_t at, hr_error *err)
 {
     char what[80];
@@ -292,6 +316,10 @@ hr_status hr__sink_write(hr_sink *s, const void *data, int64_t n, hr_error *err)
 {
     if (n == 0)
         return HR_OK;
+    if (s->upload) {
+        s->n_bytes += n;
+        return hr__upload_write(s->upload, data, n, err);
+    }
     if (!s->data)
         return hr_error_set(err, HR_BUG, "%s: a write after the end of the file", s->path);
     if (s->n_buffered + n > BUFFER_BYTES)
@@ -311,6 +339,8 @@ hr_status hr__sink_write_at(hr_sink *s, int64_t at, const void *data, int64_t n,
     if (at < 0 || n < 0 || at > s->n_bytes - n)
         return hr_error_set(err, HR_BUG, "%s: a write of %" PRId64 " bytes at %" PRId64 ", the file has %" PRId64 "",
                             s->path, n, at, s->n_bytes);
+    if (s->upload)
+        return hr__upload_write_at(s->upload, at, data, n, err);
     if (s->streams && at < s->n_bytes - s->n_buffered)
         return hr_error_set(err, HR_UNSUPPORTED,
                             "%s: files of this format get their beginning last, so they cannot go into a pipe or "
@@ -334,6 +364,8 @@ hr_status hr__sink_finish(hr_sink *s, hr_sync sync, hr_error *err)
 {
     int rc;
 
+    if (s->upload)
+        return hr__upload_finish(s->upload, err);
     HR_TRY(flush(s, err));
     hr__free(s->data);
     s->data = NULL;
@@ -373,7 +405,7 @@ static hr_status name_it(hr_sink *s, hr_leases *leases, hr_error *err)
 
 hr_status hr__sink_park(hr_sink *s, hr_leases *leases, hr_error *err)
 {
-    if (s->streams)
+    if (s->streams || s->upload)
         return HR_OK;
     HR_TRY(name_it(s, leases, err));
     return close_file(s, err);

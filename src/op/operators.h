@@ -165,7 +165,7 @@ hr_status hr__op_local_gather(hr_op **out, hr_error *err) HR_MUST_USE;
 hr_status hr__op_write(hr_schema *schema, const hr_format *format, const char *path, const hr_write_options *options,
                        hr_op *out[3], hr_error *err) HR_MUST_USE;
 /* Whether files exist at `path`: the file itself, or any but hidden files in the folder. */
-hr_status hr__write_exists(const char *path, bool *out, hr_error *err) HR_MUST_USE;
+hr_status hr__write_exists(const char *path, const hr_write_options *o, bool *out, hr_error *err) HR_MUST_USE;
 hr_status hr__write_schema(hr_schema **out, hr_error *err) HR_MUST_USE; /* of a write's output rows */
 
 /* States of stream operators are words "key=number": false if the state has no such key. ("ordinal" is a rebatch's next

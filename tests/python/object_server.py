@@ -109,7 +109,7 @@ class ObjectServer:
                 outer.answer(self)
                 self.wfile.flush()
 
-            do_HEAD = do_GET
+            do_HEAD = do_PUT = do_POST = do_DELETE = do_GET
 
             def log_message(self, *args):
                 pass
@@ -124,17 +124,114 @@ class S3Server(ObjectServer):
     key, secret, token, region = "AKIATEST", "SECRETTEST", None, "us-east-1"
     page = 1000
     public: frozenset = frozenset()
+    on_write = None
+
+    def __init__(self, root):
+        self.uploads = {}  # by id: the path, and the parts
+        super().__init__(root)
 
     def answer(self, handler):
         parts = urlsplit(handler.path)
         bucket = parts.path.split("/")[1]
+        handler.body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
         if bucket not in self.public and (wrong := self._wrong(handler)):
             self.requests.append((handler.command, handler.path, -1, 0))
             return self.refuse(handler, 403, wrong)
         if handler.command == "GET" and "list-type" in parse_qs(parts.query):
             self.requests.append(("LIST", handler.path, -1, 0))
             return self._list(handler, bucket, parse_qs(parts.query, keep_blank_values=True))
+        query = parse_qs(parts.query, keep_blank_values=True)
+        if handler.command in ("PUT", "POST", "DELETE") or "uploads" in query:
+            return self._write(handler, unquote(parts.path), query)
         return super().answer(handler)
+
+    def _write(self, handler, path, query):
+        """What writers ask for. on_write(kind, path, handler) may answer itself (True), or be "lose": the
+        request is done, and its answer is lost."""
+        kinds = {"PUT": "PUT", "POST": "CREATE", "DELETE": "DELETE", "GET": "UPLOADS"}
+        kind = kinds[handler.command]
+        if "uploadId" in query:
+            kind = {"PUT": "PART", "POST": "COMPLETE", "DELETE": "ABORT"}[handler.command]
+        with self.lock:
+            self.requests.append((kind, path, -1, len(handler.body)))
+        hook = self.on_write and self.on_write(kind, path, handler)
+        if hook is True:
+            return None
+        with self.lock:
+            status, headers, body = getattr(self, "_do_" + kind.lower())(handler, path, query)
+        if hook == "lose":
+            handler.close_connection = True
+            return None
+        handler.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        handler.wfile.write(body.encode())
+        return None
+
+    @staticmethod
+    def _error(status, code):
+        return status, {}, f"<Error><Code>{code}</Code><Message>refused</Message></Error>"
+
+    def _store(self, handler, path, data, tag):
+        file = self.root / path.lstrip("/")
+        if handler.headers.get("If-None-Match") == "*" and file.exists():
+            return self._error(412, "PreconditionFailed")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+        self.etags[file] = tag
+        return 200, {"ETag": tag}, ""
+
+    def _do_put(self, handler, path, query):
+        return self._store(handler, path, handler.body, f'"{hashlib.md5(handler.body).hexdigest()}"')
+
+    def _do_create(self, handler, path, query):
+        upload = f"id+{len(self.requests)}/="
+        self.uploads[upload] = (path, {})
+        return 200, {}, f"<Answer><UploadId>{upload}</UploadId></Answer>"
+
+    def _do_part(self, handler, path, query):
+        if query["uploadId"][0] not in self.uploads:
+            return self._error(404, "NoSuchUpload")
+        tag = f'"{hashlib.md5(handler.body).hexdigest()}"'
+        self.uploads[query["uploadId"][0]][1][int(query["partNumber"][0])] = (tag, handler.body)
+        return 200, {"ETag": tag}, ""
+
+    def _do_complete(self, handler, path, query):
+        found = self.uploads.get(query["uploadId"][0])
+        if not found or found[0] != path:
+            return self._error(404, "NoSuchUpload")
+        numbers = [int(n) for n in re.findall(r"<PartNumber>(\d+)<", handler.body.decode())]
+        tags = re.findall(r"<ETag>(.*?)</ETag>", handler.body.decode())
+        if sorted(found[1]) != numbers or [found[1][n][0] for n in numbers] != tags:
+            return self._error(400, "InvalidPart")
+        if any(len(found[1][n][1]) < 5 << 20 for n in numbers[:-1]):
+            return self._error(400, "EntityTooSmall")
+        data = b"".join(found[1][n][1] for n in numbers)
+        answer = self._store(handler, path, data, f'"{hashlib.md5(data).hexdigest()}-{len(numbers)}"')
+        if answer[0] == 200:
+            del self.uploads[query["uploadId"][0]]
+        return answer[0], {}, answer[2] or "<CompleteMultipartUploadResult/>"
+
+    def _do_abort(self, handler, path, query):
+        if not self.uploads.pop(query["uploadId"][0], None):
+            return self._error(404, "NoSuchUpload")
+        return 204, {}, ""
+
+    def _do_delete(self, handler, path, query):
+        (self.root / path.lstrip("/")).unlink(missing_ok=True)
+        return 204, {}, ""
+
+    def _do_uploads(self, handler, path, query):
+        bucket, prefix = path.strip("/"), query["prefix"][0]
+        keys = [(p.removeprefix(f"/{bucket}/"), u) for u, (p, _) in self.uploads.items()]
+        found = "".join(
+            f"<Upload><Key>{quote_plus(k)}</Key><UploadId>{u}</UploadId></Upload>"
+            for k, u in sorted(keys)
+            if k.startswith(prefix)
+        )
+        head = "<EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>"
+        return 200, {}, f"<ListMultipartUploadsResult>{head}{found}</ListMultipartUploadsResult>"
 
     def refuse(self, handler, code, name):
         body = f"<Error><Code>{name}</Code><Message>refused</Message></Error>".encode()
@@ -160,6 +257,8 @@ class S3Server(ObjectServer):
         path, _, query = handler.path.partition("?")
         headers = "".join(f"{n}:{handler.headers.get(n, '').strip()}\n" for n in names.split(";"))
         hashed = handler.headers["x-amz-content-sha256"]
+        if hashed != hashlib.sha256(handler.body).hexdigest():
+            return "XAmzContentSHA256Mismatch"
         canonical = "\n".join([handler.command, path, query, headers, names, hashed])
         scope = f"{day}/{region}/s3/aws4_request"
         digest = hashlib.sha256(canonical.encode()).hexdigest()

@@ -65,6 +65,11 @@ class SkippedPaths:
         return self.then(kept) if self.then is not None else kept
 
 
+def is_store(path):
+    """Whether the engine writes to this URL."""
+    return path.lower().startswith(("s3://", "s3a://"))
+
+
 def local_path(where, filesystem, path):
     """The local path of `path` in a filesystem of pyarrow or fsspec, which must be local."""
     if filesystem is None:
@@ -84,22 +89,6 @@ def local_path(where, filesystem, path):
     raise TypeMismatchError(f"{where}: filesystem: expected one of pyarrow.fs or fsspec, found {kind}")
 
 
-def check_stream_args(where, given, decompressed=True):
-    """Checks pyarrow's arguments for opening a file. They have no effect: the engine detects the compression
-    and sizes its buffers itself.
-    """
-    what = f"{where}: arrow_open_stream_args"
-    if not given:
-        return
-    if not isinstance(given, dict):
-        raise TypeMismatchError(f"{what}: expected a dict, found {type(given).__name__}")
-    for name in given:
-        if name not in ("compression", "buffer_size", "seekable"):
-            raise InvalidArgument(f"{what}: expected compression or buffer_size, found '{name}'")
-    if not decompressed and given.get("compression") not in (None, "detect"):
-        raise UnsupportedError(f"{what}: this reader does not decompress files")
-
-
 def setting(name, value):
     """One option of a format as text for the engine's option tables."""
     if isinstance(value, bool):
@@ -116,3 +105,19 @@ def storage_texts(where, given):
             f"{where}: storage_options: expected a dict with names, found {type(given).__name__}"
         )
     return [setting(name, value) for name, value in given.items() if value is not None]
+
+
+def check_stream_args(where, given, decompressed=True):
+    """Checks pyarrow's arguments for opening a file. They have no effect: the engine detects the compression
+    and sizes its buffers itself.
+    """
+    what = f"{where}: arrow_open_stream_args"
+    if not given:
+        return
+    if not isinstance(given, dict):
+        raise TypeMismatchError(f"{what}: expected a dict, found {type(given).__name__}")
+    for name in given:
+        if name not in ("compression", "buffer_size", "seekable"):
+            raise InvalidArgument(f"{what}: expected compression or buffer_size, found '{name}'")
+    if not decompressed and given.get("compression") not in (None, "detect"):
+        raise UnsupportedError(f"{what}: this reader does not decompress files")

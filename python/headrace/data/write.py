@@ -25,7 +25,7 @@ from headrace.data.datasinks import (
     WriteReturnType,
     save_mode,
 )
-from headrace.data.paths import check_stream_args, local_path
+from headrace.data.paths import check_stream_args, is_store, local_path, shown, storage_texts
 from headrace.data.plan import Node
 from headrace.data.records import of_tf_schema
 from headrace.data.sample_encoders import encoded
@@ -138,6 +138,11 @@ def write_files(ds, where, format, path, **arguments):
             f"{where}: checkpoint_config: expected mode 'append', no filename_provider and no single_file"
         )
 
+    if is_store(os.fspath(path)):
+        raise UnsupportedError(
+            f"{where}: checkpoint_config: expected a local folder, found {shown(os.fspath(path))}"
+        )
+
     def write(part, name):
         return _write_files(part, where, format, path, job=name, **arguments)
 
@@ -175,6 +180,7 @@ def _write_files(
     each_row=False,
     concurrency=None,
     single_file=False,
+    storage_options=None,
     **other,
 ):
     """write_files() without checkpoints. job: a part of the names of files."""
@@ -193,7 +199,8 @@ def _write_files(
     _number(where, "concurrency", concurrency)
     path = local_path(where, filesystem, os.fspath(path))
     mode = save_mode(mode, where)
-    if not try_create_dir and not single_file and not os.path.isdir(path):
+    remote = is_store(path)
+    if not remote and not try_create_dir and not single_file and not os.path.isdir(path):
         raise StorageError(f"{path}: the folder does not exist, and try_create_dir is False")
     job = job or uuid.uuid4().hex
     node, name, name_column = ds._node, None, None
@@ -217,6 +224,7 @@ def _write_files(
         "sync": sync,
         "options": _texts(options),
         "name": name,
+        "storage_options": storage_texts(where, storage_options),
     }
     with ds._run(Node("write", args, [node])) as run:
         return [row for table in run for row in blocks.rows_of(table, writable=True)]
@@ -241,6 +249,7 @@ _FILE_ARGUMENTS = (
     "mode",
     "sync",
     "single_file",
+    "storage_options",
 )
 
 
@@ -312,10 +321,10 @@ class Writing:
         partition_cols: columns whose values name folders ("a=1/b=x"); the files do not have them.
         min_rows_per_file, max_rows_per_file, max_bytes_per_file (512 MiB): when a file ends.
         filename_provider: a FilenameProvider. mode: a SaveMode. sync=1: the files are on disk before they
-        appear. single_file=True: `path` is the file itself. The others are pyarrow's names or options of the
-        format: compression ("zstd"), compression_level, row_group_size (rows), row_group_bytes,
-        use_dictionary, write_statistics, data_page_size, data_page_version ("1.0", "2.0"), write_page_index,
-        write_page_checksum (True).
+        appear. single_file=True: `path` is the file itself. storage_options: for s3:// paths, as for readers.
+        The others are pyarrow's names or options of the format: compression ("zstd"), compression_level,
+        row_group_size (rows), row_group_bytes, use_dictionary, write_statistics, data_page_size,
+        data_page_version ("1.0", "2.0"), write_page_index, write_page_checksum (True).
         """
         _not_here("write_parquet", catalog=catalog)
         files, options = _split(_call(arrow_parquet_args_fn, arguments))

@@ -134,6 +134,7 @@ static hr_status npy_begin(const hr_writer *w, void *file, hr_sink *sink, hr_err
 
     (void)w;
     (void)file;
+    hr__sink_keep_first(sink); /* npy_finish writes the header */
     return hr__sink_write(sink, room, sizeof room, err);
 }
 

@@ -109,6 +109,8 @@ void hr__http_cancel(hr_http_request *r);
 void hr__http_run_all(hr_http_request *r, int n);
 /* Sends the request and waits for its end; `done` is its own. */
 hr_status hr__http_run(hr_http_request *r, hr_error *err) HR_MUST_USE;
+/* Sends those whose `st` is HR_OK and waits for all. The error of a request stays in it. */
+void hr__http_run_all(hr_http_request *r, int n);
 /* For tests: ends the thread, closes all connections. Requests that are under way are cancelled. */
 void hr__http_stop(void);
 
@@ -198,5 +200,50 @@ static inline bool hr__http_writes(const hr_http_request *r)
 {
     return strcmp(r->method, "PUT") == 0 || strcmp(r->method, "POST") == 0 || strcmp(r->method, "DELETE") == 0;
 }
+
+/* --- s3_upload.c, s3_commit.c: what both know of a job's uploads */
+struct hr_upload {
+    struct hr_uploads *job;
+    char *url;
+    char *id; /* of the store; NULL: not known yet */
+    bool asked;
+    struct hr_transfer *waiting; /* parts that wait for the id, in any order */
+    char **tags;                 /* of the parts; NULL: not there yet */
+    int64_t n_parts, cap_tags;
+    int64_t n_bytes;
+    uint8_t *data; /* of the part that is being filled */
+    int64_t n, cap;
+    bool keeps_first;
+    struct hr_transfer *first; /* part 1, held back until finish */
+};
+struct hr_uploads {
+    hr_account *account;
+    hr_store *store;
+    char *root; /* the job's folder, or the file; without '/' at its end */
+    char *job;
+    int64_t part_bytes, most_bytes; /* of a part; of all parts that are not sent yet */
+    hr_upload **items;
+    int64_t n, cap;
+    bool committed; /* the uploads are not ours to abort */
+    hr_mutex lock;  /* guards what follows, and the uploads while parts are under way; before net.lock */
+    hr_cond moved;
+    struct hr_transfer *flying;
+    int64_t n_flying, flying_bytes;
+    hr_status st; /* of the first failure */
+    hr_error err;
+};
+hr_status hr__uploads_wait(hr_uploads *u, hr_error *err) HR_MUST_USE; /* until all parts have arrived */
+/* The text of the first element of this name, decoded; new; NULL: there is none, or no memory. */
+char *hr__xml_text(const char *xml, const char *name, const char **end);
+/* Completes what jobs have decided in the folder, and aborts what a killed run of the job `job` (NULL: none) left. */
+hr_status hr__s3_recover(hr_store *s, const char *root, const char *job, hr_account *account,
+                         hr_error *err) HR_MUST_USE;
+bool hr__is_record(const char *key); /* of a commit: readers look into it */
+/* Takes out of the list, from `begin` on, what the records say is not visible. *again: a record has gone meanwhile. */
+hr_status hr__s3_leave_out(hr_store *s, const hr_paths *records, int64_t begin, hr_paths *out, bool *again,
+                           hr_error *err) HR_MUST_USE;
+/* A signed request for an object. */
+hr_status hr__s3_request(hr_http_request *r, const char *method, hr_store *s, const char *url, const char *query,
+                         hr_account *account, hr_error *err) HR_MUST_USE;
 
 #endif

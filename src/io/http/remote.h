@@ -1,4 +1,4 @@
-/* remote.h - what source.c, glob.c and run.c see of http/: lists of URLs, sources over them, what travelled. */
+/* remote.h - what others see of http/: lists of URLs, sources over them, writing, what travelled. */
 #ifndef HR_REMOTE_H
 #define HR_REMOTE_H
 
@@ -35,5 +35,23 @@ typedef struct hr_download_limits {
 hr_status hr__download(hr_store *store, const char *const *urls, int n, const hr_download_limits *limits,
                        hr_download *out, hr_error *err) HR_MUST_USE;
 void hr__download_clear(hr_download *d);
+
+/* --- writing to s3://: s3_upload.c, s3_commit.c
+ *
+ * The uploads of one write job. Nothing is visible before hr__uploads_commit. One thread at a time. */
+typedef struct hr_uploads hr_uploads;
+bool hr__url_is_writable(const char *url);
+/* Completes what jobs before have decided in this folder. single: `url` is a file's. `job` names this one. */
+hr_status hr__uploads_new(const char *url, bool single, const char *job, const char *const *options, int n_options,
+                          hr_account *account, hr_uploads **out, hr_error *err) HR_MUST_USE;
+void hr__uploads_free(hr_uploads *takes); /* aborts the uploads that are not committed; NULL is fine */
+hr_status hr__upload_begin(hr_uploads *u, const char *url, hr_upload **out, hr_error *err) HR_MUST_USE; /* borrowed */
+/* Waits while too many bytes are under way. */
+hr_status hr__upload_write(hr_upload *u, const void *data, int64_t n, hr_error *err) HR_MUST_USE;
+void hr__upload_keep_first(hr_upload *u); /* before the first write: the first part can change until finish */
+hr_status hr__upload_write_at(hr_upload *u, int64_t at, const void *data, int64_t n, hr_error *err) HR_MUST_USE;
+hr_status hr__upload_finish(hr_upload *u, hr_error *err) HR_MUST_USE; /* the last part is under way */
+/* Makes all files visible, in place of those of `old` (NULL: of none). replace: objects of the files' names. */
+hr_status hr__uploads_commit(hr_uploads *u, bool single, bool replace, const hr_paths *old, hr_error *err) HR_MUST_USE;
 
 #endif

@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#define MAX_LISTS 10          /* while jobs end at the same time */
 #define PAGE_BYTES (16 << 20) /* 1,000 keys of 1,024 bytes, encoded, and what stands around them */
 
 static char *query_of(const char *prefix, const char *token)
@@ -91,8 +92,8 @@ static bool is_folder(const hr_list_key *k)
     return k->n_bytes == 0 && k->key[0] && k->key[strlen(k->key) - 1] == '/';
 }
 
-hr_status hr__s3_list(hr_store *s, const char *url, const char *prefix, const char *pattern,
-                      const hr_paths_options *options, hr_paths *out, hr_error *err)
+static hr_status list_once(hr_store *s, const char *url, const char *prefix, const char *pattern,
+                           const hr_paths_options *options, hr_paths *records, hr_paths *out, hr_error *err)
 {
     hr_s3_place p = hr__s3_place(url);
     int64_t begin = out->n;
@@ -107,6 +108,8 @@ hr_status hr__s3_list(hr_store *s, const char *url, const char *prefix, const ch
 
             if (strncmp(key, prefix, strlen(prefix)) != 0)
                 HR_FAIL(HR_BAD_DATA, "%s: the list has a key that does not begin with '%s'", url, prefix);
+            if (hr__is_record(key))
+                HR_GO(add_key(url, &p, &page.items[i], records, err));
             if (!is_folder(&page.items[i]) && hr__key_fits(pattern, pattern ? key : key + strlen(prefix), options))
                 HR_GO(add_key(url, &p, &page.items[i], out, err));
         }
@@ -121,5 +124,24 @@ hr_status hr__s3_list(hr_store *s, const char *url, const char *prefix, const ch
 done:
     hr__free(token);
     hr__list_clear(&page);
+    return st;
+}
+
+hr_status hr__s3_list(hr_store *s, const char *url, const char *prefix, const char *pattern,
+                      const hr_paths_options *options, hr_paths *out, hr_error *err)
+{
+    int64_t begin = out->n;
+    hr_status st = HR_OK;
+    bool again = true;
+
+    for (int i = 0; i < MAX_LISTS && again && !st; i++) {
+        hr_paths records = { 0 };
+
+        hr__paths_cut(out, begin);
+        st = list_once(s, url, prefix, pattern, options, &records, out, err);
+        if (!st)
+            st = hr__s3_leave_out(s, &records, begin, out, &again, err);
+        hr__paths_clear(&records);
+    }
     return st;
 }

@@ -15,8 +15,11 @@
 typedef struct hr_write_job {
     atomic_int refs;
     const hr_format *format;
-    void *options;             /* the format's */
-    char *path;                /* folder, or the file itself */
+    void *options;  /* the format's */
+    char *path;     /* folder, or the file itself */
+    bool remote;    /* `path` is a URL of a store */
+    char **storage; /* options of the store */
+    int n_storage;
     hr_write_options settings; /* texts are copies */
     char **partitions;
     int n_partitions;

@@ -12,6 +12,8 @@
  * Tests: test_write.c. */
 #include "op/write/write.h"
 
+#include "io/http/remote.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,6 +22,7 @@
 #define DEFAULT_FILE_BYTES ((int64_t)512 << 20)
 #define MAX_OPEN 64
 #define MAX_HELD 256
+#define REMOTE_FILE_BYTES ((int64_t)8 << 20)
 
 /* A file being written. */
 typedef struct open_file {
@@ -49,7 +52,8 @@ typedef struct add_state {
     int64_t n_open, cap_open;
     done_file *done;
     int64_t n_done, cap_done, n_held, max_held;
-    hr_leases *leases; /* of hidden files; NULL: there are none */
+    hr_leases *leases;   /* of hidden files; NULL: there are none */
+    hr_uploads *uploads; /* of a job that writes to a store; NULL: it does not */
     made_folder *folders;
     int64_t n_folders, cap_folders;
     int64_t n_files, clock;
@@ -81,6 +85,7 @@ static void add_task_clear(const hr_op *op, hr_task *task)
         hr__sink_drop(s->done[i].sink);
         hr__free(s->done[i].path);
     }
+    hr__uploads_free(s->uploads);
     hr__leases_free(s->leases); /* folders must be empty to go */
     for (int64_t i = s->n_folders - 1; i >= 0; i--) {
         if (!s->committed)
@@ -126,7 +131,11 @@ static hr_status add_state_of(const hr_op *op, hr_task *task, add_state **out, h
     s->writer = job->writer;
     s->max_held = HR_MAX(1, HR_MIN(MAX_HELD, hr__files_limit() / 4));
     *out = s;
-    return name_job(job, s, err);
+    HR_TRY(name_job(job, s, err));
+    if (!job->remote)
+        return HR_OK;
+    return hr__uploads_new(job->path, job->settings.single_file, s->job, (const char *const *)job->storage,
+                           job->n_storage, s->account, &s->uploads, err);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ files */
@@ -160,7 +169,8 @@ static hr_status make_folder(const hr_write_job *job, add_state *s, const char *
     *out = NULL;
     if (!path || !hr__grow(s->account, (void **)&s->folders, &s->cap_folders, s->n_folders + 1, sizeof *s->folders))
         HR_GO(hr__error_memory(err, job->path, 256));
-    HR_GO(hr__folder_make(path, s->account, &made, err));
+    if (!job->remote)
+        HR_GO(hr__folder_make(path, s->account, &made, err));
     if (made) {
         if (!(kept = hr__strdup(s->account, path))) {
             hr__folder_unmake(path, made);
@@ -177,23 +187,32 @@ done:
     return st;
 }
 
+static hr_status open_at(const hr_write_job *job, const add_state *s, const char *path, hr_sink **out, hr_error *err)
+{
+    hr_upload *upload;
+
+    if (!job->remote)
+        return hr__sink_open(path, job->settings.mode == HR_WRITE_OVERWRITE, s->account, out, err);
+    HR_TRY(hr__upload_begin(s->uploads, path, &upload, err));
+    return hr__sink_open_upload(upload, path, s->account, out, err);
+}
+
 static hr_status open_sink(const hr_write_job *job, add_state *s, const char *folder, const char *given, hr_sink **out,
                            hr_error *err)
 {
     hr_status st = HR_OK;
-    bool replace = job->settings.mode == HR_WRITE_OVERWRITE;
     char name[256], *where = NULL, *path = NULL;
 
     if (job->settings.single_file)
-        return hr__sink_open(job->path, replace, s->account, out, err);
+        return open_at(job, s, job->path, out, err);
     HR_TRY(file_name(job, s, given, name, sizeof name, err));
     HR_GO(make_folder(job, s, folder, &where, err));
-    if (s->n_files == 0)
+    if (s->n_files == 0 && !job->remote)
         hr__part_sweep(where);
     path = hr__printf(s->account, "%s%s%s", where, where[strlen(where) - 1] == '/' ? "" : "/", name);
     if (!path)
         HR_GO(hr__error_memory(err, where, 256));
-    HR_GO(hr__sink_open(path, replace, s->account, out, err));
+    HR_GO(open_at(job, s, path, out, err));
 done:
     hr__free(path);
     hr__free(where);
@@ -225,7 +244,7 @@ static hr_status begin_file(const hr_write_job *job, add_state *s, const char *f
 /* Keeps the finished file as a descriptor; beyond max_held descriptors, as a hidden file. */
 static hr_status hold(add_state *s, done_file *d, hr_error *err)
 {
-    if (s->n_held < s->max_held) {
+    if (s->uploads || s->n_held < s->max_held) {
         s->n_held++;
         return HR_OK;
     }
@@ -278,11 +297,17 @@ static int64_t find_open(const add_state *s, const char *folder)
     return -1;
 }
 
+/* Each file of a store that is open has up to a part in memory. */
+static int64_t most_open(const add_state *s)
+{
+    return HR_MAX(1, HR_MIN(MAX_OPEN, hr__account_limit(s->account) / 4 / REMOTE_FILE_BYTES));
+}
+
 static hr_status make_room(const hr_write_job *job, add_state *s, hr_error *err)
 {
     int64_t oldest = 0;
 
-    if (s->n_open < MAX_OPEN)
+    if (s->n_open < (s->uploads ? most_open(s) : MAX_OPEN))
         return HR_OK;
     for (int64_t i = 1; i < s->n_open; i++)
         if (s->open[i].used < s->open[oldest].used)
@@ -359,7 +384,9 @@ static int by_path(const void *a, const void *b) { return strcmp(*(char *const *
 static hr_status old_files(const hr_write_job *job, hr_paths *out, hr_error *err)
 {
     const char *path = job->path;
-    hr_paths_options options = { .ignore_missing = true };
+    hr_paths_options options = { .ignore_missing = true,
+                                 .store_options = (const char *const *)job->storage,
+                                 .n_store_options = job->n_storage };
 
     if (job->settings.mode != HR_WRITE_OVERWRITE || job->settings.single_file)
         return HR_OK;
@@ -390,6 +417,43 @@ static void remove_old(const hr_write_job *job, add_state *s, const hr_paths *ol
     hr__free(mine);
 }
 
+/* Of the old files those that go: of a known format, and not replaced by one of the same name. */
+static hr_status files_that_go(const hr_write_job *job, const add_state *s, hr_paths *out, hr_error *err)
+{
+    char **mine = hr__alloc(s->account, ((size_t)s->n_done + 1) * sizeof *mine);
+    hr_paths old = { 0 };
+    hr_status st = mine ? old_files(job, &old, err) : hr__error_memory(err, job->path, 256);
+
+    for (int64_t i = 0; !st && i < s->n_done; i++)
+        mine[i] = s->done[i].path;
+    if (!st)
+        qsort(mine, (size_t)s->n_done, sizeof *mine, by_path);
+    for (int64_t i = 0; !st && i < old.n; i++) {
+        char *path = old.items[i].path;
+
+        if (!bsearch(&path, mine, (size_t)s->n_done, sizeof *mine, by_path) &&
+            hr__format_guess(path, (hr_view){ NULL, 0 }))
+            st = hr__paths_add(out, path, old.items[i].tag, old.items[i].n_bytes, 0, err);
+    }
+    hr__paths_clear(&old);
+    hr__free(mine);
+    return st;
+}
+
+/* The same in a store. */
+static hr_status commit_uploads(const hr_write_job *job, add_state *s, hr_error *err)
+{
+    hr_paths old = { 0 };
+    hr_status st = files_that_go(job, s, &old, err);
+
+    if (!st)
+        st = hr__uploads_commit(s->uploads, job->settings.single_file, job->settings.mode == HR_WRITE_OVERWRITE, &old,
+                                err);
+    s->committed = !st;
+    hr__paths_clear(&old);
+    return st;
+}
+
 /* Names all files. On failure removes the files that were named, unless the mode replaces files. */
 static hr_status commit(const hr_write_job *job, add_state *s, hr_error *err)
 {
@@ -397,6 +461,8 @@ static hr_status commit(const hr_write_job *job, add_state *s, hr_error *err)
     hr_paths old = { 0 };
     int64_t i = 0;
 
+    if (s->uploads)
+        return commit_uploads(job, s, err);
     HR_GO(old_files(job, &old, err));
     for (; i < s->n_done; i++) {
         hr_sink *sink = s->done[i].sink;

@@ -3,6 +3,8 @@
  * Tests: test_write.c, test_parquet_write.c. */
 #include "op/write/write.h"
 
+#include "io/http/remote.h"
+
 #include <inttypes.h>
 
 /* --- the job */
@@ -26,6 +28,9 @@ static void job_unref(hr_write_job *job)
     for (int i = 0; i < job->n_partitions; i++)
         hr__free(job->partitions[i]);
     hr__free(job->partitions);
+    for (int i = 0; i < job->n_storage; i++)
+        hr__free(job->storage[i]);
+    hr__free(job->storage);
     hr__free((char *)job->settings.job);
     hr__free((char *)job->settings.name_column);
     hr__schema_unref(job->schema);
@@ -173,6 +178,11 @@ static hr_status copy_texts(hr_write_job *job, const hr_write_options *o, hr_err
     for (int i = 0; i < o->n_partition_columns; i++)
         if (!(job->partitions[job->n_partitions++] = hr__strdup(NULL, o->partition_columns[i])))
             return hr__error_memory(err, "write", 256);
+    if (!(job->storage = hr__zalloc(NULL, ((size_t)o->n_storage_options + 1) * sizeof *job->storage)))
+        return hr__error_memory(err, "write", 256);
+    for (int i = 0; i < o->n_storage_options; i++)
+        if (!(job->storage[job->n_storage++] = hr__strdup(NULL, o->storage_options[i])))
+            return hr__error_memory(err, "write", 256);
     return HR_OK;
 }
 
@@ -195,6 +205,18 @@ static hr_status parse_options(hr_write_job *job, const char *path, const hr_wri
     return st ? hr__error_at(err, st, "write_%s", job->format->name) : HR_OK;
 }
 
+static hr_status take_path(hr_write_job *job, const char *path, hr_error *err)
+{
+    job->remote = hr__url_is_writable(path);
+    if (!job->remote)
+        return hr__path_of_url(path, NULL, &job->path, err);
+    if (!(job->path = hr__strdup(NULL, path)))
+        return hr__error_memory(err, "write", (int64_t)strlen(path));
+    for (size_t n = strlen(path); n && job->path[n - 1] == '/' && !job->settings.single_file;)
+        job->path[--n] = 0;
+    return HR_OK;
+}
+
 static hr_status job_new(const hr_format *format, const char *path, const hr_write_options *o, hr_write_job **out,
                          hr_error *err)
 {
@@ -213,7 +235,7 @@ static hr_status job_new(const hr_format *format, const char *path, const hr_wri
     job->settings = *o;
     job->settings.job = job->settings.name_column = NULL; /* copy_texts copies them */
     HR_GO(check_options(format, path, o, err));
-    HR_GO(hr__path_of_url(path, NULL, &job->path, err));
+    HR_GO(take_path(job, path, err));
     HR_GO(copy_texts(job, o, err));
     if (!(job->options = hr__zalloc(NULL, format->write_options_bytes + 1)))
         HR_GO(hr__error_memory(err, "write", (int64_t)format->write_options_bytes));
@@ -330,9 +352,11 @@ hr_status hr__write_schema(hr_schema **out, hr_error *err)
     return hr__schema_new(fields, HR_LEN(fields), out, err);
 }
 
-hr_status hr__write_exists(const char *path, bool *out, hr_error *err)
+hr_status hr__write_exists(const char *path, const hr_write_options *o, bool *out, hr_error *err)
 {
-    hr_paths_options options = { .ignore_missing = true };
+    hr_paths_options options = { .ignore_missing = true,
+                                 .store_options = o->storage_options,
+                                 .n_store_options = o->n_storage_options };
     hr_paths found = { 0 };
 
     *out = false;

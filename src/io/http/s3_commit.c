@@ -1,0 +1,820 @@
+/* s3_commit.c - how all files of a job become visible at once in S3, which has no renames.
+ *
+ * The protocol, for a job that writes into ROOT:
+ *   1. All parts of all files arrive (s3_upload.c). Nothing is visible; a failed job aborts its uploads.
+ *   2. The *record* ROOT/_headrace_commit_JOB is made, only if there is none (If-None-Match: *). It names each file,
+ *      its upload, its parts, and the files that it replaces. Now the job is decided.
+ *   3. The uploads are completed, many at once.
+ *   4. ROOT/_SUCCESS gets the job's name and its files. Our readers leave out the files of a record until _SUCCESS
+ *      names its job, and from then on those that it replaces: for them the job is visible from one moment to the
+ *      next.
+ *   5. The replaced files are removed, then the record.
+ * A job that is killed before 2 leaves uploads, which nobody sees, and which the next run of this job aborts: it knows
+ * them by its name, with which the files' names begin. It never aborts those of another job. A job that is killed later
+ * is completed by the next job in ROOT. Each step can be repeated, also by two at once: an upload that is gone is
+ * complete if the object has its size and its number of parts; a replaced file is removed only if it has still the ETag
+ * of the record.
+ *
+ * A single file has no record: completing its upload is one step.
+ *
+ * Tests: test_s3_write.py. */
+#include "io/http/http.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#define RECORD "_headrace_commit_"
+#define AT_ONCE 128
+#define MAX_RECORD_BYTES (256 << 20)
+#define MAX_LISTS 1000 /* pages of unfinished uploads */
+
+typedef struct commit_file {
+    char *url, *id;
+    int64_t n_bytes;
+    char **tags; /* of its parts */
+    int64_t n_tags, cap_tags;
+    bool is_done;
+} commit_file;
+
+typedef struct commit {
+    hr_store *store;
+    hr_account *account;
+    char *root, *job;
+    commit_file *files;
+    int64_t n_files, cap_files;
+    hr_paths old;
+} commit;
+
+static void commit_clear(commit *c)
+{
+    for (int64_t i = 0; i < c->n_files; i++) {
+        for (int64_t k = 0; k < c->files[i].n_tags; k++)
+            hr__free(c->files[i].tags[k]);
+        hr__free(c->files[i].tags);
+        hr__free(c->files[i].url);
+        hr__free(c->files[i].id);
+    }
+    hr__paths_clear(&c->old);
+    hr__free(c->files);
+    hr__free(c->root);
+    hr__free(c->job);
+    *c = (commit){ 0 };
+}
+
+/* ----------------------------------------------------------------------------------------------------------- record */
+
+static const char *name_in(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+bool hr__is_record(const char *key) { return strncmp(name_in(key), RECORD, strlen(RECORD)) == 0; }
+
+static char *record_url(const commit *c) { return hr__printf(NULL, "%s/" RECORD "%s", c->root, c->job); }
+
+static void add_word(hr_text *out, const char *before, const char *word)
+{
+    hr__text_add(out, "%s", before);
+    hr__url_add_encoded(out, word, true);
+}
+
+/* With the uploads for a record, with the sizes alone for _SUCCESS. */
+static void print_commit(const commit *c, bool uploads, hr_text *out)
+{
+    hr__text_add(out, uploads ? "headrace-commit 1" : "headrace-success 1");
+    add_word(out, "\njob ", c->job);
+    for (int64_t i = 0; i < c->n_files; i++) {
+        const commit_file *f = &c->files[i];
+
+        add_word(out, "\nfile ", hr__s3_place(f->url).key);
+        hr__text_add(out, " %" PRId64, f->n_bytes);
+        if (!uploads)
+            continue;
+        add_word(out, " ", f->id);
+        for (int64_t k = 0; k < f->n_tags; k++)
+            add_word(out, " ", f->tags[k]);
+    }
+    for (int64_t i = 0; uploads && i < c->old.n; i++) {
+        add_word(out, "\nold ", hr__s3_place(c->old.items[i].path).key);
+        add_word(out, " ", c->old.items[i].tag ? c->old.items[i].tag : "");
+    }
+    hr__text_add(out, "\nend\n");
+}
+
+/* The next word of a line, decoded in place; NULL: none. */
+static char *next_word(char **at)
+{
+    char *word = *at, *end;
+
+    if (!word)
+        return NULL;
+    end = strchr(word, ' ');
+    if (end)
+        *end++ = 0;
+    *at = end;
+    (void)hr__percent_decode(word);
+    return word;
+}
+
+/* "s3://bucket/" and the key. */
+static char *url_of_key(const commit *c, const char *key)
+{
+    hr_s3_place p = hr__s3_place(c->root);
+
+    return hr__printf(NULL, "%.*s%.*s/%s", (int)(p.bucket - c->root), c->root, p.n_bucket, p.bucket, key);
+}
+
+static hr_status parse_file(commit *c, char *line, hr_error *err)
+{
+    char *key = next_word(&line), *size = next_word(&line), *id = next_word(&line), *tag;
+    commit_file *f;
+
+    if (!key || !size)
+        return hr_error_set(err, HR_BAD_DATA, "a file has no size");
+    if (!hr__grow(NULL, (void **)&c->files, &c->cap_files, c->n_files + 1, sizeof *c->files))
+        return hr__error_memory(err, c->root, 64);
+    f = &c->files[c->n_files++];
+    *f = (commit_file){ url_of_key(c, key), hr__strdup(NULL, id), strtoll(size, NULL, 10), NULL, 0, 0, false };
+    if (!f->url || (id && !f->id))
+        return hr__error_memory(err, c->root, 64);
+    while ((tag = next_word(&line))) {
+        if (!hr__grow(NULL, (void **)&f->tags, &f->cap_tags, f->n_tags + 1, sizeof *f->tags) ||
+            !(f->tags[f->n_tags] = hr__strdup(NULL, tag)))
+            return hr__error_memory(err, c->root, 64);
+        f->n_tags++;
+    }
+    return HR_OK;
+}
+
+static hr_status parse_old(commit *c, char *line, hr_error *err)
+{
+    char *key = next_word(&line), *tag = next_word(&line), *url = url_of_key(c, key ? key : "");
+    hr_status st =
+        url ? hr__paths_add(&c->old, url, tag && tag[0] ? tag : NULL, 0, 0, err) : hr__error_memory(err, c->root, 64);
+
+    hr__free(url);
+    return st;
+}
+
+static hr_status parse_line(commit *c, char *line, bool *ended, hr_error *err)
+{
+    char *rest = line, *what;
+
+    what = next_word(&rest);
+    if (strcmp(what, "job") == 0 && rest) {
+        hr__free(c->job);
+        c->job = hr__strdup(NULL, next_word(&rest));
+        return c->job ? HR_OK : hr__error_memory(err, c->root, 64);
+    }
+    if (strcmp(what, "file") == 0)
+        return parse_file(c, rest, err);
+    if (strcmp(what, "old") == 0)
+        return parse_old(c, rest, err);
+    *ended = *ended || strcmp(what, "end") == 0;
+    return HR_OK;
+}
+
+/* Adds what the text says to the commit. */
+static hr_status parse_commit(const char *name, char *text, const char *title, commit *c, hr_error *err)
+{
+    bool ended = false;
+    hr_status st = HR_OK;
+    char *next;
+
+    if (strncmp(text, title, strlen(title)) != 0)
+        return hr_error_set(err, HR_BAD_DATA, "%s: this version of headrace does not know records like this", name);
+    for (char *line = text; line && *line && !st; line = next) {
+        next = strchr(line, '\n');
+        if (next)
+            *next++ = 0;
+        st = parse_line(c, line, &ended, err);
+    }
+    if (!st && (!ended || !c->job))
+        st = hr_error_set(err, HR_BAD_DATA, "the record is cut off");
+    return st ? hr__error_at(err, st, "%s", name) : HR_OK;
+}
+
+/* HR_NOT_FOUND: there is no such object. */
+static hr_status get_text(hr_store *s, const char *url, hr_account *account, char **out, hr_error *err)
+{
+    hr_http_request r = { 0 };
+    hr_status st;
+
+    *out = NULL;
+    HR_GO(hr__s3_request(&r, "GET", s, url, "", account, err));
+    r.max_body = MAX_RECORD_BYTES;
+    HR_GO(hr__http_run(&r, err));
+    *out = hr__strndup(NULL, r.body.data ? r.body.data : "", (size_t)r.body.n);
+    if (!*out)
+        st = hr__error_memory(err, url, r.body.n);
+done:
+    hr__http_clear(&r);
+    return st;
+}
+
+static hr_status put_text(hr_store *s, const char *url, const hr_text *text, bool only_new, hr_error *err)
+{
+    hr_http_request r = { 0 };
+    hr_status st;
+
+    if (text->failed)
+        return hr__error_memory(err, url, text->n);
+    HR_GO(hr__s3_request(&r, "PUT", s, url, "", NULL, err));
+    r.data = (const uint8_t *)text->data;
+    r.n_data = text->n;
+    r.more = only_new ? "If-None-Match: *\n" : NULL;
+    HR_GO(hr__http_run(&r, err));
+done:
+    hr__http_clear(&r);
+    return st;
+}
+
+/* The job that _SUCCESS in the folder names; NULL: none. */
+static hr_status success_of(hr_store *s, const char *root, char **job, hr_error *err)
+{
+    char *url = hr__printf(NULL, "%s/_SUCCESS", root), *text = NULL;
+    commit c = { .root = hr__strdup(NULL, root) };
+    hr_error none = HR_ERROR_INIT;
+    hr_status st = HR_OK;
+
+    *job = NULL;
+    if (!url || !c.root)
+        HR_GO(hr__error_memory(err, root, 64));
+    st = get_text(s, url, NULL, &text, err);
+    if (st == HR_NOT_FOUND) {
+        hr_error_clear(err);
+        st = HR_OK;
+        goto done;
+    }
+    HR_GO(st);
+    if (parse_commit(url, text, "headrace-success 1", &c, &none)) /* another program's */
+        hr_error_clear(&none);
+    else if (!(*job = hr__strdup(NULL, c.job)))
+        st = hr__error_memory(err, root, 64);
+done:
+    commit_clear(&c);
+    hr__free(text);
+    hr__free(url);
+    return st;
+}
+
+/* ------------------------------------------------------------------------------------------------------- completing */
+
+static void print_parts(const commit_file *f, hr_text *out)
+{
+    hr__text_add(out, "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
+    for (int64_t k = 0; k < f->n_tags; k++)
+        hr__text_add(out, "<Part><PartNumber>%" PRId64 "</PartNumber><ETag>%s</ETag></Part>", k + 1, f->tags[k]);
+    hr__text_add(out, "</CompleteMultipartUpload>");
+}
+
+static hr_status ask_complete(const commit *c, const commit_file *f, hr_http_request *r, hr_text *body, hr_error *err)
+{
+    hr_text query = { 0 };
+    hr_status st;
+
+    hr__text_add(&query, "uploadId=");
+    hr__url_add_encoded(&query, f->id ? f->id : "", false);
+    print_parts(f, body);
+    st = query.failed || body->failed ? hr__error_memory(err, f->url, body->n)
+                                      : hr__s3_request(r, "POST", c->store, f->url, query.data, c->account, err);
+    hr__text_clear(&query);
+    r->data = (const uint8_t *)body->data;
+    r->n_data = body->n;
+    return st;
+}
+
+/* The upload is gone. Somebody has completed it if the object has its size and its number of parts. */
+static hr_status check_complete(const commit *c, const commit_file *f, hr_error *err)
+{
+    hr_http_request r = { 0 };
+    char end[32];
+    size_t n, m = (size_t)snprintf(end, sizeof end, "-%" PRId64 "\"", f->n_tags);
+    hr_status st;
+
+    HR_GO(hr__s3_request(&r, "HEAD", c->store, f->url, "", c->account, err));
+    HR_GO(hr__http_run(&r, err));
+    n = strlen(r.answer.etag);
+    if (r.answer.total != f->n_bytes || n < m || strcmp(r.answer.etag + n - m, end) != 0)
+        st = hr_error_set(err, HR_IO, "%s: its upload is gone, and the object there is another one", f->url);
+done:
+    hr__http_clear(&r);
+    return st;
+}
+
+static hr_status judge(const commit *c, commit_file *f, hr_http_request *r, hr_error *err)
+{
+    const char *body = r->body.data ? r->body.data : "";
+
+    if (r->st == HR_OK && strstr(body, "<Error>")) {
+        char *code = hr__xml_text(body, "Code", NULL);
+
+        r->st = hr_error_set(err, HR_IO, "%s: the store could not complete the file: %s", f->url, code ? code : "");
+        hr__free(code);
+        return r->st; /* and again */
+    }
+    if (r->st == HR_NOT_FOUND && strstr(body, "NoSuchUpload")) {
+        HR_TRY(check_complete(c, f, err));
+    } else if (r->st) {
+        hr_status st = r->st;
+
+        hr__error_move(err, &r->err);
+        return st;
+    }
+    f->is_done = true;
+    return HR_OK;
+}
+
+/* Tries to complete up to AT_ONCE files. */
+static hr_status complete_some(commit *c, int64_t begin, int n, const char *more, hr_error *err)
+{
+    hr_http_request *r = hr__zalloc(NULL, (size_t)n * sizeof *r);
+    hr_text *bodies = hr__zalloc(NULL, (size_t)n * sizeof *bodies);
+    hr_status st = HR_OK;
+
+    if (!r || !bodies)
+        HR_GO(hr__error_memory(err, c->root, n * (int64_t)sizeof *r));
+    for (int i = 0; i < n; i++) {
+        r[i].st = c->files[begin + i].is_done ? HR_PENDING : HR_OK;
+        if (!c->files[begin + i].is_done)
+            HR_GO(ask_complete(c, &c->files[begin + i], &r[i], &bodies[i], err));
+        r[i].more = more;
+    }
+    hr__http_run_all(r, n);
+    for (int i = 0; i < n; i++) {
+        hr_error one = HR_ERROR_INIT;
+        hr_status bad = c->files[begin + i].is_done ? HR_OK : judge(c, &c->files[begin + i], &r[i], &one);
+
+        if (bad && !st) {
+            hr__error_move(err, &one);
+            st = bad;
+        }
+        hr_error_clear(&one);
+    }
+done:
+    for (int i = 0; i < n && r && bodies; i++) {
+        hr__http_clear(&r[i]);
+        hr__text_clear(&bodies[i]);
+    }
+    hr__free(bodies);
+    hr__free(r);
+    return st;
+}
+
+static hr_status complete_all(commit *c, const char *more, hr_error *err)
+{
+    hr_status st = HR_OK;
+
+    for (int64_t at = 0; at < c->n_files && !st; at += AT_ONCE) {
+        int n = (int)HR_MIN(AT_ONCE, c->n_files - at);
+
+        for (int round = 0; round <= c->store->max_retries; round++) {
+            hr_error_clear(err);
+            st = complete_some(c, at, n, more, err);
+            if (!st || st == HR_NO_MEMORY)
+                break;
+        }
+    }
+    return st;
+}
+
+/* --------------------------------------------------------------------------------------------------------- removing */
+
+static hr_status remove_url(hr_store *s, const char *url, hr_error *err)
+{
+    hr_http_request r = { 0 };
+    hr_status st;
+
+    HR_GO(hr__s3_request(&r, "DELETE", s, url, "", NULL, err));
+    st = hr__http_run(&r, err);
+    if (st == HR_NOT_FOUND) {
+        hr_error_clear(err);
+        st = HR_OK;
+    }
+done:
+    hr__http_clear(&r);
+    return st;
+}
+
+/* Sends a request for each of up to AT_ONCE old files; with `found`: only for those that it has, and with HEAD fills
+ * it. */
+static hr_status ask_old(const commit *c, const char *method, int64_t begin, int n, bool *found, hr_error *err)
+{
+    hr_http_request *r = hr__zalloc(NULL, (size_t)n * sizeof *r);
+    bool is_head = strcmp(method, "HEAD") == 0;
+    hr_status st = HR_OK;
+
+    if (!r)
+        return hr__error_memory(err, c->root, n * (int64_t)sizeof *r);
+    for (int i = 0; i < n; i++) {
+        if (is_head || found[i])
+            HR_GO(hr__s3_request(&r[i], method, c->store, c->old.items[begin + i].path, "", c->account, err));
+        r[i].st = is_head || found[i] ? HR_OK : HR_PENDING;
+    }
+    hr__http_run_all(r, n);
+    for (int i = 0; i < n; i++) {
+        const char *tag = c->old.items[begin + i].tag;
+
+        if (is_head)
+            found[i] = r[i].st == HR_OK && (!tag || strcmp(tag, r[i].answer.etag) == 0);
+        if (r[i].st && r[i].st != HR_PENDING && r[i].st != HR_NOT_FOUND && !st) {
+            st = r[i].st;
+            hr__error_move(err, &r[i].err);
+        }
+    }
+done:
+    for (int i = 0; i < n; i++)
+        hr__http_clear(&r[i]);
+    hr__free(r);
+    return st;
+}
+
+static hr_status remove_old(const commit *c, hr_error *err)
+{
+    bool found[AT_ONCE];
+
+    for (int64_t at = 0; at < c->old.n; at += AT_ONCE) {
+        int n = (int)HR_MIN(AT_ONCE, c->old.n - at);
+
+        HR_TRY(ask_old(c, "HEAD", at, n, found, err));
+        HR_TRY(ask_old(c, "DELETE", at, n, found, err));
+    }
+    return HR_OK;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- the end */
+
+/* The steps after the record. */
+static hr_status roll_forward(commit *c, bool success, hr_error *err)
+{
+    char *record = record_url(c), *url = hr__printf(NULL, "%s/_SUCCESS", c->root);
+    hr_text text = { 0 };
+    hr_status st = HR_OK;
+
+    if (!record || !url)
+        HR_GO(hr__error_memory(err, c->root, 64));
+    if (!success) {
+        HR_GO(complete_all(c, NULL, err));
+        print_commit(c, false, &text);
+        HR_GO(put_text(c->store, url, &text, false, err));
+    }
+    HR_GO(remove_old(c, err));
+    HR_GO(remove_url(c->store, record, err));
+done:
+    hr__text_clear(&text);
+    hr__free(record);
+    hr__free(url);
+    return st ? hr__error_at(err, st,
+                             "%s: the files are written, and become visible with the next write into this folder",
+                             c->root)
+              : HR_OK;
+}
+
+static hr_status of_uploads(const hr_uploads *u, const hr_paths *old, commit *c, hr_error *err)
+{
+    *c = (commit){ .store = u->store, .root = hr__strdup(NULL, u->root), .job = hr__strdup(NULL, u->job) };
+    c->files = hr__zalloc(NULL, ((size_t)u->n + 1) * sizeof *c->files);
+    if (!c->root || !c->job || !c->files)
+        return hr__error_memory(err, u->root, u->n * (int64_t)sizeof *c->files);
+    for (int64_t i = 0; i < u->n; i++) {
+        const hr_upload *from = u->items[i];
+        commit_file *f = &c->files[c->n_files++];
+
+        f->url = hr__strdup(NULL, from->url);
+        f->id = hr__strdup(NULL, from->id);
+        f->n_bytes = from->n_bytes;
+        f->tags = hr__zalloc(NULL, ((size_t)from->n_parts + 1) * sizeof *f->tags);
+        if (!f->url || !f->id || !f->tags)
+            return hr__error_memory(err, u->root, 64);
+        for (; f->n_tags < from->n_parts; f->n_tags++)
+            if (!(f->tags[f->n_tags] = hr__strdup(NULL, from->tags[f->n_tags])))
+                return hr__error_memory(err, u->root, 64);
+    }
+    for (int64_t i = 0; old && i < old->n; i++)
+        HR_TRY(hr__paths_add(&c->old, old->items[i].path, old->items[i].tag, 0, 0, err));
+    return HR_OK;
+}
+
+static hr_status exists(const char *url, hr_error *err)
+{
+    return hr_error_set(err, HR_IO, "%s: the file exists already, and the options forbid replacing it", url);
+}
+
+/* Names that a job's own id begins are new; others may be there. */
+static hr_status check_new(const commit *c, bool single, hr_error *err)
+{
+    for (int64_t i = 0; i < c->n_files; i++) {
+        hr_http_request r = { 0 };
+        hr_status st;
+
+        if (!single && strncmp(name_in(c->files[i].url), c->job, strlen(c->job)) == 0)
+            continue;
+        st = hr__s3_request(&r, "HEAD", c->store, c->files[i].url, "", c->account, err);
+        if (!st)
+            st = hr__http_run(&r, err);
+        hr__http_clear(&r);
+        if (!st)
+            return exists(c->files[i].url, err);
+        if (st != HR_NOT_FOUND)
+            return st;
+        hr_error_clear(err);
+    }
+    return HR_OK;
+}
+
+/* Whether the record stands, and is this one; what went wrong before stays in err. HR_PENDING: nobody knows. */
+static hr_status look_at_record(const commit *c, const char *url, const hr_text *text, hr_status before)
+{
+    hr_error none = HR_ERROR_INIT;
+    char *found = NULL;
+    hr_status st = get_text(c->store, url, c->account, &found, &none);
+
+    if (!st)
+        st = strcmp(found, text->data) == 0 ? HR_OK : before;
+    else
+        st = st == HR_NOT_FOUND ? before : HR_PENDING;
+    hr_error_clear(&none);
+    hr__free(found);
+    return st;
+}
+
+/* Makes the record. Where its answer is lost, and it cannot be read either, the job may be decided: *decided. */
+static hr_status decide(commit *c, bool *decided, hr_error *err)
+{
+    char *url = record_url(c);
+    hr_text text = { 0 };
+    hr_status st, found;
+
+    print_commit(c, true, &text);
+    st = url ? put_text(c->store, url, &text, true, err) : hr__error_memory(err, c->root, 64);
+    found = st == HR_OK || st == HR_NO_MEMORY ? st : look_at_record(c, url, &text, st);
+    *decided = found == HR_OK || found == HR_PENDING;
+    if (found == HR_OK) {
+        hr_error_clear(err);
+        st = HR_OK;
+    }
+    hr__text_clear(&text);
+    hr__free(url);
+    return st;
+}
+
+hr_status hr__uploads_commit(hr_uploads *u, bool single, bool replace, const hr_paths *old, hr_error *err)
+{
+    commit c = { 0 };
+    hr_status st;
+
+    HR_GO(hr__uploads_wait(u, err));
+    HR_GO(of_uploads(u, old, &c, err));
+    if (!replace)
+        HR_GO(check_new(&c, single, err));
+    if (single) {
+        st = complete_all(&c, replace ? NULL : "If-None-Match: *\n", err);
+        u->committed = !st;
+        goto done;
+    }
+    if (c.n_files == 0 && c.old.n == 0)
+        goto done;
+    HR_GO(decide(&c, &u->committed, err));
+    HR_GO(roll_forward(&c, false, err));
+done:
+    commit_clear(&c);
+    return st;
+}
+
+/* --------------------------------------------------------------------------------------------------------- recovery */
+
+static hr_status abort_upload(hr_store *s, const char *url, const char *id, hr_error *err)
+{
+    hr_http_request r = { 0 };
+    hr_text query = { 0 };
+    hr_status st;
+
+    hr__text_add(&query, "uploadId=");
+    hr__url_add_encoded(&query, id, false);
+    HR_GO(query.failed ? hr__error_memory(err, url, 64) : hr__s3_request(&r, "DELETE", s, url, query.data, NULL, err));
+    st = hr__http_run(&r, err);
+    if (st == HR_NOT_FOUND) {
+        hr_error_clear(err);
+        st = HR_OK;
+    }
+done:
+    hr__text_clear(&query);
+    hr__http_clear(&r);
+    return st;
+}
+
+static char *uploads_query(const char *prefix, const char *key, const char *id)
+{
+    hr_text q = { 0 };
+
+    hr__text_add(&q, "encoding-type=url");
+    if (key) {
+        hr__text_add(&q, "&key-marker=");
+        hr__url_add_encoded(&q, key, false);
+    }
+    hr__text_add(&q, "&prefix=");
+    hr__url_add_encoded(&q, prefix, false);
+    if (id) {
+        hr__text_add(&q, "&upload-id-marker=");
+        hr__url_add_encoded(&q, id, false);
+    }
+    hr__text_add(&q, "&uploads=");
+    if (q.failed)
+        hr__text_clear(&q);
+    return q.data;
+}
+
+/* One page of unfinished uploads, as XML. */
+static hr_status ask_uploads(hr_store *s, const char *url, char *takes_query, char **xml, hr_error *err)
+{
+    hr_http_request r = { 0 };
+    hr_status st = HR_OK;
+
+    *xml = NULL;
+    if (!takes_query)
+        return hr__error_memory(err, url, 64);
+    HR_GO(hr__http_init(&r, "GET", hr__s3_url(s, url, takes_query, NULL), s, err));
+    r.is_signed = hr__s3_signs(s, url);
+    r.name = hr__strdup(NULL, url);
+    r.max_body = 16 << 20;
+    HR_GO(hr__http_run(&r, err));
+    *xml = hr__strdup(NULL, r.body.data ? r.body.data : "");
+    if (!*xml)
+        st = hr__error_memory(err, url, r.body.n);
+done:
+    hr__http_clear(&r);
+    hr__free(takes_query);
+    return st;
+}
+
+/* Aborts the uploads of one page whose files' names begin with the job's. */
+static hr_status abort_page(hr_store *s, const commit *c, const char *job, const char *xml, hr_error *err)
+{
+    bool encoded = strstr(xml, "<EncodingType>url</EncodingType>") != NULL;
+    size_t n = strlen(job);
+
+    for (const char *at = xml; (at = strstr(at, "<Upload>"));) {
+        char *key = hr__xml_text(at, "Key", NULL), *id = hr__xml_text(at, "UploadId", &at), *url = NULL;
+        hr_status st = HR_OK;
+
+        if (key && encoded)
+            (void)hr__percent_decode(key);
+        if (key && id && strncmp(name_in(key), job, n) == 0 && strchr("_.", name_in(key)[n]) &&
+            (url = url_of_key(c, key)))
+            st = abort_upload(s, url, id, err);
+        hr__free(key);
+        hr__free(url);
+        if (!id)
+            break;
+        hr__free(id);
+        HR_TRY(st);
+    }
+    return HR_OK;
+}
+
+static hr_status abort_job(hr_store *s, const char *root, const char *job, hr_error *err)
+{
+    commit c = { .root = hr__strdup(NULL, root) };
+    const char *key = hr__s3_place(root).key;
+    char *prefix = hr__printf(NULL, "%s%s", key, key[0] ? "/" : ""), *xml = NULL, *from = NULL, *id = NULL;
+    hr_status st = c.root && prefix ? HR_OK : hr__error_memory(err, root, 64);
+    bool more = true;
+
+    for (int i = 0; i < MAX_LISTS && more && !st; i++) {
+        hr__free(xml);
+        HR_GO(ask_uploads(s, root, uploads_query(prefix, from, id), &xml, err));
+        HR_GO(abort_page(s, &c, job, xml, err));
+        hr__free(from);
+        hr__free(id);
+        from = hr__xml_text(xml, "NextKeyMarker", NULL);
+        id = hr__xml_text(xml, "NextUploadIdMarker", NULL);
+        if (from && strstr(xml, "<EncodingType>url</EncodingType>"))
+            (void)hr__percent_decode(from);
+        more = from && from[0] && strstr(xml, "<IsTruncated>true</IsTruncated>");
+    }
+done:
+    hr__free(xml);
+    hr__free(from);
+    hr__free(id);
+    hr__free(prefix);
+    commit_clear(&c);
+    return st;
+}
+
+/* Reads a record. HR_NOT_FOUND: it is gone. */
+static hr_status read_record(hr_store *s, const char *url, hr_account *account, commit *c, bool *success, hr_error *err)
+{
+    char *text = NULL, *job = NULL;
+    hr_status st;
+
+    *c = (commit){ .store = s, .account = account, .root = hr__strndup(NULL, url, (size_t)(name_in(url) - url - 1)) };
+    HR_GO(c->root ? HR_OK : hr__error_memory(err, url, 64));
+    HR_GO(get_text(s, url, account, &text, err));
+    HR_GO(parse_commit(url, text, "headrace-commit 1", c, err));
+    HR_GO(success_of(s, c->root, &job, err));
+    *success = job && strcmp(job, c->job) == 0;
+done:
+    hr__free(text);
+    hr__free(job);
+    return st;
+}
+
+static hr_status recover_one(hr_store *s, const char *url, hr_account *account, hr_error *err)
+{
+    bool success = false;
+    commit c;
+    hr_status st = read_record(s, url, account, &c, &success, err);
+
+    if (st == HR_NOT_FOUND) { /* its job was quicker */
+        hr_error_clear(err);
+        st = HR_OK;
+    } else if (!st) {
+        st = roll_forward(&c, success, err);
+    }
+    commit_clear(&c);
+    return st;
+}
+
+hr_status hr__s3_recover(hr_store *s, const char *root, const char *job, hr_account *account, hr_error *err)
+{
+    const char *key = hr__s3_place(root).key;
+    char *prefix = hr__printf(NULL, "%s%s" RECORD, key, key[0] ? "/" : "");
+    hr_paths_options options = { .ignore_missing = true };
+    hr_paths found = { 0 };
+    hr_status st = prefix ? HR_OK : hr__error_memory(err, root, 64);
+
+    if (!st)
+        st = hr__s3_list(s, root, prefix, NULL, &options, &found, err);
+    for (int64_t i = 0; i < found.n && !st; i++)
+        st = recover_one(s, found.items[i].path, account, err);
+    if (!st && job)
+        st = abort_job(s, root, job, err);
+    hr__paths_clear(&found);
+    hr__free(prefix);
+    return st;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- readers */
+
+static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+/* The names that the record hides, sorted. */
+static char **hidden_names(const commit *c, bool success, int64_t *n)
+{
+    char **names;
+
+    *n = success ? c->old.n : c->n_files;
+    if (!(names = hr__alloc(NULL, ((size_t)*n + 1) * sizeof(char *))))
+        return NULL;
+    for (int64_t i = 0; i < *n; i++)
+        names[i] = success ? c->old.items[i].path : c->files[i].url;
+    qsort(names, (size_t)*n, sizeof(char *), by_text);
+    return names;
+}
+
+static hr_status leave_out(const commit *c, bool success, int64_t begin, hr_paths *out, hr_error *err)
+{
+    int64_t n, kept = begin;
+    char **names = hidden_names(c, success, &n);
+
+    if (!names)
+        return hr__error_memory(err, c->root, 64);
+    for (int64_t i = begin; i < out->n; i++) {
+        if (!bsearch(&out->items[i].path, names, (size_t)n, sizeof(char *), by_text)) {
+            out->items[kept++] = out->items[i];
+            continue;
+        }
+        hr__free(out->items[i].path);
+        hr__free(out->items[i].tag);
+        hr__free(out->items[i].shown);
+    }
+    out->n = kept;
+    hr__free(names);
+    return HR_OK;
+}
+
+hr_status hr__s3_leave_out(hr_store *s, const hr_paths *records, int64_t begin, hr_paths *out, bool *again,
+                           hr_error *err)
+{
+    *again = false;
+    for (int64_t i = 0; i < records->n; i++) {
+        bool success = false;
+        commit c;
+        hr_status st = read_record(s, records->items[i].path, out->account, &c, &success, err);
+
+        if (st == HR_NOT_FOUND) {
+            hr_error_clear(err);
+            *again = true;
+            st = HR_OK;
+        } else if (!st) {
+            st = leave_out(&c, success, begin, out, err);
+        }
+        commit_clear(&c);
+        HR_TRY(st);
+    }
+    return HR_OK;
+}

@@ -1,0 +1,507 @@
+/* s3_upload.c - files that are written to S3, part by part, while the writer goes on.
+ *
+ * 1. A file is an upload of several parts, even a tiny one: it is not visible until s3_commit.c completes it.
+ * 2. A part begins to travel as soon as it is full. The first one asks for the upload's id before; parts wait for it.
+ *    Parts have part_bytes, and twice as many after each 1,000 parts, so that 10,000 are enough for any object.
+ * 3. All parts of a job that are not sent yet have at most most_bytes together (a share of the memory limit, and at
+ *    least one part): the writer waits for room. Their bytes are charged to the job's account.
+ * 4. A part that is sent again replaces itself. A request for an id that is sent again can leave an upload without
+ *    parts, as a killed job does; see s3_commit.c.
+ *
+ * Tests: test_s3_write.py. */
+#include "io/http/http.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PART_BYTES (8 << 20)
+#define LEAST_PART_BYTES (5 << 20) /* of S3, except the last one */
+#define SMALL_LIMIT (256 << 20)
+#define MOST_BYTES (256 << 20)
+#define PARTS_OF_A_SIZE 1000
+#define MAX_PARTS 10000
+#define WAIT_NS 100000000
+
+/* A part on its way, or (number 0) the request for an upload's id. */
+typedef struct hr_transfer {
+    hr_http_request r;
+    hr_upload *upload;
+    int64_t number;
+    uint8_t *data;
+    int64_t n;
+    struct hr_transfer *next;
+} hr_transfer;
+
+bool hr__url_is_writable(const char *url) { return hr__is_s3(url); }
+
+/* ------------------------------------------------------------------------------------------------------------ texts */
+
+char *hr__xml_text(const char *xml, const char *name, const char **end)
+{
+    static const struct {
+        const char *name;
+        char c;
+    } entities[] = { { "&amp;", '&' }, { "&lt;", '<' }, { "&gt;", '>' }, { "&quot;", '"' }, { "&#34;", '"' } };
+    char open[40];
+    const char *begin, *stop;
+    char *out, *to;
+
+    snprintf(open, sizeof open, "<%s>", name);
+    begin = strstr(xml, open);
+    stop = begin ? strchr(begin + strlen(open), '<') : NULL;
+    if (!stop || !(out = to = hr__alloc(NULL, (size_t)(stop - begin) + 1)))
+        return NULL;
+    for (const char *p = begin + strlen(open); p < stop;) {
+        int i = 0;
+
+        while (i < HR_LEN(entities) && strncmp(p, entities[i].name, strlen(entities[i].name)) != 0)
+            i++;
+        *to++ = i < HR_LEN(entities) ? entities[i].c : *p;
+        p += i < HR_LEN(entities) ? strlen(entities[i].name) : 1;
+    }
+    *to = 0;
+    if (end)
+        *end = stop;
+    return out;
+}
+
+/* "object's address?query", the query encoded and sorted. */
+static char *url_with(const hr_store *s, const char *url, const char *query, hr_account *account)
+{
+    char *object = hr__s3_url(s, url, "", account), *out;
+
+    if (!object || !query[0])
+        return object;
+    out = hr__printf(account, "%s?%s", object, query);
+    hr__free(object);
+    return out;
+}
+
+hr_status hr__s3_request(hr_http_request *r, const char *method, hr_store *s, const char *url, const char *query,
+                         hr_account *account, hr_error *err)
+{
+    HR_TRY(hr__http_init(r, method, url_with(s, url, query, NULL), s, err));
+    r->account = account;
+    r->is_signed = hr__s3_signs(s, url);
+    r->name = hr__strdup(NULL, url);
+    return HR_OK;
+}
+
+/* -------------------------------------------------------------------------------------------------------- transfers */
+
+static void transfer_free(hr_transfer *t)
+{
+    if (!t)
+        return;
+    hr__http_clear(&t->r);
+    hr__free(t->data);
+    hr__free(t);
+}
+
+/* The functions that end in _locked hold job->lock. */
+static void fail_locked(hr_uploads *u, hr_status st, hr_error *from)
+{
+    if (!u->st) {
+        u->st = st;
+        hr__error_move(&u->err, from);
+    }
+    hr_error_clear(from);
+    hr__cond_broadcast(&u->moved);
+}
+
+static void land_locked(hr_uploads *u, hr_transfer *t)
+{
+    hr_transfer **at = &u->flying;
+
+    while (*at != t)
+        at = &(*at)->next;
+    *at = t->next;
+    u->n_flying--;
+    u->flying_bytes -= t->n;
+    hr__cond_broadcast(&u->moved);
+}
+
+/* The part is in `flying` already: its bytes count while it waits for the id. */
+static void send_locked(hr_uploads *u, hr_transfer *t)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_status st = u->st;
+
+    if (!st && t->number) {
+        hr_text query = { 0 };
+
+        hr__text_add(&query, "partNumber=%lld&uploadId=", (long long)t->number);
+        hr__url_add_encoded(&query, t->upload->id, false);
+        hr__free(t->r.url);
+        t->r.url = query.failed ? NULL : url_with(u->store, t->upload->url, query.data, NULL);
+        hr__text_clear(&query);
+        if (!t->r.url)
+            st = hr__error_memory(&err, t->upload->url, t->n);
+    }
+    if (!st)
+        st = hr__http_begin(&t->r, &err);
+    if (!st)
+        return;
+    land_locked(u, t);
+    if (!u->st)
+        fail_locked(u, st, &err);
+    hr_error_clear(&err);
+    transfer_free(t);
+}
+
+/* The id has come, or will never come: all parts that waited for it go. */
+static void send_waiting_locked(hr_uploads *u, hr_upload *f)
+{
+    hr_transfer *list = f->waiting, *t;
+
+    f->waiting = NULL;
+    while ((t = list)) {
+        list = t->r.context;
+        send_locked(u, t);
+    }
+}
+
+static void on_id(hr_http_request *r)
+{
+    hr_transfer *t = r->context;
+    hr_upload *f = t->upload;
+    hr_uploads *u = f->job;
+
+    hr__lock(&u->lock);
+    if (!r->st && !(f->id = hr__xml_text(r->body.data ? r->body.data : "", "UploadId", NULL)))
+        r->st = hr_error_set(&r->err, HR_BAD_DATA, "%s: the store gives no id for the upload", f->url);
+    if (r->st)
+        fail_locked(u, r->st, &r->err);
+    send_waiting_locked(u, f);
+    land_locked(u, t);
+    transfer_free(t);
+    hr__unlock(&u->lock);
+}
+
+static void on_part(hr_http_request *r)
+{
+    hr_transfer *t = (hr_transfer *)r; /* its first member */
+    hr_upload *f = t->upload;
+    hr_uploads *u = f->job;
+
+    hr__lock(&u->lock);
+    if (!r->st && !r->answer.etag[0])
+        r->st = hr_error_set(&r->err, HR_BAD_DATA, "%s: the store gives no ETag for a part", f->url);
+    if (!r->st && !(f->tags[t->number - 1] = hr__strdup(NULL, r->answer.etag)))
+        r->st = hr__error_memory(&r->err, f->url, 64);
+    if (r->st)
+        fail_locked(u, r->st, &r->err);
+    land_locked(u, t);
+    transfer_free(t);
+    hr__unlock(&u->lock);
+}
+
+static hr_status transfer_new(hr_upload *f, const char *method, const char *query, int64_t number, hr_transfer **out,
+                              hr_error *err)
+{
+    hr_uploads *u = f->job;
+    hr_transfer *t = hr__zalloc(u->account, sizeof *t);
+    hr_status st = t ? HR_OK : hr__error_memory(err, f->url, sizeof *t);
+
+    *out = t;
+    if (!st)
+        st = hr__s3_request(&t->r, method, u->store, f->url, query, u->account, err);
+    if (st) {
+        hr__free(t);
+        return st;
+    }
+    t->upload = f;
+    t->number = number;
+    t->r.done = number ? on_part : on_id;
+    t->r.context = number ? NULL : t;
+    return HR_OK;
+}
+
+static void fly_locked(hr_uploads *u, hr_transfer *t)
+{
+    t->next = u->flying;
+    u->flying = t;
+    u->n_flying++;
+    u->flying_bytes += t->n;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- waiting */
+
+static hr_status failure_locked(hr_uploads *u, hr_error *err)
+{
+    if (!u->st)
+        return HR_OK;
+    if (!u->err.text[0])
+        return hr_error_set(err, u->st, "%s: the upload failed", u->root);
+    return hr_error_set(err, u->st, "%s", u->err.text);
+}
+
+/* Until at most `most` bytes are under way. */
+static hr_status wait_locked(hr_uploads *u, int64_t most, hr_error *err)
+{
+    while (!u->st && u->n_flying && u->flying_bytes > most) {
+        if (hr__reads_stop())
+            return hr_error_set(err, HR_CANCELLED, "the run was stopped");
+        (void)hr__cond_wait_ns(&u->moved, &u->lock, WAIT_NS);
+    }
+    return failure_locked(u, err);
+}
+
+hr_status hr__uploads_wait(hr_uploads *u, hr_error *err)
+{
+    hr_status st;
+
+    hr__lock(&u->lock);
+    st = wait_locked(u, -1, err);
+    hr__unlock(&u->lock);
+    return st;
+}
+
+/* ------------------------------------------------------------------------------------------------------------ parts */
+
+static int64_t bytes_of_part(const hr_uploads *u, int64_t number)
+{
+    return u->part_bytes << ((number - 1) / PARTS_OF_A_SIZE);
+}
+
+/* The bytes collected so far become the next part. */
+static hr_status cut(hr_upload *f, hr_transfer **out, hr_error *err)
+{
+    int64_t number = f->n_parts + 1;
+    hr_transfer *t;
+
+    *out = NULL;
+    if (number > MAX_PARTS)
+        return hr_error_set(err, HR_UNSUPPORTED, "%s: an object of more than %d parts", f->url, MAX_PARTS);
+    if (!hr__grow(NULL, (void **)&f->tags, &f->cap_tags, number, sizeof *f->tags))
+        return hr__error_memory(err, f->url, 64);
+    HR_TRY(transfer_new(f, "PUT", "", number, &t, err));
+    f->tags[f->n_parts++] = NULL;
+    t->data = f->data;
+    t->n = f->n;
+    f->data = NULL;
+    f->n = f->cap = 0;
+    *out = t;
+    return HR_OK;
+}
+
+/* Takes the part, even on failure. */
+static hr_status send(hr_upload *f, hr_transfer *takes, hr_error *err)
+{
+    hr_uploads *u = f->job;
+    hr_transfer *ask = NULL;
+    hr_status st = HR_OK;
+
+    takes->r.data = takes->data;
+    takes->r.n_data = takes->n;
+    if (takes->r.is_signed)
+        HR_GO(hr__s3_hash(&takes->r, err)); /* here, and not on the network's thread */
+    if (!f->asked)
+        HR_GO(transfer_new(f, "POST", "uploads=", 0, &ask, err));
+    hr__lock(&u->lock);
+    st = wait_locked(u, HR_MAX(0, u->most_bytes - takes->n), err);
+    if (!st) {
+        fly_locked(u, takes);
+        if (f->id) {
+            send_locked(u, takes);
+        } else {
+            takes->r.context = f->waiting;
+            f->waiting = takes;
+        }
+        takes = NULL;
+        if (ask) {
+            f->asked = true;
+            fly_locked(u, ask);
+            send_locked(u, ask);
+            ask = NULL;
+            if (u->st)
+                send_waiting_locked(u, f); /* the id will not come */
+        }
+    }
+    hr__unlock(&u->lock);
+done:
+    transfer_free(ask);
+    transfer_free(takes);
+    return st;
+}
+
+static hr_status end_part(hr_upload *f, hr_error *err)
+{
+    hr_transfer *t;
+
+    HR_TRY(cut(f, &t, err));
+    if (!f->keeps_first || t->number > 1)
+        return send(f, t, err);
+    f->first = t;
+    return HR_OK;
+}
+
+hr_status hr__upload_write(hr_upload *f, const void *data, int64_t n, hr_error *err)
+{
+    const uint8_t *p = data;
+
+    while (n > 0) {
+        int64_t most = bytes_of_part(f->job, f->n_parts + 1), m = HR_MIN(n, most - f->n);
+
+        if (!hr__grow(f->job->account, (void **)&f->data, &f->cap, f->n + m, 1))
+            return hr__error_memory(err, f->url, f->n + m);
+        memcpy(f->data + f->n, p, (size_t)m);
+        f->n += m;
+        f->n_bytes += m;
+        p += m;
+        n -= m;
+        if (f->n == most)
+            HR_TRY(end_part(f, err));
+    }
+    return HR_OK;
+}
+
+void hr__upload_keep_first(hr_upload *f) { f->keeps_first = true; }
+
+hr_status hr__upload_write_at(hr_upload *f, int64_t at, const void *data, int64_t n, hr_error *err)
+{
+    uint8_t *bytes = f->first ? f->first->data : f->data;
+    int64_t have = f->first ? f->first->n : f->n;
+
+    if (!f->keeps_first || at < 0 || at + n > have)
+        return hr_error_set(err, HR_BUG, "%s: a write at %lld, where the bytes have left", f->url, (long long)at);
+    memcpy(bytes + at, data, (size_t)n);
+    return HR_OK;
+}
+
+hr_status hr__upload_finish(hr_upload *f, hr_error *err)
+{
+    hr_transfer *first = f->first, *last;
+
+    f->first = NULL;
+    f->keeps_first = false;
+    if (first)
+        HR_TRY(send(f, first, err));
+    if (f->n == 0 && f->n_parts > 0)
+        return HR_OK;
+    HR_TRY(cut(f, &last, err));
+    return send(f, last, err);
+}
+
+/* -------------------------------------------------------------------------------------------------------------- job */
+
+hr_status hr__upload_begin(hr_uploads *u, const char *url, hr_upload **out, hr_error *err)
+{
+    hr_upload *f;
+
+    *out = NULL;
+    if (!hr__grow(u->account, (void **)&u->items, &u->cap, u->n + 1, sizeof(hr_upload *)) ||
+        !(f = hr__zalloc(u->account, sizeof *f)))
+        return hr__error_memory(err, url, sizeof *f);
+    f->job = u;
+    if (!(f->url = hr__strdup(u->account, url))) {
+        hr__free(f);
+        return hr__error_memory(err, url, (int64_t)strlen(url));
+    }
+    u->items[u->n++] = f;
+    *out = f;
+    return HR_OK;
+}
+
+static void upload_free(hr_upload *f)
+{
+    for (int64_t i = 0; i < f->n_parts; i++)
+        hr__free(f->tags[i]);
+    transfer_free(f->first);
+    hr__free(f->tags);
+    hr__free(f->data);
+    hr__free(f->id);
+    hr__free(f->url);
+    hr__free(f);
+}
+
+/* Nothing of the job is under way any more, when it returns. */
+static void stop_all(hr_uploads *u)
+{
+    hr_error err = HR_ERROR_INIT;
+
+    hr__lock(&u->lock);
+    (void)hr_error_set(&err, HR_CANCELLED, "the write was given up");
+    fail_locked(u, HR_CANCELLED, &err);
+    for (hr_transfer *t = u->flying; t; t = t->next)
+        hr__http_cancel(&t->r);
+    while (u->n_flying)
+        hr__cond_wait(&u->moved, &u->lock);
+    hr__unlock(&u->lock);
+}
+
+/* Best effort: nobody sees what is left. */
+static void abort_all(hr_uploads *u)
+{
+    hr_http_request *r = hr__zalloc(u->account, ((size_t)u->n + 1) * sizeof *r);
+    int n = 0;
+
+    for (int64_t i = 0; r && i < u->n; i++) {
+        hr_text query = { 0 };
+        hr_error err = HR_ERROR_INIT;
+
+        if (!u->items[i]->id)
+            continue;
+        hr__text_add(&query, "uploadId=");
+        hr__url_add_encoded(&query, u->items[i]->id, false);
+        if (!query.failed && !hr__s3_request(&r[n], "DELETE", u->store, u->items[i]->url, query.data, NULL, &err))
+            n++;
+        hr_error_clear(&err);
+        hr__text_clear(&query);
+    }
+    if (n)
+        hr__http_run_all(r, n);
+    for (int i = 0; i < n; i++)
+        hr__http_clear(&r[i]);
+    hr__free(r);
+}
+
+void hr__uploads_free(hr_uploads *u)
+{
+    if (!u)
+        return;
+    stop_all(u);
+    if (!u->committed)
+        abort_all(u);
+    for (int64_t i = 0; i < u->n; i++)
+        upload_free(u->items[i]);
+    hr_error_clear(&u->err);
+    hr__free(u->items);
+    hr__free(u->root);
+    hr__free(u->job);
+    hr__store_unref(u->store);
+    hr__cond_clear(&u->moved);
+    hr__mutex_clear(&u->lock);
+    hr__free(u);
+}
+
+hr_status hr__uploads_new(const char *url, bool single, const char *job, const char *const *options, int n_options,
+                          hr_account *account, hr_uploads **out, hr_error *err)
+{
+    int64_t limit = hr__account_limit(account);
+    hr_uploads *u = hr__zalloc(account, sizeof *u);
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    if (!u)
+        return hr__error_memory(err, url, sizeof *u);
+    hr__mutex_init(&u->lock);
+    hr__cond_init(&u->moved);
+    u->account = account;
+    u->part_bytes = limit < SMALL_LIMIT ? LEAST_PART_BYTES : PART_BYTES;
+    u->most_bytes = HR_MIN(limit / 4, MOST_BYTES);
+    u->root = hr__strdup(account, url);
+    u->job = hr__strdup(account, job);
+    if (!u->root || !u->job)
+        HR_GO(hr__error_memory(err, url, 64));
+    for (size_t n = strlen(u->root); n && u->root[n - 1] == '/';)
+        u->root[--n] = 0;
+    HR_GO(hr__store_new(options, n_options, account, &u->store, err));
+    HR_GO(hr__s3_prepare(u->store, u->root, err));
+    HR_GO(hr__s3_recover(u->store, u->root, single ? NULL : u->job, account, err));
+    *out = u;
+    u = NULL;
+done:
+    hr__uploads_free(u);
+    return st;
+}

@@ -1,0 +1,227 @@
+"""Writing to s3://: nothing of a job is visible before all of it, whatever fails or is killed in between."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from object_server import S3Server
+
+import headrace.data as hd
+from headrace.exceptions import HeadraceError, NotFoundError, StorageError
+
+WRITE = """
+import headrace.data as hd
+hd.range(40).write_csv("s3://bucket/out", max_rows_per_file=10, mode=MODE)
+"""
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    (tmp_path / "root" / "bucket").mkdir(parents=True)
+    server = S3Server(tmp_path / "root")
+    for name in ("AWS_PROFILE", "AWS_REGION", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
+    yield server
+    server.close()
+
+
+def keys(server):
+    """The keys of all objects, those of records and _SUCCESS included."""
+    root = server.root / "bucket"
+    return sorted(str(p.relative_to(root)) for p in root.rglob("*") if p.is_file())
+
+
+def rows(path="s3://bucket/out"):
+    try:
+        return sorted(r["id"] for r in hd.read_csv(path).take_all())
+    except NotFoundError:
+        return []
+
+
+PICTURES = np.arange(2 * 4 * 4 * 3, dtype=np.uint8).reshape(2, 4, 4, 3)
+
+FORMATS = {
+    "parquet": (lambda ds, p: ds.write_parquet(p), hd.read_parquet),
+    "arrow": (lambda ds, p: ds.write_arrow(p), hd.read_arrow),
+    "csv": (lambda ds, p: ds.write_csv(p), hd.read_csv),
+    "json": (lambda ds, p: ds.write_json(p), hd.read_json),
+    "tfrecords": (lambda ds, p: ds.write_tfrecords(p), hd.read_tfrecords),
+    "numpy": (lambda ds, p: ds.write_numpy(p, column="id"), hd.read_numpy),
+    "webdataset": (lambda ds, p: ds.write_webdataset(p), hd.read_webdataset),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_each_format_comes_back_as_from_a_local_folder(name, server, tmp_path):
+    write, read = FORMATS[name]
+    ds = hd.range(100)
+    write(ds, str(tmp_path / "local"))
+    write(ds, "s3://bucket/a b+%é/out")
+
+    def comparable(where):
+        return [str({k: v for k, v in r.items() if not k.startswith("__")}) for r in read(where).take_all()]
+
+    assert comparable("s3://bucket/a b+%é/out") == comparable(str(tmp_path / "local"))
+    assert not server.uploads
+    assert not any("_headrace_commit" in k for k in keys(server))
+
+
+def test_images_and_partitions(server):
+    hd.from_numpy(PICTURES).map_batches(lambda b: {"image": b["data"]}).write_images(
+        "s3://bucket/images", "image"
+    )
+    assert hd.read_images("s3://bucket/images").count() == 2
+    ds = hd.range(20).add_column("k", lambda b: np.array(["a/b", "x=1"] * 10)[: len(b["id"])])
+    ds.write_parquet("s3://bucket/parts", partition_cols=["k"])
+    assert (
+        sorted(r["k"] for r in hd.read_parquet("s3://bucket/parts").take_all()) == ["a/b"] * 10 + ["x=1"] * 10
+    )
+
+
+def test_large_files_have_parts_and_a_header_that_comes_last(server):
+    values = np.arange(3_000_000)
+    hd.from_numpy(values).write_numpy("s3://bucket/large.npy", column="data", single_file=True)
+    data = (server.root / "bucket" / "large.npy").read_bytes()
+    assert data[:6] == b"\x93NUMPY"
+    assert np.array_equal(np.frombuffer(data[-8 * len(values) :], np.int64), values)
+    assert sum(r[0] == "PART" for r in server.requests) == 3
+
+
+def test_modes(server):
+    hd.range(5).write_csv("s3://bucket/out")
+    hd.range(5).write_csv("s3://bucket/out/", mode="append")
+    assert rows() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    with pytest.raises(StorageError, match="s3://bucket/out: already contains files"):
+        hd.range(5).write_csv("s3://bucket/out", mode="create")
+    assert hd.range(5).write_csv("s3://bucket/out", mode="ignore") == []
+    hd.range(3).write_csv("s3://bucket/out", mode="overwrite")
+    assert rows() == [0, 1, 2]
+    assert len(keys(server)) == 2
+    success = (server.root / "bucket" / "out" / "_SUCCESS").read_text()
+    assert [k for k in keys(server) if k in success] == [k for k in keys(server) if "_SUCCESS" not in k]
+    hd.range(3).write_csv("s3://bucket/one.csv", single_file=True)
+    with pytest.raises(StorageError, match=r"one.csv: the file exists already"):
+        hd.range(3).write_csv("s3://bucket/one.csv", single_file=True)
+    hd.range(4).write_csv("s3://bucket/one.csv", single_file=True, mode="overwrite")
+    assert rows("s3://bucket/one.csv") == [0, 1, 2, 3]
+    assert not server.uploads
+
+
+def test_a_failed_job_leaves_nothing(server):
+    def fails(batch):
+        if batch["id"][0] >= 20:
+            raise ValueError("no")
+        return batch
+
+    with pytest.raises((HeadraceError, ValueError), match="no"):
+        hd.range(40).map_batches(fails, batch_size=10).write_csv("s3://bucket/out", max_rows_per_file=10)
+    assert keys(server) == []
+    assert not server.uploads
+
+
+def once(kind, what):
+    """A hook that does `what` to the first request of the kind."""
+    left = [1]
+
+    def hook(found, path, handler):
+        if found != kind or not left:
+            return None
+        left.clear()
+        return what(handler)
+
+    return hook
+
+
+def slow_down(handler):
+    return S3Server.status(handler, 503, Retry_After="0")
+
+
+def broken(handler):
+    handler.close_connection = True
+    return True
+
+
+def error_inside(handler):
+    body = b"<?xml?><Error><Code>InternalError</Code></Error>"
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
+    return True
+
+
+KINDS = ("CREATE", "PART", "COMPLETE", "PUT", "DELETE")
+FAULTS = [(kind, what) for kind in KINDS for what in (slow_down, broken, lambda h: "lose")]
+FAULTS += [("COMPLETE", error_inside)]
+
+
+@pytest.mark.parametrize("kind,what", FAULTS)
+def test_each_request_is_mended(kind, what, server):
+    server.on_write = once(kind, what)
+    hd.range(20).write_csv("s3://bucket/out", max_rows_per_file=5)
+    assert {r[0] for r in server.requests} >= set(KINDS)
+    assert rows() == list(range(20))
+    assert not any("_headrace_commit" in k for k in keys(server))
+    assert not any(parts for _, parts in server.uploads.values())
+
+
+def test_a_refusal_is_one_error_without_secrets(server):
+    server.on_write = once("PART", lambda h: server.refuse(h, 403, "AccessDenied") or True)
+    with pytest.raises(
+        StorageError, match=r"s3://bucket/out/.*: access denied \(HTTP 403\), AccessDenied"
+    ) as e:
+        hd.range(20).write_csv("s3://bucket/out")
+    assert server.secret not in str(e.value)
+    assert keys(server) == []
+    assert not server.uploads
+
+
+# (kind, number, whether the request is done before the kill); whether the job is decided then.
+PHASES = [
+    (("PART", 2, True), False),
+    (("PUT", 1, False), False),
+    (("PUT", 1, True), True),
+    (("COMPLETE", 2, True), True),
+    (("PUT", 2, False), True),
+    (("PUT", 2, True), True),
+    (("DELETE", 1, False), True),
+]
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+@pytest.mark.parametrize("phase,decided", PHASES)
+def test_kill_in_each_phase(phase, decided, mode, server):
+    kind, number, done = phase
+    before = []
+    if mode == "overwrite":
+        hd.range(7).write_csv("s3://bucket/out")
+        before = list(range(7))
+    other = "id of another job"
+    server.uploads[other] = ("/bucket/out/another_000000_000000.csv", {})
+    seen = [0]
+
+    def kill(found, path, handler):
+        seen[0] += found == kind
+        if found != kind or seen[0] != number:
+            return None
+        os.kill(child.pid, signal.SIGKILL)
+        return "lose" if done else True
+
+    server.on_write = kill
+    child = subprocess.Popen([sys.executable, "-c", WRITE.replace("MODE", repr(mode))], env={**os.environ})
+    assert child.wait(60) == -signal.SIGKILL
+    server.on_write = None
+    new = list(range(40)) if mode == "overwrite" else before + list(range(40))
+    assert rows() in (before, new)
+    if not decided:
+        assert rows() == before
+    hd.from_items([{"id": 1000}]).write_csv("s3://bucket/out")
+    assert rows() == (new if decided else before) + [1000]
+    assert not any("_headrace_commit" in k for k in keys(server))
+    assert other in server.uploads
