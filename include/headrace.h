@@ -711,6 +711,12 @@ typedef struct hr_write_options {
  * HR_INVALID and HR_TYPE name what the format cannot hold. */
 HR_API HR_MUST_USE hr_status hr_plan_write(hr_plan *in, const char *format, const char *path,
                                            const hr_write_options *options, hr_plan **out, hr_error *err);
+/* What killed writes have left in a folder. Of a store (s3://), also in folders below: completes what was decided, and
+ * aborts the uploads of files whose names begin with `job` ("": all uploads, also those of writes that are running;
+ * NULL: none). Of a local folder: removes hidden files of processes that have ended. *out: lines
+ * "completed\tFOLDER\tJOB", "aborted\tURL", "unfinished\tURL"; new: hr_string_free(). */
+HR_API HR_MUST_USE hr_status hr_clean(const char *path, const char *job, const char *const *storage_options,
+                                      int n_storage_options, char **out, hr_error *err);
 
 /* The schema. The call may read the first file's footer or rows; it runs a map without a declared schema on the first
  * rows. */

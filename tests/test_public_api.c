@@ -130,6 +130,7 @@ static void refuse_steps(hr_plan *p)
 {
     hr_error err = HR_ERROR_INIT;
     const char *name = "id";
+    char *said = NULL;
     hr_expr *e = NULL;
     hr_filter_function keep = { .struct_bytes = sizeof keep, .call = never_keep };
     hr_map_function map = { .struct_bytes = sizeof map, .call = never };
@@ -179,6 +180,8 @@ static void refuse_steps(hr_plan *p)
     REFUSES("out", hr_plan_map, p, &map, NULL, NULL);
     REFUSES("out", hr_plan_write, p, "csv", "x", NULL, NULL);
     REFUSES("path", hr_plan_write, p, "csv", NULL, NULL, &out);
+    REFUSES("path", hr_clean, NULL, NULL, NULL, 0, &said);
+    REFUSES("out", hr_clean, "x", NULL, NULL, 0, NULL);
     REFUSES("out", hr_plan_materialize, p, NULL, NULL);
     hr_expr_unref(e);
 }

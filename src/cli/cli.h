@@ -45,7 +45,7 @@ typedef struct command {
 } command;
 
 extern const command cmd_schema, cmd_head, cmd_count, cmd_stat, cmd_convert, cmd_sort, cmd_shuffle, cmd_sample,
-    cmd_group, cmd_distinct, cmd_explode, cmd_formats, cmd_functions, cmd_completion;
+    cmd_group, cmd_distinct, cmd_explode, cmd_clean, cmd_formats, cmd_functions, cmd_completion;
 
 /* --- main.c */
 const command *cli_command(int i);                                         /* NULL: there are fewer */

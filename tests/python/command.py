@@ -21,6 +21,7 @@ COMMANDS = (
     "group",
     "distinct",
     "explode",
+    "clean",
     "formats",
     "functions",
     "completion",

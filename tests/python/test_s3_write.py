@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from command import MISSING, headrace
 from object_server import S3Server
 
 import headrace.data as hd
@@ -225,3 +226,40 @@ def test_kill_in_each_phase(phase, decided, mode, server):
     assert rows() == (new if decided else before) + [1000]
     assert not any("_headrace_commit" in k for k in keys(server))
     assert other in server.uploads
+
+
+@pytest.mark.skipif(MISSING, reason="the command is not built")
+def test_the_command_cleans(server, tmp_path):
+    (tmp_path / "x.csv").write_text("id\n1\n2\n")
+    headrace("convert", tmp_path / "x.csv", "s3://bucket/out", "--to", "csv")
+    assert rows() == [1, 2]
+    for key in ("out/job7_000000_000000.csv", "out/job77_000000_000000.csv", "é/x.csv"):
+        server.uploads[key] = (f"/bucket/{key}", {})
+    out, _ = headrace("clean", "--job", "job7", "s3://bucket")
+    assert out.splitlines() == [
+        "unfinished\ts3://bucket/out/job77_000000_000000.csv",
+        "aborted\ts3://bucket/out/job7_000000_000000.csv",
+        "unfinished\ts3://bucket/é/x.csv",
+    ]
+    assert headrace("clean", "--all", "s3://bucket/out/")[0] == (
+        "aborted\ts3://bucket/out/job77_000000_000000.csv\n"
+    )
+    assert headrace("clean", "--json", "s3://bucket/")[0] == (
+        '{"state": "unfinished", "path": "s3://bucket/é/x.csv"}\n'
+    )
+
+    def break_off(kind, path, handler):
+        return server.refuse(handler, 403, "AccessDenied") or True if kind == "COMPLETE" else None
+
+    server.on_write = break_off
+    with pytest.raises(
+        StorageError, match=r"written, and become visible with the next write .* AccessDenied"
+    ):
+        hd.from_items([{"id": 3}]).write_csv("s3://bucket/out")
+    server.on_write = None
+    assert rows() == [1, 2]
+    assert headrace("clean", "s3://bucket/out")[0].startswith("completed\ts3://bucket/out\t")
+    assert rows() == [1, 2, 3]
+    assert headrace("clean", tmp_path)[0] == ""
+    assert "no credentials" in headrace("clean", "s3://bucket", status=1, AWS_ACCESS_KEY_ID="")[1]
+    assert "expected FOLDER" in headrace("clean", status=2)[1]

@@ -239,6 +239,8 @@ char *hr__xml_text(const char *xml, const char *name, const char **end);
 hr_status hr__s3_recover(hr_store *s, const char *root, const char *job, hr_account *account,
                          hr_error *err) HR_MUST_USE;
 bool hr__is_record(const char *key); /* of a commit: readers look into it */
+/* Adds the records below the prefix. */
+hr_status hr__s3_records(hr_store *s, const char *url, const char *prefix, hr_paths *out, hr_error *err) HR_MUST_USE;
 /* Takes out of the list, from `begin` on, what the records say is not visible. *again: a record has gone meanwhile. */
 hr_status hr__s3_leave_out(hr_store *s, const hr_paths *records, int64_t begin, hr_paths *out, bool *again,
                            hr_error *err) HR_MUST_USE;

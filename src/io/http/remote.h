@@ -44,6 +44,10 @@ bool hr__url_is_writable(const char *url);
 /* Completes what jobs before have decided in this folder. single: `url` is a file's. `job` names this one. */
 hr_status hr__uploads_new(const char *url, bool single, const char *job, const char *const *options, int n_options,
                           hr_account *account, hr_uploads **out, hr_error *err) HR_MUST_USE;
+/* Completes what jobs have decided in the folder and below it, and aborts the uploads of the job (NULL: none; "": all).
+ * Adds a line for each folder and each upload. */
+hr_status hr__store_clean(const char *url, const char *job, const char *const *options, int n_options, hr_text *report,
+                          hr_error *err) HR_MUST_USE;
 void hr__uploads_free(hr_uploads *takes); /* aborts the uploads that are not committed; NULL is fine */
 hr_status hr__upload_begin(hr_uploads *u, const char *url, hr_upload **out, hr_error *err) HR_MUST_USE; /* borrowed */
 /* Waits while too many bytes are under way. */

@@ -11,9 +11,9 @@
  *   5. The replaced files are removed, then the record.
  * A job that is killed before 2 leaves uploads, which nobody sees, and which the next run of this job aborts: it knows
  * them by its name, with which the files' names begin. It never aborts those of another job. A job that is killed later
- * is completed by the next job in ROOT. Each step can be repeated, also by two at once: an upload that is gone is
- * complete if the object has its size and its number of parts; a replaced file is removed only if it has still the ETag
- * of the record.
+ * is completed by the next job in ROOT, or by `headrace clean`. Each step can be repeated, also by two at once: an
+ * upload that is gone is complete if the object has its size and its number of parts; a replaced file is removed only
+ * if it has still the ETag of the record.
  *
  * A single file has no record: completing its upload is one step.
  *
@@ -469,7 +469,8 @@ done:
     hr__free(record);
     hr__free(url);
     return st ? hr__error_at(err, st,
-                             "%s: the files are written, and become visible with the next write into this folder",
+                             "%s: the files are written, and become visible with the next write into this folder, or "
+                             "by `headrace clean`",
                              c->root)
               : HR_OK;
 }
@@ -651,11 +652,20 @@ done:
     return st;
 }
 
-/* Aborts the uploads of one page whose files' names begin with the job's. */
-static hr_status abort_page(hr_store *s, const commit *c, const char *job, const char *xml, hr_error *err)
+/* job NULL: of none; "": of all. */
+static bool is_of_job(const char *key, const char *job)
+{
+    const char *name = name_in(key);
+    size_t n = job ? strlen(job) : 0;
+
+    return job && (n == 0 || (strncmp(name, job, n) == 0 && name[n] && strchr("_.", name[n])));
+}
+
+/* Aborts the job's uploads of one page. */
+static hr_status abort_page(hr_store *s, const commit *c, const char *job, const char *xml, hr_text *report,
+                            hr_error *err)
 {
     bool encoded = strstr(xml, "<EncodingType>url</EncodingType>") != NULL;
-    size_t n = strlen(job);
 
     for (const char *at = xml; (at = strstr(at, "<Upload>"));) {
         char *key = hr__xml_text(at, "Key", NULL), *id = hr__xml_text(at, "UploadId", &at), *url = NULL;
@@ -663,9 +673,11 @@ static hr_status abort_page(hr_store *s, const commit *c, const char *job, const
 
         if (key && encoded)
             (void)hr__percent_decode(key);
-        if (key && id && strncmp(name_in(key), job, n) == 0 && strchr("_.", name_in(key)[n]) &&
-            (url = url_of_key(c, key)))
+        url = key && id ? url_of_key(c, key) : NULL;
+        if (url && is_of_job(key, job))
             st = abort_upload(s, url, id, err);
+        if (url && report && !st)
+            hr__text_add(report, "%s\t%s\n", is_of_job(key, job) ? "aborted" : "unfinished", url);
         hr__free(key);
         hr__free(url);
         if (!id)
@@ -676,7 +688,7 @@ static hr_status abort_page(hr_store *s, const commit *c, const char *job, const
     return HR_OK;
 }
 
-static hr_status abort_job(hr_store *s, const char *root, const char *job, hr_error *err)
+static hr_status abort_job(hr_store *s, const char *root, const char *job, hr_text *report, hr_error *err)
 {
     commit c = { .root = hr__strdup(NULL, root) };
     const char *key = hr__s3_place(root).key;
@@ -687,7 +699,7 @@ static hr_status abort_job(hr_store *s, const char *root, const char *job, hr_er
     for (int i = 0; i < MAX_LISTS && more && !st; i++) {
         hr__free(xml);
         HR_GO(ask_uploads(s, root, uploads_query(prefix, from, id), &xml, err));
-        HR_GO(abort_page(s, &c, job, xml, err));
+        HR_GO(abort_page(s, &c, job, xml, report, err));
         hr__free(from);
         hr__free(id);
         from = hr__xml_text(xml, "NextKeyMarker", NULL);
@@ -723,7 +735,7 @@ done:
     return st;
 }
 
-static hr_status recover_one(hr_store *s, const char *url, hr_account *account, hr_error *err)
+static hr_status recover_one(hr_store *s, const char *url, hr_account *account, hr_text *report, hr_error *err)
 {
     bool success = false;
     commit c;
@@ -734,8 +746,47 @@ static hr_status recover_one(hr_store *s, const char *url, hr_account *account, 
         st = HR_OK;
     } else if (!st) {
         st = roll_forward(&c, success, err);
+        if (!st && report)
+            hr__text_add(report, "completed\t%s\t%s\n", c.root, c.job);
     }
     commit_clear(&c);
+    return st;
+}
+
+static hr_status recover_below(hr_store *s, const char *root, const char *prefix, hr_account *account, hr_text *report,
+                               hr_error *err)
+{
+    hr_paths found = { 0 };
+    hr_status st = hr__s3_records(s, root, prefix, &found, err);
+
+    for (int64_t i = 0; i < found.n && !st; i++)
+        st = recover_one(s, found.items[i].path, account, report, err);
+    hr__paths_clear(&found);
+    return st;
+}
+
+hr_status hr__store_clean(const char *url, const char *job, const char *const *options, int n_options, hr_text *report,
+                          hr_error *err)
+{
+    char *root = hr__strdup(NULL, url), *prefix = NULL;
+    hr_store *s = NULL;
+    hr_status st = HR_OK;
+    const char *key;
+
+    for (size_t n = root ? strlen(root) : 0; n && root[n - 1] == '/';)
+        root[--n] = 0;
+    key = root ? hr__s3_place(root).key : "";
+    prefix = hr__printf(NULL, "%s%s", key, key[0] ? "/" : "");
+    if (!root || !prefix)
+        HR_GO(hr__error_memory(err, url, 64));
+    HR_GO(hr__store_new(options, n_options, NULL, &s, err));
+    HR_GO(hr__s3_prepare(s, root, err));
+    HR_GO(recover_below(s, root, prefix, NULL, report, err));
+    HR_GO(abort_job(s, root, job, report, err));
+done:
+    hr__store_unref(s);
+    hr__free(prefix);
+    hr__free(root);
     return st;
 }
 
@@ -743,17 +794,12 @@ hr_status hr__s3_recover(hr_store *s, const char *root, const char *job, hr_acco
 {
     const char *key = hr__s3_place(root).key;
     char *prefix = hr__printf(NULL, "%s%s" RECORD, key, key[0] ? "/" : "");
-    hr_paths_options options = { .ignore_missing = true };
-    hr_paths found = { 0 };
     hr_status st = prefix ? HR_OK : hr__error_memory(err, root, 64);
 
     if (!st)
-        st = hr__s3_list(s, root, prefix, NULL, &options, &found, err);
-    for (int64_t i = 0; i < found.n && !st; i++)
-        st = recover_one(s, found.items[i].path, account, err);
+        st = recover_below(s, root, prefix, account, NULL, err);
     if (!st && job)
-        st = abort_job(s, root, job, err);
-    hr__paths_clear(&found);
+        st = abort_job(s, root, job, NULL, err);
     hr__free(prefix);
     return st;
 }

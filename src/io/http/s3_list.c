@@ -145,3 +145,13 @@ hr_status hr__s3_list(hr_store *s, const char *url, const char *prefix, const ch
     }
     return st;
 }
+
+hr_status hr__s3_records(hr_store *s, const char *url, const char *prefix, hr_paths *out, hr_error *err)
+{
+    hr_paths_options none = { .ignore_missing = true };
+    hr_paths others = { 0 };
+    hr_status st = list_once(s, url, prefix, NULL, &none, out, &others, err);
+
+    hr__paths_clear(&others);
+    return st;
+}

@@ -21,6 +21,7 @@
 #define PARTS_OF_A_SIZE 1000
 #define MAX_PARTS 10000
 #define WAIT_NS 100000000
+#define GIVE_UP_NS ((int64_t)3 * 1000000000)
 
 /* A part on its way, or (number 0) the request for an upload's id. */
 typedef struct hr_transfer {
@@ -415,16 +416,28 @@ static void upload_free(hr_upload *f)
     hr__free(f);
 }
 
-/* Nothing of the job is under way any more, when it returns. */
+static void cancel_locked(hr_uploads *u, bool ids)
+{
+    for (hr_transfer *t = u->flying; t; t = t->next)
+        if (t->number || ids)
+            hr__http_cancel(&t->r);
+}
+
+/* Nothing of the job is under way any more, when it returns. Ids that are asked for may come: only who knows an upload
+ * can abort it. */
 static void stop_all(hr_uploads *u)
 {
     hr_error err = HR_ERROR_INIT;
+    int64_t until;
 
     hr__lock(&u->lock);
     (void)hr_error_set(&err, HR_CANCELLED, "the write was given up");
     fail_locked(u, HR_CANCELLED, &err);
-    for (hr_transfer *t = u->flying; t; t = t->next)
-        hr__http_cancel(&t->r);
+    cancel_locked(u, false);
+    until = hr__clock_ns() + GIVE_UP_NS;
+    while (u->n_flying && hr__clock_ns() < until)
+        (void)hr__cond_wait_ns(&u->moved, &u->lock, WAIT_NS);
+    cancel_locked(u, true);
     while (u->n_flying)
         hr__cond_wait(&u->moved, &u->lock);
     hr__unlock(&u->lock);
