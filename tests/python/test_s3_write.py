@@ -228,6 +228,23 @@ def test_kill_in_each_phase(phase, decided, mode, server):
     assert other in server.uploads
 
 
+def test_uploads_that_somebody_aborts_are_one_error(server):
+    def refuse(kind, path, handler):
+        return server.refuse(handler, 403, "AccessDenied") or True if kind == "COMPLETE" else None
+
+    server.on_write = refuse
+    with pytest.raises(StorageError, match="AccessDenied"):
+        hd.range(5).write_csv("s3://bucket/out")
+    server.on_write = None
+    assert len(server.uploads) == 1
+    server.uploads.clear()
+    with pytest.raises(StorageError, match="the file is lost: .*; remove _headrace_commit_"):
+        hd.range(5).write_csv("s3://bucket/out")
+    next((server.root / "bucket" / "out").glob("_headrace_commit_*")).unlink()
+    hd.range(5).write_csv("s3://bucket/out")
+    assert rows() == [0, 1, 2, 3, 4]
+
+
 @pytest.mark.skipif(MISSING, reason="the command is not built")
 def test_the_command_cleans(server, tmp_path):
     (tmp_path / "x.csv").write_text("id\n1\n2\n")

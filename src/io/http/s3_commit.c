@@ -297,7 +297,13 @@ static hr_status check_complete(const commit *c, const commit_file *f, hr_error 
     hr_status st;
 
     HR_GO(hr__s3_request(&r, "HEAD", c->store, f->url, "", c->account, err));
-    HR_GO(hr__http_run(&r, err));
+    st = hr__http_run(&r, err);
+    if (st == HR_NOT_FOUND)
+        HR_FAIL(HR_IO,
+                "%s: the file is lost: its upload was aborted by somebody, before it was complete; remove " RECORD
+                "%s in %s to write there again",
+                f->url, c->job, c->root);
+    HR_GO(st);
     n = strlen(r.answer.etag);
     if (r.answer.total != f->n_bytes || n < m || strcmp(r.answer.etag + n - m, end) != 0)
         st = hr_error_set(err, HR_IO, "%s: its upload is gone, and the object there is another one", f->url);
