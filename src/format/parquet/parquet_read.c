@@ -72,13 +72,21 @@ static hr_status parquet_fragment(hr_scan_file *base, int fragment, hr_fragment 
 }
 
 #define AHEAD_SLACK (128 << 10) /* a dictionary and the rest of a page, which are in no proportion to the rows */
+#define PAGE_SLACK (1280 << 10) /* likewise, of files without an index of pages: their writers make pages of 1 MiB */
+#define ALL_SLACK (32 << 20)    /* of all columns together */
+
+/* A read for the rest of a page costs a way over the network, for each column: more bytes at once are cheaper. */
+static int64_t slack_of(const pq_file *f, const pq_chunk *c)
+{
+    return c->index_at ? AHEAD_SLACK : HR_MAX(AHEAD_SLACK, HR_MIN(PAGE_SLACK, ALL_SLACK / f->schema->n_leaves));
+}
 
 /* The bytes of a chunk that rows [begin, end) of n probably need. Without an index of pages, those before them, too. */
-static hr_file_range bytes_of_rows(const pq_chunk *c, int64_t begin, int64_t end, int64_t n)
+static hr_file_range bytes_of_rows(const pq_chunk *c, int64_t slack, int64_t begin, int64_t end, int64_t n)
 {
     double row_bytes = (double)c->n_bytes / (double)HR_MAX(n, 1);
-    int64_t from = c->index_at && begin > 0 ? (int64_t)((double)begin * row_bytes) - AHEAD_SLACK : 0;
-    int64_t to = end >= n ? c->n_bytes : (int64_t)((double)end * row_bytes) + AHEAD_SLACK;
+    int64_t from = c->index_at && begin > 0 ? (int64_t)((double)begin * row_bytes) - slack : 0;
+    int64_t to = end >= n ? c->n_bytes : (int64_t)((double)end * row_bytes) + slack;
 
     from = HR_MAX(0, from);
     return (hr_file_range){ c->begin + from, HR_MIN(to, c->n_bytes) - from };
@@ -98,7 +106,7 @@ static void parquet_ahead_rows(hr_scan_file *base, int fragment, int64_t row_beg
             continue;
         m = row_begin > 0 ? pq__known_ranges(f, fragment, i, row_begin, row_begin + n_rows, &some[n]) : 0;
         if (!m)
-            some[n] = bytes_of_rows(c, row_begin, row_begin + n_rows, g->n_rows);
+            some[n] = bytes_of_rows(c, slack_of(f, c), row_begin, row_begin + n_rows, g->n_rows);
         n += HR_MAX(m, 1);
         if (!m && c->index_at && n_rows < g->n_rows)
             some[n++] = (hr_file_range){ c->index_at, c->index_bytes };
