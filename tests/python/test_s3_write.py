@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from command import MISSING, headrace
 from object_server import S3Server
 
 import headrace.data as hd
-from headrace.exceptions import HeadraceError, NotFoundError, StorageError
+from headrace.exceptions import HeadraceError, NotFoundError, StorageError, UnsupportedError
 
 WRITE = """
 import headrace.data as hd
@@ -226,6 +227,22 @@ def test_kill_in_each_phase(phase, decided, mode, server):
     assert rows() == (new if decided else before) + [1000]
     assert not any("_headrace_commit" in k for k in keys(server))
     assert other in server.uploads
+
+
+def test_other_urls_are_refused_without_their_secrets():
+    with pytest.raises(UnsupportedError, match="x/y: headrace writes to local paths and to s3:// URLs") as e:
+        hd.range(3).write_csv("https://me:hush@x/y?sig=hush")
+    assert "hush" not in str(e.value)
+
+
+def test_jobs_at_the_same_time(server):
+    ds = hd.range(100)
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(ds.write_csv, "s3://bucket/out", max_rows_per_file=20) for _ in range(8)]:
+            assert sum(r["rows"] for r in done.result()) == 100
+    assert rows() == sorted(list(range(100)) * 8)
+    assert not server.uploads
+    assert not any("_headrace_commit" in k for k in keys(server))
 
 
 def test_uploads_that_somebody_aborts_are_one_error(server):

@@ -205,11 +205,22 @@ static hr_status parse_options(hr_write_job *job, const char *path, const hr_wri
     return st ? hr__error_at(err, st, "write_%s", job->format->name) : HR_OK;
 }
 
+static hr_status take_local(hr_write_job *job, const char *path, hr_error *err)
+{
+    hr_status st = hr__path_of_url(path, NULL, &job->path, err);
+    char *shown = st == HR_UNSUPPORTED ? hr__url_shown(path, NULL) : NULL;
+
+    if (shown)
+        st = hr_error_set(err, st, "%s: headrace writes to local paths and to s3:// URLs", shown);
+    hr__free(shown);
+    return st;
+}
+
 static hr_status take_path(hr_write_job *job, const char *path, hr_error *err)
 {
     job->remote = hr__url_is_writable(path);
     if (!job->remote)
-        return hr__path_of_url(path, NULL, &job->path, err);
+        return take_local(job, path, err);
     if (!(job->path = hr__strdup(NULL, path)))
         return hr__error_memory(err, "write", (int64_t)strlen(path));
     for (size_t n = strlen(path); n && job->path[n - 1] == '/' && !job->settings.single_file;)
