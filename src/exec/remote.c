@@ -5,8 +5,10 @@
  * 2. Before its first read the ticket announces again. What is not here suspends the ticket (HR_PENDING), and the
  *    pool's thread goes on with other work. Then the budget refuses nothing up to half of the memory limit: the
  *    ticket was admitted.
- * 3. What opening a file reads is announced by interleave.c, some files ahead.
- * 4. A reader that reads beyond the announcement (a page index, the end of a line in the next fragment) waits on the
+ * 3. take.c announces fragments beyond the window as well, up to 64 MiB or a sixteenth of the memory limit: the window
+ *    is as large as the threads need, which is too little for a network.
+ * 4. What opening a file reads is announced by interleave.c, some files ahead.
+ * 5. A reader that reads beyond the announcement (a page index, the end of a line in the next fragment) waits on the
  *    pool's thread, in io/http/url_source.c.
  *
  * Tests: test_stores.py. */

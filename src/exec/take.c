@@ -8,6 +8,7 @@
 #include "exec/run.h"
 
 #define BLOCK_ROWS 4096
+#define AHEAD_BYTES (64 << 20) /* half a second at 1 Gbit/s */
 
 static void next_fragment(hr_stage *s)
 {
@@ -68,16 +69,27 @@ static hr_status ask_fragment(hr_stage *s, hr_error *err)
     return HR_OK;
 }
 
-/* Announces to the file the fragment that is read soon. */
+/* How many bytes ahead of the tickets are announced: over a network enough to fill it while they are decoded. */
+static int64_t bytes_ahead(const hr_stage *s, const hr_scan_file *f)
+{
+    if (!f->is_remote || s->window.begins_small)
+        return 1;
+    return HR_MIN(AHEAD_BYTES, hr__account_limit(s->run->account) / 16);
+}
+
+/* Announces to the file what is read soon. Fragments that were announced before cost nothing. */
 static void announce(const hr_stage *s)
 {
-    hr_open_fragment b;
+    int64_t left = bytes_ahead(s, s->at.open.files[fragment_at_hand(s).file]);
 
-    if (s->at.block + 2 >= s->at.open.n_blocks)
-        return;
-    b = hr__stage_fragment(s, s->at.block + 2);
-    if (s->at.open.files[b.file]->cls->ahead)
-        s->at.open.files[b.file]->cls->ahead(s->at.open.files[b.file], b.fragment);
+    for (int block = s->at.block + 2; block < s->at.open.n_blocks && left > 0; block++) {
+        hr_open_fragment b = hr__stage_fragment(s, block);
+        hr_scan_file *f = s->at.open.files[b.file];
+
+        if (f->cls->ahead)
+            f->cls->ahead(f, b.fragment);
+        left -= HR_MAX(1, s->at.fragment.stored_bytes);
+    }
 }
 
 static hr_status make_ticket(hr_stage *s, int64_t n_rows, hr_ticket **out, hr_error *err)
@@ -101,8 +113,7 @@ static hr_status make_ticket(hr_stage *s, int64_t n_rows, hr_ticket **out, hr_er
     HR_GO(hr__marker_new(t->begin, &t->before, err));
     if (t->file->is_remote)
         hr__ticket_announce(t);
-    else
-        announce(s);
+    announce(s);
     *out = t;
     t = NULL;
 done:
