@@ -87,7 +87,7 @@ static void urls_lead_to_addresses(void **state)
         hr_store store = { .s3 = { .region = (char *)addresses[i].region,
                                    .endpoint = (char *)addresses[i].endpoint,
                                    .virtual_host = addresses[i].virtual_host } };
-        char *found = hr__s3_url(&store, addresses[i].url, addresses[i].query, NULL);
+        char *found = hr__store_address(&store, addresses[i].url, addresses[i].query[0], addresses[i].query, NULL);
 
         assert_string_equal(found, addresses[i].want);
         hr__free(found);

@@ -57,15 +57,12 @@ static size_t scheme_length(const char *url)
     return n > 1 && isalpha((unsigned char)url[0]) && strncmp(url + n, "://", 3) == 0 ? n : 0;
 }
 
-static const char *remote_scheme(const char *url)
+static bool is_remote(const char *url)
 {
-    static const char *const schemes[] = { "http", "https", "s3", "s3a" };
     size_t n = scheme_length(url);
+    bool is_http = (n == 4 && strncasecmp(url, "http", n) == 0) || (n == 5 && strncasecmp(url, "https", n) == 0);
 
-    for (int i = 0; i < HR_LEN(schemes); i++)
-        if (n == strlen(schemes[i]) && strncasecmp(url, schemes[i], n) == 0)
-            return schemes[i];
-    return NULL;
+    return is_http || (n && hr__url_is_store(url));
 }
 
 hr_status hr__path_of_url(const char *url, hr_account *account, char **out, hr_error *err)
@@ -201,7 +198,7 @@ static void path_clear(hr_path *p)
 /* False: no memory. */
 static bool set_shown(const hr_paths *p, hr_path *item)
 {
-    if (!remote_scheme(item->path))
+    if (!is_remote(item->path))
         return true;
     if (!(item->shown = hr__url_shown(item->path, p->account)))
         return false;
@@ -509,7 +506,7 @@ hr_status hr__paths_list(const char *const *urls, int n_urls, const hr_paths_opt
 
     *out = (hr_paths){ .account = account };
     for (int i = 0, n; i < n_urls; i += n) {
-        for (n = 0; i + n < n_urls && remote_scheme(urls[i + n]);)
+        for (n = 0; i + n < n_urls && is_remote(urls[i + n]);)
             n++;
         if (!n) {
             n = 1;
@@ -541,7 +538,7 @@ void hr__paths_clear(hr_paths *p)
     *p = (hr_paths){ .account = p->account };
 }
 
-bool hr__paths_is_remote(const hr_paths *p, int64_t i) { return remote_scheme(p->items[i].path) != NULL; }
+bool hr__paths_is_remote(const hr_paths *p, int64_t i) { return is_remote(p->items[i].path); }
 
 hr_status hr__paths_open(const hr_paths *p, int64_t i, hr_account *account, hr_source **out, hr_error *err)
 {

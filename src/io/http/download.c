@@ -2,7 +2,7 @@
  *
  * URLs of data are not the user's words, so a caller can allow public addresses alone: the network's thread looks at
  * the address of each connection before the request goes out, also after a redirect and on a connection that is used
- * again. s3:// goes where the store's options say.
+ * again. Stores are where the options say.
  *
  * Tests: test_http.c, test_download.py. */
 #include "io/http/http.h"
@@ -18,7 +18,7 @@ static hr_status prepare(hr_store *store, const char *url, hr_error *err)
     hr_status st;
 
     hr__lock(&prepares);
-    st = hr__s3_prepare(store, url, err);
+    st = hr__store_prepare(store, url, err);
     hr__unlock(&prepares);
     return st;
 }
@@ -26,25 +26,20 @@ static hr_status prepare(hr_store *store, const char *url, hr_error *err)
 static hr_status ask(hr_store *store, const char *url, const hr_download_limits *limits, hr_http_request *r,
                      hr_error *err)
 {
-    bool is_s3 = hr__is_s3(url);
-
-    if (is_s3)
-        HR_TRY(prepare(store, url, err));
-    HR_TRY(hr__http_init(r, "GET", hr__store_url(store, url, NULL), store, err));
-    r->is_signed = hr__s3_signs(store, url);
-    r->name = hr__strdup(NULL, url);
+    HR_TRY(prepare(store, url, err));
+    HR_TRY(hr__store_request(r, "GET", store, url, "", NULL, err));
     r->max_body = limits->max_bytes > 0 ? limits->max_bytes : NO_LIMIT;
-    r->public_only = !limits->allow_private && !is_s3;
+    r->public_only = !limits->allow_private && !r->kind;
     return HR_OK;
 }
 
-/* The bucket is in another region: once more. */
-static void follow_region(hr_store *store, const char *url, const hr_download_limits *limits, hr_http_request *r)
+/* Another region, for example: once more. */
+static void follow_refusal(hr_store *store, const char *url, const hr_download_limits *limits, hr_http_request *r)
 {
     hr_error err = HR_ERROR_INIT;
     hr_status st;
 
-    if (!r->st || !hr__is_s3(url) || !hr__s3_learn_region(store, r))
+    if (!r->st || !hr__store_learn(store, url, r))
         return;
     hr__http_clear(r);
     st = ask(store, url, limits, r, &err);
@@ -79,7 +74,7 @@ hr_status hr__download(hr_store *store, const char *const *urls, int n, const hr
         r[i].st = ask(store, urls[i], limits, &r[i], &r[i].err);
     hr__http_run_all(r, n);
     for (int i = 0; i < n; i++) {
-        follow_region(store, urls[i], limits, &r[i]);
+        follow_refusal(store, urls[i], limits, &r[i]);
         take(&r[i], &out[i]);
         hr__http_clear(&r[i]);
     }

@@ -35,6 +35,7 @@ struct hr_store {
 };
 typedef struct hr_http_request hr_http_request;
 typedef struct hr_http_host hr_http_host;
+typedef struct hr_store_kind hr_store_kind;
 
 typedef struct hr_http_answer {
     int status;               /* of HTTP; 0: none came */
@@ -50,18 +51,19 @@ typedef struct hr_http_answer {
 
 struct hr_http_request {
     /* The caller fills these, from zero, by hr__http_init and by hand. */
-    const char *method;  /* static */
-    char *url;           /* owned, percent-encoded */
-    char *name;          /* owned: the URL for errors; NULL: `url` without its secrets */
-    char *if_match;      /* owned: the ETag that the object must have; NULL: any */
-    hr_store *store;     /* a reference */
-    hr_account *account; /* borrowed; is charged for the buffers of the connection */
-    int64_t offset;      /* of the range */
-    int64_t n_bytes;     /* of the range, to `out`; 0: the whole body, to `body` */
-    uint8_t *out;        /* borrowed until `done` */
-    bool is_signed;      /* for S3, with the store's keys */
-    bool public_only;    /* HR_INVALID: the server's address is a private one */
-    const uint8_t *data; /* that PUT and POST send; borrowed until `done` */
+    const char *method;        /* static */
+    char *url;                 /* owned, percent-encoded */
+    char *name;                /* owned: the URL for errors; NULL: `url` without its secrets */
+    char *if_match;            /* owned: the ETag that the object must have; NULL: any */
+    hr_store *store;           /* a reference */
+    hr_account *account;       /* borrowed; is charged for the buffers of the connection */
+    int64_t offset;            /* of the range */
+    int64_t n_bytes;           /* of the range, to `out`; 0: the whole body, to `body` */
+    uint8_t *out;              /* borrowed until `done` */
+    const hr_store_kind *kind; /* borrowed; NULL: no store, but plain HTTP */
+    bool is_signed;            /* with the store's keys */
+    bool public_only;          /* HR_INVALID: the server's address is a private one */
+    const uint8_t *data;       /* that PUT and POST send; borrowed until `done` */
     int64_t n_data;
     const char *more;                 /* header lines, each with its "\n"; static; NULL: none */
     char hash[72];                    /* of the data, for the signature; "": hr__http_begin makes it */
@@ -151,27 +153,49 @@ bool hr__url_same_host(const char *a, const char *b);        /* scheme, host and
 bool hr__address_is_private(const char *address);
 bool hr__url_is_near(const char *url); /* loopback, or the address of a machine's metadata: never by a proxy */
 
-/* --- store.c */
-/* The address of requests for a URL of the list, encoded; NULL: no memory. */
-char *hr__store_url(const hr_store *s, const char *url, hr_account *account);
-
-/* --- s3_sign.c, s3_config.c: s3://bucket/key, where the key is plain, and not percent-encoded */
-typedef struct hr_s3_place {
+/* --- store_kind.c: scheme://bucket/key, where the key is plain, and not percent-encoded */
+typedef struct hr_place {
     const char *bucket, *key; /* in the URL; the key ends with it */
     int n_bucket;
-    bool anonymous;
-} hr_s3_place;
-bool hr__is_s3(const char *url);
-hr_s3_place hr__s3_place(const char *url);
-/* The address of the object, or (query not empty: encoded, sorted) of the bucket. NULL: no memory. */
-char *hr__s3_url(const hr_store *s, const char *url, const char *query, hr_account *account);
+    bool anonymous; /* scheme://anonymous@bucket */
+} hr_place;
+/* What the requests for a store have of their own: one table for each kind of store. */
+struct hr_store_kind {
+    const char *schemes; /* separated by blanks */
+    /* Fills what the options leave open. HR_INVALID: there are no keys, and the URL is not anonymous. */
+    hr_status (*prepare)(hr_store *s, const char *url, hr_error *err);
+    bool (*signs)(const hr_store *s, const char *url); /* requests for this URL are signed */
+    /* Adds the address of the object, or of its bucket, without a query. */
+    void (*add_address)(const hr_store *s, const char *url, bool of_bucket, hr_text *out);
+    /* Adds the header lines of an attempt, of which `lines` has some already: those of the store, and the signature of
+     * a request that is signed. `url`: where it goes. */
+    hr_status (*sign)(const hr_http_request *r, const char *url, int64_t now_s, hr_text *lines, hr_error *err);
+    hr_status (*hash)(hr_http_request *r, hr_error *err); /* of the data, for the signature; NULL: none is needed */
+    /* Adds the query for a page of the list, encoded and sorted. token: of the page before; NULL: the first page. */
+    void (*add_list_query)(const char *prefix, const char *token, hr_text *out);
+    /* The refusal says how a request has to be sent instead, which later ones are. NULL: refusals say nothing. */
+    bool (*learn)(hr_store *s, const hr_http_request *r);
+};
+extern const hr_store_kind hr__s3_kind;
+const hr_store_kind *hr__kind_of(const char *url);                           /* NULL: of no store */
+hr_place hr__place(const char *url);                                         /* of a store */
+char *hr__url_of_key(const char *url, const char *key, hr_account *account); /* in the same bucket; NULL: no memory */
 void hr__url_add_encoded(hr_text *out, const char *s, bool keep_slash);
-/* Fills what the options leave open. HR_INVALID: there are no keys, and the URL is not anonymous. */
+hr_status hr__store_prepare(hr_store *s, const char *url, hr_error *err) HR_MUST_USE; /* any URL */
+bool hr__store_learn(hr_store *s, const char *url, const hr_http_request *r);
+/* The address of requests for a URL; query: encoded, sorted; "": none. NULL: no memory. */
+char *hr__store_address(const hr_store *s, const char *url, bool of_bucket, const char *query, hr_account *account);
+/* A request for any URL: for a store it is signed. query: as above. */
+hr_status hr__store_request(hr_http_request *r, const char *method, hr_store *s, const char *url, const char *query,
+                            hr_account *account, hr_error *err) HR_MUST_USE;
+hr_status hr__bucket_request(hr_http_request *r, const char *method, hr_store *s, const char *url, const char *query,
+                             hr_account *account, hr_error *err) HR_MUST_USE;
+
+/* --- s3_config.c */
 hr_status hr__s3_prepare(hr_store *s, const char *url, hr_error *err) HR_MUST_USE;
-bool hr__s3_signs(const hr_store *s, const char *url); /* requests for this URL are signed */
 /* The settings of a profile in a file of the AWS tools, where s3 has none. */
 hr_status hr__s3_take_profile(hr_s3 *s3, const char *text, int64_t n, const char *profile, hr_error *err) HR_MUST_USE;
-/* --- list_xml.c, s3_list.c, url_list.c: lists of objects */
+/* --- list_xml.c, store_list.c, url_list.c: lists of objects */
 typedef struct hr_list_key {
     char *key, *tag; /* tag NULL: none */
     int64_t n_bytes;
@@ -186,11 +210,10 @@ typedef struct hr_list_page {
 hr_status hr__list_parse(const char *xml, int64_t n, hr_list_page *out, hr_error *err) HR_MUST_USE;
 void hr__list_clear(hr_list_page *page);
 /* Adds the objects whose keys begin with `prefix`, and fit the pattern (NULL: that are visible below the prefix). */
-hr_status hr__s3_list(hr_store *s, const char *url, const char *prefix, const char *pattern,
-                      const hr_paths_options *options, hr_paths *out, hr_error *err) HR_MUST_USE;
-/* The refusal names the bucket's region, which is another one: later requests go there. */
-bool hr__s3_learn_region(hr_store *s, const hr_http_request *r);
+hr_status hr__store_list(hr_store *s, const char *url, const char *prefix, const char *pattern,
+                         const hr_paths_options *options, hr_paths *out, hr_error *err) HR_MUST_USE;
 int64_t hr__version_of(const char *tag); /* a number for "has it changed?", in the place of a time; NULL: 0 */
+/* --- s3_sign.c */
 /* Adds the header lines that sign this request at this time. hash: of the data, by hr__s3_hash; "": there is none. */
 hr_status hr__s3_sign(const hr_store *s, const char *method, const char *url, const char *hash, int64_t now_s,
                       hr_text *headers, hr_error *err) HR_MUST_USE;
@@ -240,12 +263,9 @@ hr_status hr__s3_recover(hr_store *s, const char *root, const char *job, hr_acco
                          hr_error *err) HR_MUST_USE;
 bool hr__is_record(const char *key); /* of a commit: readers look into it */
 /* Adds the records below the prefix. */
-hr_status hr__s3_records(hr_store *s, const char *url, const char *prefix, hr_paths *out, hr_error *err) HR_MUST_USE;
+hr_status hr__store_records(hr_store *s, const char *url, const char *prefix, hr_paths *out, hr_error *err) HR_MUST_USE;
 /* Takes out of the list, from `begin` on, what the records say is not visible. *again: a record has gone meanwhile. */
 hr_status hr__s3_leave_out(hr_store *s, const hr_paths *records, int64_t begin, hr_paths *out, bool *again,
                            hr_error *err) HR_MUST_USE;
-/* A signed request for an object. */
-hr_status hr__s3_request(hr_http_request *r, const char *method, hr_store *s, const char *url, const char *query,
-                         hr_account *account, hr_error *err) HR_MUST_USE;
 
 #endif

@@ -169,9 +169,9 @@ static hr_status make_headers(const hr_http_request *r, struct curl_slist **out,
                      (long long)(r->offset + r->n_bytes - 1));
     if (r->if_match)
         hr__text_add(&lines, "If-Match: %s\n", r->if_match);
-    if (r->is_signed && !r->foreign)
-        st = hr__s3_sign(r->store, r->method, r->target ? r->target : r->url, r->hash,
-                         (int64_t)time(NULL) + atomic_load(&r->store->ahead_s), &lines, err);
+    if (r->kind && !r->foreign)
+        st = r->kind->sign(r, r->target ? r->target : r->url, (int64_t)time(NULL) + atomic_load(&r->store->ahead_s),
+                           &lines, err);
     if (!st && !add_headers(&lines, out))
         st = hr__error_memory(err, "headers of a request", lines.n);
     hr__text_clear(&lines);
@@ -687,8 +687,8 @@ hr_status hr__http_begin(hr_http_request *r, hr_error *err)
 {
     int rc;
 
-    if (r->is_signed && r->n_data > 0 && !r->hash[0])
-        HR_TRY(hr__s3_hash(r, err)); /* here: the network's thread has no time for it */
+    if (r->is_signed && r->kind->hash && r->n_data > 0 && !r->hash[0])
+        HR_TRY(r->kind->hash(r, err)); /* here: the network's thread has no time for it */
     pthread_once(&once, init);
     hr__lock(&net.lock);
     rc = start_locked();

@@ -90,7 +90,7 @@ static void print_commit(const commit *c, bool uploads, hr_text *out)
     for (int64_t i = 0; i < c->n_files; i++) {
         const commit_file *f = &c->files[i];
 
-        add_word(out, "\nfile ", hr__s3_place(f->url).key);
+        add_word(out, "\nfile ", hr__place(f->url).key);
         hr__text_add(out, " %" PRId64, f->n_bytes);
         if (!uploads)
             continue;
@@ -99,7 +99,7 @@ static void print_commit(const commit *c, bool uploads, hr_text *out)
             add_word(out, " ", f->tags[k]);
     }
     for (int64_t i = 0; uploads && i < c->old.n; i++) {
-        add_word(out, "\nold ", hr__s3_place(c->old.items[i].path).key);
+        add_word(out, "\nold ", hr__place(c->old.items[i].path).key);
         add_word(out, " ", c->old.items[i].tag ? c->old.items[i].tag : "");
     }
     hr__text_add(out, "\nend\n");
@@ -120,14 +120,6 @@ static char *next_word(char **at)
     return word;
 }
 
-/* "s3://bucket/" and the key. */
-static char *url_of_key(const commit *c, const char *key)
-{
-    hr_s3_place p = hr__s3_place(c->root);
-
-    return hr__printf(NULL, "%.*s%.*s/%s", (int)(p.bucket - c->root), c->root, p.n_bucket, p.bucket, key);
-}
-
 static hr_status parse_file(commit *c, char *line, hr_error *err)
 {
     char *key = next_word(&line), *size = next_word(&line), *id = next_word(&line), *tag;
@@ -138,7 +130,9 @@ static hr_status parse_file(commit *c, char *line, hr_error *err)
     if (!hr__grow(NULL, (void **)&c->files, &c->cap_files, c->n_files + 1, sizeof *c->files))
         return hr__error_memory(err, c->root, 64);
     f = &c->files[c->n_files++];
-    *f = (commit_file){ url_of_key(c, key), hr__strdup(NULL, id), strtoll(size, NULL, 10), NULL, 0, 0, false };
+    *f = (commit_file){
+        hr__url_of_key(c->root, key, NULL), hr__strdup(NULL, id), strtoll(size, NULL, 10), NULL, 0, 0, false
+    };
     if (!f->url || (id && !f->id))
         return hr__error_memory(err, c->root, 64);
     while ((tag = next_word(&line))) {
@@ -152,7 +146,7 @@ static hr_status parse_file(commit *c, char *line, hr_error *err)
 
 static hr_status parse_old(commit *c, char *line, hr_error *err)
 {
-    char *key = next_word(&line), *tag = next_word(&line), *url = url_of_key(c, key ? key : "");
+    char *key = next_word(&line), *tag = next_word(&line), *url = hr__url_of_key(c->root, key ? key : "", NULL);
     hr_status st =
         url ? hr__paths_add(&c->old, url, tag && tag[0] ? tag : NULL, 0, 0, err) : hr__error_memory(err, c->root, 64);
 
@@ -205,7 +199,7 @@ static hr_status get_text(hr_store *s, const char *url, hr_account *account, cha
     hr_status st;
 
     *out = NULL;
-    HR_GO(hr__s3_request(&r, "GET", s, url, "", account, err));
+    HR_GO(hr__store_request(&r, "GET", s, url, "", account, err));
     r.max_body = MAX_RECORD_BYTES;
     HR_GO(hr__http_run(&r, err));
     *out = hr__strndup(NULL, r.body.data ? r.body.data : "", (size_t)r.body.n);
@@ -223,7 +217,7 @@ static hr_status put_text(hr_store *s, const char *url, const hr_text *text, boo
 
     if (text->failed)
         return hr__error_memory(err, url, text->n);
-    HR_GO(hr__s3_request(&r, "PUT", s, url, "", NULL, err));
+    HR_GO(hr__store_request(&r, "PUT", s, url, "", NULL, err));
     r.data = (const uint8_t *)text->data;
     r.n_data = text->n;
     r.more = only_new ? "If-None-Match: *\n" : NULL;
@@ -281,7 +275,7 @@ static hr_status ask_complete(const commit *c, const commit_file *f, hr_http_req
     hr__url_add_encoded(&query, f->id ? f->id : "", false);
     print_parts(f, body);
     st = query.failed || body->failed ? hr__error_memory(err, f->url, body->n)
-                                      : hr__s3_request(r, "POST", c->store, f->url, query.data, c->account, err);
+                                      : hr__store_request(r, "POST", c->store, f->url, query.data, c->account, err);
     hr__text_clear(&query);
     r->data = (const uint8_t *)body->data;
     r->n_data = body->n;
@@ -296,7 +290,7 @@ static hr_status check_complete(const commit *c, const commit_file *f, hr_error 
     size_t n, m = (size_t)snprintf(end, sizeof end, "-%" PRId64 "\"", f->n_tags);
     hr_status st;
 
-    HR_GO(hr__s3_request(&r, "HEAD", c->store, f->url, "", c->account, err));
+    HR_GO(hr__store_request(&r, "HEAD", c->store, f->url, "", c->account, err));
     st = hr__http_run(&r, err);
     if (st == HR_NOT_FOUND)
         HR_FAIL(HR_IO,
@@ -395,7 +389,7 @@ static hr_status remove_url(hr_store *s, const char *url, hr_error *err)
     hr_http_request r = { 0 };
     hr_status st;
 
-    HR_GO(hr__s3_request(&r, "DELETE", s, url, "", NULL, err));
+    HR_GO(hr__store_request(&r, "DELETE", s, url, "", NULL, err));
     st = hr__http_run(&r, err);
     if (st == HR_NOT_FOUND) {
         hr_error_clear(err);
@@ -418,7 +412,7 @@ static hr_status ask_old(const commit *c, const char *method, int64_t begin, int
         return hr__error_memory(err, c->root, n * (int64_t)sizeof *r);
     for (int i = 0; i < n; i++) {
         if (is_head || found[i])
-            HR_GO(hr__s3_request(&r[i], method, c->store, c->old.items[begin + i].path, "", c->account, err));
+            HR_GO(hr__store_request(&r[i], method, c->store, c->old.items[begin + i].path, "", c->account, err));
         r[i].st = is_head || found[i] ? HR_OK : HR_PENDING;
     }
     hr__http_run_all(r, n);
@@ -520,7 +514,7 @@ static hr_status check_new(const commit *c, bool single, hr_error *err)
 
         if (!single && strncmp(name_in(c->files[i].url), c->job, strlen(c->job)) == 0)
             continue;
-        st = hr__s3_request(&r, "HEAD", c->store, c->files[i].url, "", c->account, err);
+        st = hr__store_request(&r, "HEAD", c->store, c->files[i].url, "", c->account, err);
         if (!st)
             st = hr__http_run(&r, err);
         hr__http_clear(&r);
@@ -602,7 +596,8 @@ static hr_status abort_upload(hr_store *s, const char *url, const char *id, hr_e
 
     hr__text_add(&query, "uploadId=");
     hr__url_add_encoded(&query, id, false);
-    HR_GO(query.failed ? hr__error_memory(err, url, 64) : hr__s3_request(&r, "DELETE", s, url, query.data, NULL, err));
+    HR_GO(query.failed ? hr__error_memory(err, url, 64)
+                       : hr__store_request(&r, "DELETE", s, url, query.data, NULL, err));
     st = hr__http_run(&r, err);
     if (st == HR_NOT_FOUND) {
         hr_error_clear(err);
@@ -644,9 +639,7 @@ static hr_status ask_uploads(hr_store *s, const char *url, char *takes_query, ch
     *xml = NULL;
     if (!takes_query)
         return hr__error_memory(err, url, 64);
-    HR_GO(hr__http_init(&r, "GET", hr__s3_url(s, url, takes_query, NULL), s, err));
-    r.is_signed = hr__s3_signs(s, url);
-    r.name = hr__strdup(NULL, url);
+    HR_GO(hr__bucket_request(&r, "GET", s, url, takes_query, NULL, err));
     r.max_body = 16 << 20;
     HR_GO(hr__http_run(&r, err));
     *xml = hr__strdup(NULL, r.body.data ? r.body.data : "");
@@ -679,7 +672,7 @@ static hr_status abort_page(hr_store *s, const commit *c, const char *job, const
 
         if (key && encoded)
             (void)hr__percent_decode(key);
-        url = key && id ? url_of_key(c, key) : NULL;
+        url = key && id ? hr__url_of_key(c->root, key, NULL) : NULL;
         if (url && is_of_job(key, job))
             st = abort_upload(s, url, id, err);
         if (url && report && !st)
@@ -697,7 +690,7 @@ static hr_status abort_page(hr_store *s, const commit *c, const char *job, const
 static hr_status abort_job(hr_store *s, const char *root, const char *job, hr_text *report, hr_error *err)
 {
     commit c = { .root = hr__strdup(NULL, root) };
-    const char *key = hr__s3_place(root).key;
+    const char *key = hr__place(root).key;
     char *prefix = hr__printf(NULL, "%s%s", key, key[0] ? "/" : ""), *xml = NULL, *from = NULL, *id = NULL;
     hr_status st = c.root && prefix ? HR_OK : hr__error_memory(err, root, 64);
     bool more = true;
@@ -763,7 +756,7 @@ static hr_status recover_below(hr_store *s, const char *root, const char *prefix
                                hr_error *err)
 {
     hr_paths found = { 0 };
-    hr_status st = hr__s3_records(s, root, prefix, &found, err);
+    hr_status st = hr__store_records(s, root, prefix, &found, err);
 
     for (int64_t i = 0; i < found.n && !st; i++)
         st = recover_one(s, found.items[i].path, account, report, err);
@@ -781,12 +774,12 @@ hr_status hr__store_clean(const char *url, const char *job, const char *const *o
 
     for (size_t n = root ? strlen(root) : 0; n && root[n - 1] == '/';)
         root[--n] = 0;
-    key = root ? hr__s3_place(root).key : "";
+    key = root ? hr__place(root).key : "";
     prefix = hr__printf(NULL, "%s%s", key, key[0] ? "/" : "");
     if (!root || !prefix)
         HR_GO(hr__error_memory(err, url, 64));
     HR_GO(hr__store_new(options, n_options, NULL, &s, err));
-    HR_GO(hr__s3_prepare(s, root, err));
+    HR_GO(hr__store_prepare(s, root, err));
     HR_GO(recover_below(s, root, prefix, NULL, report, err));
     HR_GO(abort_job(s, root, job, report, err));
 done:
@@ -798,7 +791,7 @@ done:
 
 hr_status hr__s3_recover(hr_store *s, const char *root, const char *job, hr_account *account, hr_error *err)
 {
-    const char *key = hr__s3_place(root).key;
+    const char *key = hr__place(root).key;
     char *prefix = hr__printf(NULL, "%s%s" RECORD, key, key[0] ? "/" : "");
     hr_status st = prefix ? HR_OK : hr__error_memory(err, root, 64);
 

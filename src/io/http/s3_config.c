@@ -202,9 +202,9 @@ hr_status hr__s3_prepare(hr_store *s, const char *url, hr_error *err)
         HR_TRY(take_files(s3, err));
         s3->prepared = true;
     }
-    if (hr__s3_place(url).n_bucket == 0)
+    if (hr__place(url).n_bucket == 0)
         return hr_error_set(err, HR_INVALID, "%s: expected s3://bucket/key", url);
-    if (hr__s3_place(url).anonymous || s3->anonymous == HR_SWITCH_ON)
+    if (hr__place(url).anonymous || s3->anonymous == HR_SWITCH_ON)
         return HR_OK;
     if (!s3->key_id)
         return hr_error_set(err, HR_INVALID,

@@ -1,64 +1,31 @@
 /* s3_sign.c - addresses of objects in S3, and the signature (version 4) of requests.
  *
- * The canonical request is made from the address as it is sent: hr__s3_url encodes a key once, as S3 wants, and callers
- * give queries that are encoded and sorted. Few headers are signed: host, date, the hash of the body, and the
+ * The canonical request is made from the address as it is sent: s3_add_address encodes a key once, as S3 wants, and
+ * callers give queries that are encoded and sorted. Few headers are signed: host, date, the hash of the body, and the
  * session's token. Each attempt is signed anew, with the clock of the server where it differs from ours.
  *
  * Tests: test_s3.c. */
 #include "io/http/http.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <strings.h>
 #include <time.h>
 
 /* ---------------------------------------------------------------------------------------------------------- address */
 
-bool hr__is_s3(const char *url) { return strncasecmp(url, "s3://", 5) == 0 || strncasecmp(url, "s3a://", 6) == 0; }
-
-bool hr__s3_signs(const hr_store *s, const char *url)
-{
-    return hr__is_s3(url) && s->s3.anonymous != HR_SWITCH_ON && !hr__s3_place(url).anonymous;
-}
-
-hr_s3_place hr__s3_place(const char *url)
-{
-    hr_s3_place p = { .bucket = strstr(url, "://") + 3 };
-
-    p.anonymous = strncmp(p.bucket, "anonymous@", 10) == 0;
-    p.bucket += p.anonymous ? 10 : 0;
-    p.n_bucket = (int)strcspn(p.bucket, "/");
-    p.key = p.bucket + p.n_bucket + (p.bucket[p.n_bucket] == '/');
-    return p;
-}
-
-/* RFC 3986: all but letters, digits and -_.~ as %XX. */
-void hr__url_add_encoded(hr_text *out, const char *s, bool keep_slash)
-{
-    for (; *s; s++) {
-        unsigned char c = (unsigned char)*s;
-
-        if ((c < 0x80 && isalnum(c)) || c == '-' || c == '_' || c == '.' || c == '~' || (keep_slash && c == '/'))
-            hr__text_add_bytes(out, s, 1);
-        else
-            hr__text_add(out, "%%%02X", c);
-    }
-}
-
 static const char *region_of(const hr_store *s) { return s->s3.region ? s->s3.region : "us-east-1"; }
 
 /* A bucket's name with a dot is in no certificate; other servers mostly know no names of buckets. */
-static bool by_host(const hr_store *s, const hr_s3_place *p)
+static bool by_host(const hr_store *s, const hr_place *p)
 {
     if (s->s3.virtual_host != HR_SWITCH_UNSET)
         return s->s3.virtual_host == HR_SWITCH_ON;
     return !s->s3.endpoint && !memchr(p->bucket, '.', (size_t)p->n_bucket);
 }
 
-char *hr__s3_url(const hr_store *s, const char *url, const char *query, hr_account *account)
+static void s3_add_address(const hr_store *s, const char *url, bool of_bucket, hr_text *out)
 {
-    hr_s3_place p = hr__s3_place(url);
-    hr_text out = { .account = account };
+    hr_place p = hr__place(url);
     const char *endpoint = s->s3.endpoint, *host;
     char aws[100];
 
@@ -68,21 +35,16 @@ char *hr__s3_url(const hr_store *s, const char *url, const char *query, hr_accou
     }
     host = strstr(endpoint, "://");
     if (host && by_host(s, &p))
-        hr__text_add(&out, "%.*s://%.*s.%s", (int)(host - endpoint), endpoint, p.n_bucket, p.bucket, host + 3);
+        hr__text_add(out, "%.*s://%.*s.%s", (int)(host - endpoint), endpoint, p.n_bucket, p.bucket, host + 3);
     else
-        hr__text_add(&out, "%s%s", host ? "" : "https://", endpoint);
-    while (out.n && out.data[out.n - 1] == '/')
-        out.data[--out.n] = 0;
+        hr__text_add(out, "%s%s", host ? "" : "https://", endpoint);
+    while (out->n && out->data[out->n - 1] == '/')
+        out->data[--out->n] = 0;
     if (!by_host(s, &p) || !host)
-        hr__text_add(&out, "/%.*s", p.n_bucket, p.bucket);
-    hr__text_add(&out, "/");
-    if (query[0])
-        hr__text_add(&out, "?%s", query);
-    else
-        hr__url_add_encoded(&out, p.key, true);
-    if (out.failed)
-        hr__text_clear(&out);
-    return out.data;
+        hr__text_add(out, "/%.*s", p.n_bucket, p.bucket);
+    hr__text_add(out, "/");
+    if (!of_bucket)
+        hr__url_add_encoded(out, p.key, true);
 }
 
 /* -------------------------------------------------------------------------------------------------------- signature */
@@ -216,3 +178,52 @@ hr_status hr__s3_sign(const hr_store *s, const char *method, const char *url, co
 }
 
 #endif
+
+/* ------------------------------------------------------------------------------------------------------------- kind */
+
+static bool s3_signs(const hr_store *s, const char *url)
+{
+    return s->s3.anonymous != HR_SWITCH_ON && !hr__place(url).anonymous;
+}
+
+static hr_status s3_sign(const hr_http_request *r, const char *url, int64_t now_s, hr_text *lines, hr_error *err)
+{
+    return r->is_signed ? hr__s3_sign(r->store, r->method, url, r->hash, now_s, lines, err) : HR_OK;
+}
+
+static void s3_add_list_query(const char *prefix, const char *token, hr_text *out)
+{
+    if (token) {
+        hr__text_add(out, "continuation-token=");
+        hr__url_add_encoded(out, token, false);
+        hr__text_add(out, "&");
+    }
+    hr__text_add(out, "encoding-type=url&list-type=2&prefix=");
+    hr__url_add_encoded(out, prefix, false);
+}
+
+/* The refusal names the bucket's region, which is another one: later requests go there. */
+static bool s3_learn_region(hr_store *s, const hr_http_request *r)
+{
+    const char *found = r->answer.region;
+    char *copy;
+
+    if (r->st == HR_OK || !found[0] || (s->s3.region && strcmp(s->s3.region, found) == 0))
+        return false;
+    if (!(copy = hr__strdup(NULL, found)))
+        return false;
+    hr__free(s->s3.region);
+    s->s3.region = copy;
+    return true;
+}
+
+const hr_store_kind hr__s3_kind = {
+    .schemes = "s3 s3a",
+    .prepare = hr__s3_prepare,
+    .signs = s3_signs,
+    .add_address = s3_add_address,
+    .sign = s3_sign,
+    .hash = hr__s3_hash,
+    .add_list_query = s3_add_list_query,
+    .learn = s3_learn_region,
+};

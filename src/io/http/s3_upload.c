@@ -33,7 +33,7 @@ typedef struct hr_transfer {
     struct hr_transfer *next;
 } hr_transfer;
 
-bool hr__url_is_writable(const char *url) { return hr__is_s3(url); }
+bool hr__url_is_writable(const char *url) { return hr__kind_of(url) == &hr__s3_kind; }
 
 /* ------------------------------------------------------------------------------------------------------------ texts */
 
@@ -64,28 +64,6 @@ char *hr__xml_text(const char *xml, const char *name, const char **end)
     if (end)
         *end = stop;
     return out;
-}
-
-/* "object's address?query", the query encoded and sorted. */
-static char *url_with(const hr_store *s, const char *url, const char *query, hr_account *account)
-{
-    char *object = hr__s3_url(s, url, "", account), *out;
-
-    if (!object || !query[0])
-        return object;
-    out = hr__printf(account, "%s?%s", object, query);
-    hr__free(object);
-    return out;
-}
-
-hr_status hr__s3_request(hr_http_request *r, const char *method, hr_store *s, const char *url, const char *query,
-                         hr_account *account, hr_error *err)
-{
-    HR_TRY(hr__http_init(r, method, url_with(s, url, query, NULL), s, err));
-    r->account = account;
-    r->is_signed = hr__s3_signs(s, url);
-    r->name = hr__strdup(NULL, url);
-    return HR_OK;
 }
 
 /* -------------------------------------------------------------------------------------------------------- transfers */
@@ -134,7 +112,7 @@ static void send_locked(hr_uploads *u, hr_transfer *t)
         hr__text_add(&query, "partNumber=%lld&uploadId=", (long long)t->number);
         hr__url_add_encoded(&query, t->upload->id, false);
         hr__free(t->r.url);
-        t->r.url = query.failed ? NULL : url_with(u->store, t->upload->url, query.data, NULL);
+        t->r.url = query.failed ? NULL : hr__store_address(u->store, t->upload->url, false, query.data, NULL);
         hr__text_clear(&query);
         if (!t->r.url)
             st = hr__error_memory(&err, t->upload->url, t->n);
@@ -206,7 +184,7 @@ static hr_status transfer_new(hr_upload *f, const char *method, const char *quer
 
     *out = t;
     if (!st)
-        st = hr__s3_request(&t->r, method, u->store, f->url, query, u->account, err);
+        st = hr__store_request(&t->r, method, u->store, f->url, query, u->account, err);
     if (st) {
         hr__free(t);
         return st;
@@ -295,8 +273,8 @@ static hr_status send(hr_upload *f, hr_transfer *takes, hr_error *err)
 
     takes->r.data = takes->data;
     takes->r.n_data = takes->n;
-    if (takes->r.is_signed)
-        HR_GO(hr__s3_hash(&takes->r, err)); /* here, and not on the network's thread */
+    if (takes->r.is_signed && takes->r.kind->hash)
+        HR_GO(takes->r.kind->hash(&takes->r, err)); /* here, and not on the network's thread */
     if (!f->asked)
         HR_GO(transfer_new(f, "POST", "uploads=", 0, &ask, err));
     hr__lock(&u->lock);
@@ -457,7 +435,7 @@ static void abort_all(hr_uploads *u)
             continue;
         hr__text_add(&query, "uploadId=");
         hr__url_add_encoded(&query, u->items[i]->id, false);
-        if (!query.failed && !hr__s3_request(&r[n], "DELETE", u->store, u->items[i]->url, query.data, NULL, &err))
+        if (!query.failed && !hr__store_request(&r[n], "DELETE", u->store, u->items[i]->url, query.data, NULL, &err))
             n++;
         hr_error_clear(&err);
         hr__text_clear(&query);
@@ -510,7 +488,7 @@ hr_status hr__uploads_new(const char *url, bool single, const char *job, const c
     for (size_t n = strlen(u->root); n && u->root[n - 1] == '/';)
         u->root[--n] = 0;
     HR_GO(hr__store_new(options, n_options, account, &u->store, err));
-    HR_GO(hr__s3_prepare(u->store, u->root, err));
+    HR_GO(hr__store_prepare(u->store, u->root, err));
     HR_GO(hr__s3_recover(u->store, u->root, single ? NULL : u->job, account, err));
     *out = u;
     u = NULL;

@@ -154,8 +154,3 @@ void hr__store_unref(hr_store *s)
         hr__free(*(char **)((char *)s + texts[i].offset));
     hr__free(s);
 }
-
-char *hr__store_url(const hr_store *s, const char *url, hr_account *account)
-{
-    return hr__is_s3(url) ? hr__s3_url(s, url, "", account) : hr__url_encoded(url, account);
-}

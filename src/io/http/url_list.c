@@ -1,6 +1,6 @@
 /* url_list.c - the size and the version of the files that URLs name.
  *
- * A URL of s3 is an object, a folder or a pattern: s3_list.c.
+ * A URL of a store is an object, a folder or a pattern: store_list.c.
  *
  * A URL of http or https is one file: no folder, and no pattern, since '?' and '*' mean something else there. HEAD
  * gives its size and its ETag. A server that refuses HEAD, or does not say the size, gets a request for the first byte.
@@ -91,9 +91,7 @@ static hr_status ask_first_byte(hr_store *store, const char *url, hr_account *ac
     hr_status st;
 
     hr__http_clear(r);
-    HR_TRY(hr__http_init(r, "GET", hr__store_url(store, url, account), store, err));
-    r->is_signed = hr__s3_signs(store, url);
-    r->name = hr__strdup(account, url);
+    HR_TRY(hr__store_request(r, "GET", store, url, "", account, err));
     r->n_bytes = 1;
     r->out = &byte;
     st = hr__http_run(r, err);
@@ -107,11 +105,11 @@ static hr_status ask_first_byte(hr_store *store, const char *url, hr_account *ac
     return st;
 }
 
-/* Objects of S3 below the URL, or those that fit it. */
+/* Objects of a store below the URL, or those that fit it. */
 static hr_status list_below(hr_store *store, const char *url, const hr_paths_options *options, hr_paths *out,
                             hr_error *err)
 {
-    const char *key = hr__s3_place(url).key, *pattern = hr__has_pattern(key) ? key : NULL;
+    const char *key = hr__place(url).key, *pattern = hr__has_pattern(key) ? key : NULL;
     size_t n = pattern ? strcspn(key, "*?[") : strlen(key);
     char *prefix = hr__printf(NULL, "%.*s%s", (int)n, key, pattern || n == 0 || key[n - 1] == '/' ? "" : "/");
     int64_t begin = out->n;
@@ -119,14 +117,14 @@ static hr_status list_below(hr_store *store, const char *url, const hr_paths_opt
 
     if (!prefix)
         return hr__error_memory(err, url, (int64_t)n);
-    st = hr__s3_list(store, url, prefix, pattern, options, out, err);
+    st = hr__store_list(store, url, prefix, pattern, options, out, err);
     hr__free(prefix);
     if (!st && pattern && out->n == begin && !options->ignore_missing)
         return hr_error_set(err, HR_NOT_FOUND, "%s: no object matches", url);
     return st;
 }
 
-/* A URL of S3 that names no object: a folder, if anything is below it. */
+/* A URL of a store that names no object: a folder, if anything is below it. */
 static hr_status add_folder(hr_store *store, const char *url, const hr_paths_options *options, hr_paths *out,
                             hr_error *err)
 {
@@ -146,17 +144,9 @@ static hr_status add_folder(hr_store *store, const char *url, const hr_paths_opt
 
 static bool is_list(const char *url)
 {
-    const char *key = hr__is_s3(url) ? hr__s3_place(url).key : "x";
+    const char *key = hr__kind_of(url) ? hr__place(url).key : "x";
 
     return !key[0] || hr__has_pattern(key) || key[strlen(key) - 1] == '/';
-}
-
-static hr_status ask_head(hr_store *store, const char *url, hr_account *account, hr_http_request *r, hr_error *err)
-{
-    HR_TRY(hr__http_init(r, "HEAD", hr__store_url(store, url, account), store, err));
-    r->is_signed = hr__s3_signs(store, url);
-    r->name = hr__strdup(account, url);
-    return HR_OK;
 }
 
 static hr_status add_one(hr_store *store, const char *url, hr_http_request *r, const hr_paths_options *options,
@@ -164,14 +154,14 @@ static hr_status add_one(hr_store *store, const char *url, hr_http_request *r, c
 {
     hr_status st = r->st;
 
-    if (hr__is_s3(url) && hr__s3_learn_region(store, r)) {
+    if (hr__store_learn(store, url, r)) {
         hr__http_clear(r);
-        st = ask_head(store, url, out->account, r, err);
+        st = hr__store_request(r, "HEAD", store, url, "", out->account, err);
         if (!st)
             st = hr__http_run(r, err);
         r->st = st;
     }
-    if (hr__is_s3(url) && st == HR_NOT_FOUND) {
+    if (hr__kind_of(url) && st == HR_NOT_FOUND) {
         hr_error_clear(err);
         return add_folder(store, url, options, out, err);
     }
@@ -198,13 +188,14 @@ hr_status hr__url_list(hr_store *store, const char *const *urls, int n, const hr
     if (!r)
         return hr__error_memory(err, "list of URLs", most * (int64_t)sizeof *r);
     for (int i = 0; i < n && !st; i++)
-        st = hr__is_s3(urls[i]) ? hr__s3_prepare(store, urls[i], err) : HR_OK;
+        st = hr__store_prepare(store, urls[i], err);
     for (int at = 0; at < n && !st; at += most) {
         int m = HR_MIN(most, n - at);
 
         for (int i = 0; i < m; i++)
-            r[i].st =
-                is_list(urls[at + i]) ? HR_PENDING : ask_head(store, urls[at + i], out->account, &r[i], &r[i].err);
+            r[i].st = is_list(urls[at + i])
+                          ? HR_PENDING
+                          : hr__store_request(&r[i], "HEAD", store, urls[at + i], "", out->account, &r[i].err);
         hr__http_run_all(r, m);
         for (int i = 0; i < m && !st; i++)
             st = r[i].st == HR_PENDING ? list_below(store, urls[at + i], options, out, err)

@@ -57,6 +57,7 @@ struct url_source {
     hr_store *store;
     char *url; /* encoded */
     char *tag; /* NULL: none */
+    const hr_store_kind *kind;
     bool is_signed;
     hr_account *account;
     /* Under the lock. */
@@ -179,6 +180,7 @@ static hr_status part_new(const url_source *s, int64_t at, int64_t n, part **out
         HR_GO(hr__error_memory(err, s->base.name, (int64_t)strlen(s->tag)));
     p->request.account = s->account;
     p->request.name = hr__strdup(s->account, s->base.name);
+    p->request.kind = s->kind;
     p->request.is_signed = s->is_signed;
     p->request.offset = at;
     p->request.n_bytes = n;
@@ -598,6 +600,7 @@ static hr_source *url_again(const hr_source *base, hr_account *account)
     to->store = hr__store_ref(s->store);
     to->url = hr__strdup(account, s->url);
     to->tag = hr__strdup(account, s->tag);
+    to->kind = s->kind;
     to->is_signed = s->is_signed;
     if (!to->url || (s->tag && !to->tag)) {
         hr__source_unref(out);
@@ -624,8 +627,9 @@ hr_status hr__url_source_open(const hr_path *listed, hr_store *store, hr_account
     s->account = account;
     s->store = hr__store_ref(store);
     s->tag = hr__strdup(account, listed->tag);
-    s->is_signed = hr__s3_signs(store, listed->path);
-    s->url = hr__store_url(store, listed->path, account);
+    s->kind = hr__kind_of(listed->path);
+    s->is_signed = s->kind && s->kind->signs(store, listed->path);
+    s->url = hr__store_address(store, listed->path, false, "", account);
     if (!s->url || (listed->tag && !s->tag))
         st = hr__error_memory(err, shown, (int64_t)strlen(listed->path));
 done:

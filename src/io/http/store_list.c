@@ -1,8 +1,8 @@
-/* s3_list.c - the objects of a folder or a pattern in S3.
+/* store_list.c - the objects of a folder or a pattern in a store.
  *
  * Folders are prefixes. A pattern gives its beginning without wildcards to the store, and the rest is matched here. The
- * list comes in pages of 1,000 keys, one after the other. Objects without a byte whose keys end in '/' stand for
- * folders, as consoles make them; they are no files.
+ * list comes in pages of 1,000 keys or more, one after the other. Objects without a byte whose keys end in '/' stand
+ * for folders, as consoles make them; they are no files.
  *
  * The result is sorted by key, byte by byte, as a local folder's is: some stores list in no order.
  *
@@ -12,71 +12,39 @@
 #include <string.h>
 
 #define MAX_LISTS 10          /* while jobs end at the same time */
-#define PAGE_BYTES (16 << 20) /* 1,000 keys of 1,024 bytes, encoded, and what stands around them */
-
-static char *query_of(const char *prefix, const char *token)
-{
-    hr_text q = { 0 };
-
-    if (token) {
-        hr__text_add(&q, "continuation-token=");
-        hr__url_add_encoded(&q, token, false);
-        hr__text_add(&q, "&");
-    }
-    hr__text_add(&q, "encoding-type=url&list-type=2&prefix=");
-    hr__url_add_encoded(&q, prefix, false);
-    if (q.failed)
-        hr__text_clear(&q);
-    return q.data;
-}
-
-bool hr__s3_learn_region(hr_store *s, const hr_http_request *r)
-{
-    const char *found = r->answer.region;
-    char *copy;
-
-    if (r->st == HR_OK || !found[0] || (s->s3.region && strcmp(s->s3.region, found) == 0))
-        return false;
-    if (!(copy = hr__strdup(NULL, found)))
-        return false;
-    hr__free(s->s3.region);
-    s->s3.region = copy;
-    return true;
-}
+#define PAGE_BYTES (16 << 20) /* 5,000 keys of 1,024 bytes, some encoded, and what stands around them */
 
 static hr_status ask_page(hr_store *s, const char *url, const char *prefix, const char *token, hr_list_page *out,
                           hr_error *err)
 {
-    char *query = query_of(prefix, token);
+    hr_text query = { 0 };
     hr_http_request r = { 0 };
     hr_status st = HR_OK;
     bool again = true;
 
-    if (!query)
-        return hr__error_memory(err, url, (int64_t)strlen(prefix));
+    hr__kind_of(url)->add_list_query(prefix, token, &query);
+    if (query.failed)
+        HR_GO(hr__error_memory(err, url, (int64_t)strlen(prefix)));
     do {
         hr__http_clear(&r);
-        HR_GO(hr__http_init(&r, "GET", hr__s3_url(s, url, query, NULL), s, err));
-        r.is_signed = hr__s3_signs(s, url);
-        r.name = hr__strdup(NULL, url);
+        HR_GO(hr__bucket_request(&r, "GET", s, url, query.data, NULL, err));
         r.max_body = PAGE_BYTES;
         st = hr__http_run(&r, err);
-        again = st && again && hr__s3_learn_region(s, &r);
+        again = st && again && hr__store_learn(s, url, &r);
     } while (again);
     HR_GO(st);
     st = hr__list_parse(r.body.data ? r.body.data : "", r.body.n, out, err);
     if (st)
         st = hr__error_at(err, st, "%s", url);
 done:
-    hr__free(query);
+    hr__text_clear(&query);
     hr__http_clear(&r);
     return st;
 }
 
-static hr_status add_key(const char *url, const hr_s3_place *p, const hr_list_key *k, hr_paths *out, hr_error *err)
+static hr_status add_key(const char *url, const hr_list_key *k, hr_paths *out, hr_error *err)
 {
-    bool has_slash = p->bucket[p->n_bucket] == '/';
-    char *path = hr__printf(NULL, "%.*s%s%s", (int)(p->key - url), url, has_slash ? "" : "/", k->key);
+    char *path = hr__url_of_key(url, k->key, NULL);
     const char *tag = k->tag && k->tag[0] == '"' ? k->tag : NULL; /* not a weak one */
     hr_status st;
 
@@ -95,7 +63,6 @@ static bool is_folder(const hr_list_key *k)
 static hr_status list_once(hr_store *s, const char *url, const char *prefix, const char *pattern,
                            const hr_paths_options *options, hr_paths *records, hr_paths *out, hr_error *err)
 {
-    hr_s3_place p = hr__s3_place(url);
     int64_t begin = out->n;
     hr_list_page page = { 0 };
     char *token = NULL;
@@ -109,9 +76,9 @@ static hr_status list_once(hr_store *s, const char *url, const char *prefix, con
             if (strncmp(key, prefix, strlen(prefix)) != 0)
                 HR_FAIL(HR_BAD_DATA, "%s: the list has a key that does not begin with '%s'", url, prefix);
             if (hr__is_record(key))
-                HR_GO(add_key(url, &p, &page.items[i], records, err));
+                HR_GO(add_key(url, &page.items[i], records, err));
             if (!is_folder(&page.items[i]) && hr__key_fits(pattern, pattern ? key : key + strlen(prefix), options))
-                HR_GO(add_key(url, &p, &page.items[i], out, err));
+                HR_GO(add_key(url, &page.items[i], out, err));
         }
         if (page.truncated && (!page.next || (token && strcmp(token, page.next) == 0)))
             HR_FAIL(HR_BAD_DATA, "%s: the list is cut off, and does not say where it goes on", url);
@@ -127,8 +94,8 @@ done:
     return st;
 }
 
-hr_status hr__s3_list(hr_store *s, const char *url, const char *prefix, const char *pattern,
-                      const hr_paths_options *options, hr_paths *out, hr_error *err)
+hr_status hr__store_list(hr_store *s, const char *url, const char *prefix, const char *pattern,
+                         const hr_paths_options *options, hr_paths *out, hr_error *err)
 {
     int64_t begin = out->n;
     hr_status st = HR_OK;
@@ -146,7 +113,7 @@ hr_status hr__s3_list(hr_store *s, const char *url, const char *prefix, const ch
     return st;
 }
 
-hr_status hr__s3_records(hr_store *s, const char *url, const char *prefix, hr_paths *out, hr_error *err)
+hr_status hr__store_records(hr_store *s, const char *url, const char *prefix, hr_paths *out, hr_error *err)
 {
     hr_paths_options none = { .ignore_missing = true };
     hr_paths others = { 0 };

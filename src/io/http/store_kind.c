@@ -1,0 +1,116 @@
+/* store_kind.c - which kind of store a URL leads to, and what all kinds share: the parts of a URL, addresses, requests.
+ *
+ * What a kind has of its own stands in its table: how the address of an object is made, how an attempt is signed, how a
+ * page of a list is asked for. Lists, uploads and commits work by these tables. URLs of http and https are of no store.
+ *
+ * Tests: test_s3.c. */
+#include "io/http/http.h"
+
+#include <ctype.h>
+#include <strings.h>
+
+static const hr_store_kind *const kinds[] = { &hr__s3_kind };
+
+/* Whether the scheme is one of the kind's. */
+static bool is_of(const hr_store_kind *k, const char *scheme, size_t n)
+{
+    for (const char *p = k->schemes; *p; p += strcspn(p, " "), p += *p == ' ')
+        if (strcspn(p, " ") == n && strncasecmp(p, scheme, n) == 0)
+            return true;
+    return false;
+}
+
+const hr_store_kind *hr__kind_of(const char *url)
+{
+    const char *colon = strstr(url, "://");
+
+    for (int i = 0; colon && i < HR_LEN(kinds); i++)
+        if (is_of(kinds[i], url, (size_t)(colon - url)))
+            return kinds[i];
+    return NULL;
+}
+
+bool hr__url_is_store(const char *url) { return hr__kind_of(url) != NULL; }
+
+hr_place hr__place(const char *url)
+{
+    hr_place p = { .bucket = strstr(url, "://") + 3 };
+
+    p.anonymous = strncmp(p.bucket, "anonymous@", 10) == 0;
+    p.bucket += p.anonymous ? 10 : 0;
+    p.n_bucket = (int)strcspn(p.bucket, "/");
+    p.key = p.bucket + p.n_bucket + (p.bucket[p.n_bucket] == '/');
+    return p;
+}
+
+char *hr__url_of_key(const char *url, const char *key, hr_account *account)
+{
+    int n = (int)(hr__place(url).key - url);
+
+    return hr__printf(account, "%.*s%s%s", n, url, url[n - 1] == '/' ? "" : "/", key);
+}
+
+/* RFC 3986: all but letters, digits and -_.~ as %XX. */
+void hr__url_add_encoded(hr_text *out, const char *s, bool keep_slash)
+{
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+
+        if ((c < 0x80 && isalnum(c)) || c == '-' || c == '_' || c == '.' || c == '~' || (keep_slash && c == '/'))
+            hr__text_add_bytes(out, s, 1);
+        else
+            hr__text_add(out, "%%%02X", c);
+    }
+}
+
+hr_status hr__store_prepare(hr_store *s, const char *url, hr_error *err)
+{
+    const hr_store_kind *k = hr__kind_of(url);
+
+    return k ? k->prepare(s, url, err) : HR_OK;
+}
+
+bool hr__store_learn(hr_store *s, const char *url, const hr_http_request *r)
+{
+    const hr_store_kind *k = hr__kind_of(url);
+
+    return k && k->learn && k->learn(s, r);
+}
+
+char *hr__store_address(const hr_store *s, const char *url, bool of_bucket, const char *query, hr_account *account)
+{
+    const hr_store_kind *k = hr__kind_of(url);
+    hr_text out = { .account = account };
+
+    if (!k)
+        return hr__url_encoded(url, account);
+    k->add_address(s, url, of_bucket, &out);
+    if (query[0])
+        hr__text_add(&out, "?%s", query);
+    if (out.failed)
+        hr__text_clear(&out);
+    return out.data;
+}
+
+static hr_status request(hr_http_request *r, const char *method, hr_store *s, const char *url, bool of_bucket,
+                         const char *query, hr_account *account, hr_error *err)
+{
+    HR_TRY(hr__http_init(r, method, hr__store_address(s, url, of_bucket, query, NULL), s, err));
+    r->account = account;
+    r->kind = hr__kind_of(url);
+    r->is_signed = r->kind && r->kind->signs(s, url);
+    r->name = hr__strdup(NULL, url);
+    return HR_OK;
+}
+
+hr_status hr__store_request(hr_http_request *r, const char *method, hr_store *s, const char *url, const char *query,
+                            hr_account *account, hr_error *err)
+{
+    return request(r, method, s, url, false, query, account, err);
+}
+
+hr_status hr__bucket_request(hr_http_request *r, const char *method, hr_store *s, const char *url, const char *query,
+                             hr_account *account, hr_error *err)
+{
+    return request(r, method, s, url, true, query, account, err);
+}
