@@ -77,6 +77,7 @@ WHO = {
     "ray": "Ray Data",
     "ray_blocks": "Ray Data, own batches",
 }
+PACKAGES = "numpy polars duckdb pyarrow daft pandas pillow torch webdataset tensorflow-cpu ray".split()
 TIMEOUT_S = 600
 FIRST_RUNS = 3  # processes that stop at their first batch
 
@@ -267,9 +268,10 @@ def main():
     say(f"files in {args.data}")
     data = {kind: make_data.ensure(args.data, kind, n) for kind, n in sizes.items()}
     pythons = {who: sys.executable if is_ours(who) else args.peers for who in WHO}
-    print("\n".join(machine.limits(data["table"], data["tokens"], data["photos"])))
-    peers = ["numpy", "polars", "pyarrow", "pillow", "torch", "ray"]
-    print(f"peers: {versions(args.peers, peers)}")
+    limits = machine.limits(data["table"], data["tokens"], data["photos"])
+    print("\n".join(limits))
+    peers = versions(args.peers, PACKAGES)
+    print(f"peers: {peers}")
     print(
         f"medians of {args.runs} processes, taken in turn; warm page cache; batches of 1,024 rows as NumPy, "
         "of 64 images as tensors\n",
@@ -291,13 +293,15 @@ def main():
             ]
             wrong += [f"{workload.TITLE}: {WHO[w]}: {r}" for w, r in results.items() if isinstance(r, Failed)]
             rows += table_rows(workload, results)
-            everything[name] = {w: str(r) if isinstance(r, Failed) else r for w, r in results.items()}
+            figures = {WHO[w]: str(r) if isinstance(r, Failed) else r for w, r in results.items()}
+            everything[name] = {"title": workload.TITLE, "figures": figures}
     except KeyboardInterrupt:
         wrong.append("interrupted")
     print_table(["workload", "who", "seconds", "x ours", "rows/s", "first batch s", "peak MB"], rows)
     print("\n".join(["", *wrong] if wrong else ["", "rows and sums of all columns agree"]))
     if args.json:
-        args.json.write_text(json.dumps(everything, indent=1))
+        measured = {"limits": limits, "peers": peers, "runs": args.runs, "workloads": everything}
+        args.json.write_text(json.dumps(measured, indent=1) + "\n")
     return bool(wrong)
 
 

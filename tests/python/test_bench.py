@@ -42,9 +42,13 @@ def test_a_small_run(tmp_path):
         "peak MB",
     ):
         assert line in done.stdout
-    figures = json.loads((tmp_path / "figures.json").read_text())
+    measured = json.loads((tmp_path / "figures.json").read_text())
+    assert (
+        measured["runs"] == 1 and "memcpy" in "".join(measured["limits"]) and "pyarrow" in measured["peers"]
+    )
     for name, rows in {"all_columns": ROWS, "tokens": 1024, "csv": 5000, "csv_all": 5000}.items():
-        ours, theirs = figures[name]["headrace"], figures[name]["pyarrow"]
+        figures = measured["workloads"][name]["figures"]
+        ours, theirs = figures["headrace"], figures["pyarrow.dataset"]
         assert ours["rows"] == theirs["rows"] == rows
         assert ours["sums"] == theirs["sums"]
         assert ours["peak"] > 10e6 and ours["seconds"] and ours["first"]
