@@ -6,6 +6,7 @@ import http.server
 import re
 import threading
 import time
+from html import escape
 from pathlib import Path
 from urllib.parse import parse_qs, quote_plus, unquote, urlsplit
 
@@ -96,7 +97,7 @@ class ObjectServer:
     def status(handler, code, **headers):
         handler.send_response(code)
         for name, value in {"Content-Length": "0", **headers}.items():
-            handler.send_header(name.replace("_", "-"), value)
+            handler.send_header(name if "-" in name else name.replace("_", "-"), value)
         handler.end_headers()
         return True
 
@@ -125,6 +126,7 @@ class S3Server(ObjectServer):
     page = 1000
     public: frozenset = frozenset()
     on_write = None
+    dialects = {"AWS4": ("s3", "aws4_request", "x-amz")}  # of signatures: service, end, headers
 
     def __init__(self, root):
         self.uploads = {}  # by id: the path, and the parts
@@ -247,24 +249,27 @@ class S3Server(ObjectServer):
         """What is wrong with the signature; None: nothing."""
         given = handler.headers.get("Authorization", "")
         found = re.fullmatch(
-            r"AWS4-HMAC-SHA256 Credential=(.+?)/(\d+)/(.+?)/s3/aws4_request, "
+            r"(\w+)-HMAC-SHA256 Credential=(.+?)/(\d+)/(.+?)/(\w+)/(\w+), "
             r"SignedHeaders=(\S+), Signature=(\w+)",
             given,
         )
-        if not found:
+        if not found or found[1] not in self.dialects:
             return "AccessDenied"
-        key, day, region, names, signature = found.groups()
+        dialect, key, day, region, service, end, names, signature = found.groups()
+        prefix = self.dialects[dialect][2]
+        if (service, end, prefix) != self.dialects[dialect]:
+            return "AuthorizationHeaderMalformed"
         path, _, query = handler.path.partition("?")
         headers = "".join(f"{n}:{handler.headers.get(n, '').strip()}\n" for n in names.split(";"))
-        hashed = handler.headers["x-amz-content-sha256"]
+        hashed = handler.headers[f"{prefix}-content-sha256"]
         if hashed != hashlib.sha256(handler.body).hexdigest():
             return "XAmzContentSHA256Mismatch"
         canonical = "\n".join([handler.command, path, query, headers, names, hashed])
-        scope = f"{day}/{region}/s3/aws4_request"
+        scope = f"{day}/{region}/{service}/{end}"
         digest = hashlib.sha256(canonical.encode()).hexdigest()
-        text = "\n".join(["AWS4-HMAC-SHA256", handler.headers["x-amz-date"], scope, digest])
-        secret = f"AWS4{self.secret}".encode()
-        for part in (day, region, "s3", "aws4_request"):
+        text = "\n".join([f"{dialect}-HMAC-SHA256", handler.headers[f"{prefix}-date"], scope, digest])
+        secret = f"{dialect}{self.secret}".encode()
+        for part in (day, region, service, end):
             secret = hmac.digest(secret, part.encode(), "sha256")
         want = hmac.digest(secret, text.encode(), "sha256").hex()
         if key != self.key or handler.headers.get("x-amz-security-token") != self.token:
@@ -289,7 +294,7 @@ class S3Server(ObjectServer):
             )
         if len(keys) > self.page:
             lines.append("<IsTruncated>true</IsTruncated>")
-            token = keys[self.page - 1]
+            token = escape(keys[self.page - 1])
             lines.append(f"<NextContinuationToken>{token}</NextContinuationToken>")
         body = f"<ListBucketResult>{''.join(lines)}</ListBucketResult>".encode()
         handler.send_response(200)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 CALL_ROWS = 16  # few, so that little memory holds them
 THREADS = 4
-URL_SCHEMES = ("http", "https", "s3", "s3a")
+STORES = ("http", "https", "s3", "gs", "az")
+URL_SCHEMES = (*STORES, "s3a", "gcs", "azure", "abfs", "abfss", "wasb", "wasbs")
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 _made: dict[tuple[Any, ...], Download] = {}  # by their arguments
@@ -89,7 +90,7 @@ class Download:
         if scheme in URL_SCHEMES:
             return uri
         if scheme != "file":
-            names = ", ".join(f"{name}://" for name in URL_SCHEMES)
+            names = ", ".join(f"{name}://" for name in STORES)
             raise UnsupportedError(f"download: {uri}: expected {names} or a local path; found {scheme}://")
         if not self.allow_local:
             raise InvalidArgument(f"download: {uri}: a path of this machine; allow_local=True reads it")
@@ -147,7 +148,8 @@ def download(
     allow_private: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Expr:
-    """The bytes of the files and URLs that the column names, as binary: http(s)://, s3:// and local paths.
+    """The bytes of the files and URLs that the column names, as binary: http(s)://, s3://, gs://, az:// and
+    local paths.
 
         ds.with_column("bytes", download("url"))
 

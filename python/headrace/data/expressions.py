@@ -408,7 +408,8 @@ class Expr:
         allow_private: bool = False,
         storage_options: Mapping[str, Any] | None = None,
     ) -> Expr:
-        """The bytes that a text of this expression names, as binary: http(s):// and s3:// URLs.
+        """The bytes that a text of this expression names, as binary: URLs of http(s)
+        and of stores (s3://, gs://, az://).
 
             ds.with_column("image", col("url").download(max_bytes="20MB", on_error="null"))
 

@@ -24,6 +24,22 @@ typedef struct hr_s3 {
     bool prepared;
 } hr_s3;
 
+/* Where Google's store is, and who we are; see gs.c. NULL: not given. */
+typedef struct hr_gs {
+    char *token;           /* of OAuth */
+    char *key_id, *secret; /* of HMAC */
+    char *endpoint;
+    hr_switch anonymous;
+    bool prepared;
+} hr_gs;
+
+/* Where Azure's store is, and who we are; see az_config.c. NULL: not given. */
+typedef struct hr_az {
+    char *account, *key, *sas, *token, *connection, *endpoint, *suffix;
+    hr_switch anonymous, emulator;
+    bool prepared;
+} hr_az;
+
 /* What the reader's storage options and the environment say; see docs/stores.md. Counted; immutable. */
 struct hr_store {
     atomic_int refs;
@@ -31,7 +47,9 @@ struct hr_store {
     int idle_s;          /* a connection that was idle for longer is not used again */
     int max_connections; /* of one host, for all readers */
     hr_s3 s3;
-    _Atomic int64_t ahead_s; /* how far the clock of S3 is ahead of ours */
+    hr_gs gs;
+    hr_az az;
+    _Atomic int64_t ahead_s; /* how far the store's clock is ahead of ours */
 };
 typedef struct hr_http_request hr_http_request;
 typedef struct hr_http_host hr_http_host;
@@ -47,6 +65,8 @@ typedef struct hr_http_answer {
     char etag[HR_ETAG_BYTES]; /* with its quotes; "": none, or a weak one */
     char modified[40];        /* Last-Modified; "": none */
     char region[32];          /* x-amz-bucket-region */
+    char code[64];            /* x-ms-error-code */
+    bool is_folder;           /* of Azure: no object, although it has a name */
 } hr_http_answer;
 
 struct hr_http_request {
@@ -157,6 +177,8 @@ bool hr__url_is_near(const char *url); /* loopback, or the address of a machine'
 typedef struct hr_place {
     const char *bucket, *key; /* in the URL; the key ends with it */
     int n_bucket;
+    const char *account; /* the host of Azure's account; NULL: not in the URL */
+    int n_account;
     bool anonymous; /* scheme://anonymous@bucket */
 } hr_place;
 /* What the requests for a store have of their own: one table for each kind of store. */
@@ -167,16 +189,18 @@ struct hr_store_kind {
     bool (*signs)(const hr_store *s, const char *url); /* requests for this URL are signed */
     /* Adds the address of the object, or of its bucket, without a query. */
     void (*add_address)(const hr_store *s, const char *url, bool of_bucket, hr_text *out);
+    const char *(*grant)(const hr_store *s, const char *url); /* a secret query of each address; NULL: none */
     /* Adds the header lines of an attempt, of which `lines` has some already: those of the store, and the signature of
      * a request that is signed. `url`: where it goes. */
     hr_status (*sign)(const hr_http_request *r, const char *url, int64_t now_s, hr_text *lines, hr_error *err);
     hr_status (*hash)(hr_http_request *r, hr_error *err); /* of the data, for the signature; NULL: none is needed */
+    const char *skewed; /* the code of a refusal that can mean that our clock is wrong */
     /* Adds the query for a page of the list, encoded and sorted. token: of the page before; NULL: the first page. */
     void (*add_list_query)(const char *prefix, const char *token, hr_text *out);
     /* The refusal says how a request has to be sent instead, which later ones are. NULL: refusals say nothing. */
     bool (*learn)(hr_store *s, const hr_http_request *r);
 };
-extern const hr_store_kind hr__s3_kind;
+extern const hr_store_kind hr__s3_kind, hr__gs_kind, hr__az_kind;
 const hr_store_kind *hr__kind_of(const char *url);                           /* NULL: of no store */
 hr_place hr__place(const char *url);                                         /* of a store */
 char *hr__url_of_key(const char *url, const char *key, hr_account *account); /* in the same bucket; NULL: no memory */
@@ -191,6 +215,17 @@ hr_status hr__store_request(hr_http_request *r, const char *method, hr_store *s,
 hr_status hr__bucket_request(hr_http_request *r, const char *method, hr_store *s, const char *url, const char *query,
                              hr_account *account, hr_error *err) HR_MUST_USE;
 
+/* --- store.c */
+/* Sets *at to a copy of the n bytes, unless it is set or there are none. */
+hr_status hr__set_default(char **at, const char *value, int64_t n, hr_error *err) HR_MUST_USE;
+hr_status hr__set_from(char **at, const char *variable, hr_error *err) HR_MUST_USE; /* of the environment */
+
+/* --- gs.c, az.c, az_config.c */
+hr_status hr__gs_prepare(hr_store *s, const char *url, hr_error *err) HR_MUST_USE;
+hr_status hr__az_prepare(hr_store *s, const char *url, hr_error *err) HR_MUST_USE;
+hr_status hr__az_take_connection(hr_az *az, const char *text, hr_error *err) HR_MUST_USE;
+bool hr__az_key_is_good(const char *key); /* in base64 */
+
 /* --- s3_config.c */
 hr_status hr__s3_prepare(hr_store *s, const char *url, hr_error *err) HR_MUST_USE;
 /* The settings of a profile in a file of the AWS tools, where s3 has none. */
@@ -199,6 +234,7 @@ hr_status hr__s3_take_profile(hr_s3 *s3, const char *text, int64_t n, const char
 typedef struct hr_list_key {
     char *key, *tag; /* tag NULL: none */
     int64_t n_bytes;
+    bool is_folder;
 } hr_list_key;
 typedef struct hr_list_page {
     hr_list_key *items;
@@ -213,10 +249,16 @@ void hr__list_clear(hr_list_page *page);
 hr_status hr__store_list(hr_store *s, const char *url, const char *prefix, const char *pattern,
                          const hr_paths_options *options, hr_paths *out, hr_error *err) HR_MUST_USE;
 int64_t hr__version_of(const char *tag); /* a number for "has it changed?", in the place of a time; NULL: 0 */
-/* --- s3_sign.c */
+/* --- s3_sign.c: signature 4, of Amazon and, with a condition, of Google */
+typedef struct hr_sign_keys {
+    const char *key_id, *secret, *region;
+    const char *token;     /* of a session; NULL: none */
+    const char *condition; /* of the header x-goog-if-generation-match; NULL: the request has none */
+} hr_sign_keys;
 /* Adds the header lines that sign this request at this time. hash: of the data, by hr__s3_hash; "": there is none. */
-hr_status hr__s3_sign(const hr_store *s, const char *method, const char *url, const char *hash, int64_t now_s,
-                      hr_text *headers, hr_error *err) HR_MUST_USE;
+hr_status hr__sign4(const hr_sign_keys *k, const char *method, const char *url, const char *hash, int64_t now_s,
+                    hr_text *headers, hr_error *err) HR_MUST_USE;
+void hr__s3_add_list_query(const char *prefix, const char *token, hr_text *out);
 /* Sets r->hash: the SHA-256 of the data; "UNSIGNED-PAYLOAD" over TLS, which protects them itself. */
 hr_status hr__s3_hash(hr_http_request *r, hr_error *err) HR_MUST_USE;
 static inline bool hr__http_writes(const hr_http_request *r)

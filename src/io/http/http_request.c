@@ -26,6 +26,7 @@
 #define MAX_REDIRECTS 5
 #define RETRY_TOKENS 500
 #define RETRY_COST 14
+#define SKEW_S 60
 #define WORDS_BYTES 600 /* of a refusal's body, that go into the error */
 
 /* ---------------------------------------------------------------------------------------------------- answer's head */
@@ -108,6 +109,10 @@ void hr__http_header(hr_http_request *r, const char *line, size_t n)
         keep_value(a->modified, sizeof a->modified, value, end);
     } else if (is_header(text, n, "x-amz-bucket-region", &value)) {
         keep_value(a->region, sizeof a->region, value, end);
+    } else if (is_header(text, n, "x-ms-error-code", &value)) {
+        keep_value(a->code, sizeof a->code, value, end);
+    } else if (is_header(text, n, "x-ms-meta-hdi_isfolder", &value)) {
+        a->is_folder = strncasecmp(value, "true", 4) == 0;
     } else if (is_header(text, n, "date", &value)) {
         a->date_s = read_date(value);
     } else if (is_header(text, n, "retry-after", &value)) {
@@ -175,9 +180,14 @@ static void add_words(const hr_http_request *r, hr_text *out)
         snprintf(open, sizeof open, "<%s>", tags[i]);
         begin = strstr(body, open);
         end = begin ? strchr(begin + strlen(open), '<') : NULL;
+        begin += end ? strlen(open) : 0;
         if (end)
-            hr__text_add(out, "%s%.*s", found++ ? ": " : ", ", (int)(end - begin - (ptrdiff_t)strlen(open)),
-                         begin + strlen(open));
+            hr__text_add(out, "%s%.*s", found++ ? ": " : ", ",
+                         (int)HR_MIN(end - begin, (ptrdiff_t)strcspn(begin, "\r\n")), begin);
+    }
+    if (!found && r->answer.code[0]) {
+        hr__text_add(out, ", %s", r->answer.code);
+        return;
     }
     if (!found && body[0] && body[0] != '<' && body[0] != '{')
         hr__text_add(out, ", %.*s", (int)HR_MIN(strcspn(body, "\r\n"), 200), body);
@@ -323,13 +333,19 @@ static hr_http_next accept(hr_http_request *r)
     return HR_HTTP_DONE;
 }
 
-/* S3 refuses requests of a clock that is wrong, and says what the time is. Once. */
+/* The refusal has this code. */
+static bool says(const hr_http_request *r, const char *code)
+{
+    return strcmp(r->answer.code, code) == 0 || (r->body.data && strstr(r->body.data, code));
+}
+
+/* Stores refuse requests of a clock that is wrong, and say what the time is. Once. */
 static bool learns_clock(hr_http_request *r)
 {
     int64_t ahead = r->answer.date_s - (int64_t)time(NULL);
 
-    if (!r->is_signed || r->learnt_clock || r->answer.status != 403 || !r->answer.date_s || !r->body.data ||
-        !strstr(r->body.data, "RequestTimeTooSkewed"))
+    if (!r->is_signed || r->learnt_clock || r->answer.status != 403 || !r->answer.date_s || !says(r, r->kind->skewed) ||
+        llabs(ahead - atomic_load(&r->store->ahead_s)) < SKEW_S)
         return false;
     r->learnt_clock = true;
     atomic_store(&r->store->ahead_s, ahead);

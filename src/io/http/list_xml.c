@@ -1,9 +1,10 @@
-/* list_xml.c - one page of a list of keys, as S3 answers ListObjectsV2, by expat.
+/* list_xml.c - one page of a list of keys, as S3 (ListObjectsV2), Google and Azure answer, by expat.
  *
- * Elements that we do not know are passed over. Keys are percent-encoded if the page says so (EncodingType), which may
- * stand before or after them: they are decoded when the page has ended.
+ * The first element says whose words the page has. Elements that we do not know are passed over. Keys are
+ * percent-encoded if the page says so (EncodingType), which may stand before or after them: they are decoded when the
+ * page has ended. Azure says it for each name (Encoded="true").
  *
- * Tests: test_s3.c. */
+ * Tests: test_s3.c, test_gs_az.c. */
 #include "io/http/http.h"
 
 #include <stdlib.h>
@@ -15,13 +16,24 @@
 #define MAX_TEXT 8192 /* of an element: keys have 1024 bytes, thrice as many when they are encoded */
 #define MAX_LEVELS 16
 
+typedef struct list_words {
+    const char *root, *object, *key, *tag, *size, *next;
+} list_words;
+
+static const list_words of_s3 = {
+    "ListBucketResult", "Contents", "Key", "ETag", "Size", "NextContinuationToken",
+};
+static const list_words of_azure = { "EnumerationResults", "Blob", "Name", "Etag", "Content-Length", "NextMarker" };
+
 typedef struct list_parser {
     hr_list_page *page;
+    const list_words *words;
     hr_text text; /* of the element that ends next */
     int level;
     bool in_contents;
     hr_list_key key;
-    bool is_url; /* keys are encoded */
+    bool is_url;     /* keys are encoded */
+    bool is_encoded; /* this key is */
     const char *wrong;
     XML_Parser xml;
 } list_parser;
@@ -44,14 +56,18 @@ static void XMLCALL on_start(void *context, const XML_Char *name, const XML_Char
 {
     list_parser *p = context;
 
-    (void)attributes;
     p->text.n = 0;
     if (p->text.data)
         p->text.data[0] = 0;
     if (++p->level > MAX_LEVELS)
         stop(p, "elements nest too deeply");
-    if (strcmp(name, "Contents") == 0)
+    if (p->level == 1) {
+        p->words = strcmp(name, of_azure.root) == 0 ? &of_azure : &of_s3;
+        p->page->is_list = strcmp(name, p->words->root) == 0;
+    }
+    if (strcmp(name, p->words->object) == 0)
         p->in_contents = true;
+    p->is_encoded = attributes[0] && strcmp(attributes[0], "Encoded") == 0 && strcmp(attributes[1], "true") == 0;
 }
 
 static void XMLCALL on_text(void *context, const XML_Char *s, int n)
@@ -101,16 +117,35 @@ static int64_t size_of(list_parser *p)
     return n;
 }
 
+/* The text as an ETag: Azure's lists have no quotes, which its answers have. */
+static char *tag_of(list_parser *p)
+{
+    char *text = taken(p), *quoted;
+
+    if (!text || p->words != &of_azure || text[0] == '"')
+        return text;
+    if (!(quoted = hr__printf(NULL, "\"%s\"", text)))
+        stop(p, "no memory");
+    hr__free(text);
+    return quoted;
+}
+
 static void in_object(list_parser *p, const char *name)
 {
-    if (strcmp(name, "Key") == 0) {
+    const char *text = p->text.data ? p->text.data : "";
+
+    if (strcmp(name, p->words->key) == 0) {
         hr__free(p->key.key);
         p->key.key = taken(p);
-    } else if (strcmp(name, "ETag") == 0) {
+        if (p->is_encoded && p->key.key && hr__percent_decode(p->key.key) != (int64_t)strlen(p->key.key))
+            stop(p, "a key has a zero byte");
+    } else if (strcmp(name, p->words->tag) == 0) {
         hr__free(p->key.tag);
-        p->key.tag = taken(p);
-    } else if (strcmp(name, "Size") == 0) {
+        p->key.tag = tag_of(p);
+    } else if (strcmp(name, p->words->size) == 0) {
         p->key.n_bytes = size_of(p);
+    } else if (strcmp(name, "ResourceType") == 0) {
+        p->key.is_folder = strcmp(text, "directory") == 0;
     }
 }
 
@@ -120,7 +155,7 @@ static void XMLCALL on_end(void *context, const XML_Char *name)
     const char *text = p->text.data ? p->text.data : "";
 
     p->level--;
-    if (strcmp(name, "Contents") == 0) {
+    if (strcmp(name, p->words->object) == 0) {
         end_contents(p);
     } else if (p->in_contents) {
         in_object(p, name);
@@ -128,11 +163,10 @@ static void XMLCALL on_end(void *context, const XML_Char *name)
         p->page->truncated = strcmp(text, "true") == 0;
     } else if (strcmp(name, "EncodingType") == 0) {
         p->is_url = strcmp(text, "url") == 0;
-    } else if (strcmp(name, "NextContinuationToken") == 0) {
+    } else if (strcmp(name, p->words->next) == 0 && text[0]) {
         hr__free(p->page->next);
         p->page->next = taken(p);
-    } else if (p->level == 0) {
-        p->page->is_list = strcmp(name, "ListBucketResult") == 0;
+        p->page->truncated = p->page->truncated || p->words == &of_azure;
     }
     p->text.n = 0;
     if (p->text.data)
@@ -163,7 +197,7 @@ hr_status hr__list_parse(const char *xml, int64_t n, hr_list_page *out, hr_error
         HR_FAIL(p.text.failed || (p.wrong && strcmp(p.wrong, "no memory") == 0) ? HR_NO_MEMORY : HR_BAD_DATA,
                 "list of objects: %s", p.wrong ? p.wrong : XML_ErrorString(XML_GetErrorCode(p.xml)));
     if (!out->is_list)
-        HR_FAIL(HR_BAD_DATA, "list of objects: expected a ListBucketResult");
+        HR_FAIL(HR_BAD_DATA, "list of objects: expected a %s", of_s3.root);
     for (int64_t i = 0; i < out->n && p.is_url; i++)
         if (!decode(out->items[i].key))
             HR_FAIL(HR_BAD_DATA, "list of objects: a key has a zero byte");
@@ -192,7 +226,7 @@ hr_status hr__list_parse(const char *xml, int64_t n, hr_list_page *out, hr_error
     (void)xml;
     (void)n;
     *out = (hr_list_page){ 0 };
-    return hr_error_set(err, HR_UNSUPPORTED, "this build has no expat, so it lists no s3:// URLs");
+    return hr_error_set(err, HR_UNSUPPORTED, "this build has no expat, so it lists no stores");
 }
 
 void hr__list_clear(hr_list_page *page) { *page = (hr_list_page){ 0 }; }

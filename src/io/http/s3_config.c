@@ -23,22 +23,6 @@ static const char *environment(const char *name)
     return value && value[0] ? value : NULL;
 }
 
-/* Sets *at to a copy of `value`, unless it is set or there is no value. */
-static hr_status set_default(char **at, const char *value, int64_t n, hr_error *err)
-{
-    if (*at || !value || n <= 0)
-        return HR_OK;
-    *at = hr__strndup(NULL, value, (size_t)n);
-    return *at ? HR_OK : hr__error_memory(err, "configuration of S3", n);
-}
-
-static hr_status set_from(char **at, const char *name, hr_error *err)
-{
-    const char *value = environment(name);
-
-    return set_default(at, value, value ? (int64_t)strlen(value) : 0, err);
-}
-
 /* ------------------------------------------------------------------------------------------------------------ files */
 
 typedef struct line {
@@ -80,7 +64,7 @@ static hr_status take_setting(hr_s3 *s3, line name, line value, hr_error *err)
 
     for (int i = 0; i < HR_LEN(known); i++)
         if (is(name, known[i].name))
-            return set_default(known[i].at, value.p, value.n, err);
+            return hr__set_default(known[i].at, value.p, value.n, err);
     return HR_OK;
 }
 
@@ -158,9 +142,9 @@ static hr_status take_keys(hr_s3 *s3, hr_error *err)
     hr_status st = HR_OK;
 
     if (!s3->profile) {
-        HR_GO(set_from(&found.key_id, "AWS_ACCESS_KEY_ID", err));
-        HR_GO(set_from(&found.secret, "AWS_SECRET_ACCESS_KEY", err));
-        HR_GO(set_from(&found.token, "AWS_SESSION_TOKEN", err));
+        HR_GO(hr__set_from(&found.key_id, "AWS_ACCESS_KEY_ID", err));
+        HR_GO(hr__set_from(&found.secret, "AWS_SECRET_ACCESS_KEY", err));
+        HR_GO(hr__set_from(&found.token, "AWS_SESSION_TOKEN", err));
         move_keys(s3, &found);
     }
 done:
@@ -180,9 +164,9 @@ static hr_status take_files(hr_s3 *s3, hr_error *err)
     move_keys(s3, &keys);
     move_keys(s3, &config);
     if (config.region)
-        HR_GO(set_default(&s3->region, config.region, (int64_t)strlen(config.region), err));
+        HR_GO(hr__set_default(&s3->region, config.region, (int64_t)strlen(config.region), err));
     if (config.endpoint)
-        HR_GO(set_default(&s3->endpoint, config.endpoint, (int64_t)strlen(config.endpoint), err));
+        HR_GO(hr__set_default(&s3->endpoint, config.endpoint, (int64_t)strlen(config.endpoint), err));
 done:
     clear(&keys);
     clear(&config);
@@ -195,10 +179,10 @@ hr_status hr__s3_prepare(hr_store *s, const char *url, hr_error *err)
 
     if (!s3->prepared) {
         HR_TRY(take_keys(s3, err));
-        HR_TRY(set_from(&s3->region, "AWS_REGION", err));
-        HR_TRY(set_from(&s3->region, "AWS_DEFAULT_REGION", err));
-        HR_TRY(set_from(&s3->endpoint, "AWS_ENDPOINT_URL_S3", err));
-        HR_TRY(set_from(&s3->endpoint, "AWS_ENDPOINT_URL", err));
+        HR_TRY(hr__set_from(&s3->region, "AWS_REGION", err));
+        HR_TRY(hr__set_from(&s3->region, "AWS_DEFAULT_REGION", err));
+        HR_TRY(hr__set_from(&s3->endpoint, "AWS_ENDPOINT_URL_S3", err));
+        HR_TRY(hr__set_from(&s3->endpoint, "AWS_ENDPOINT_URL", err));
         HR_TRY(take_files(s3, err));
         s3->prepared = true;
     }

@@ -70,15 +70,28 @@ static bool hmac(uint8_t *out, const void *key, size_t n_key, const char *text)
     return HMAC(EVP_sha256(), key, (int)n_key, (const uint8_t *)text, strlen(text), out, &n) && n == HASH_BYTES;
 }
 
+/* The words of a provider. */
+typedef struct dialect {
+    const char *name, *end, *service, *header;
+} dialect;
+
+static const dialect *dialect_of(const hr_sign_keys *k)
+{
+    static const dialect amazon = { "AWS4", "aws4_request", "s3", "x-amz" },
+                         google = { "GOOG4", "goog4_request", "storage", "x-goog" };
+
+    return k->condition ? &google : &amazon;
+}
+
 /* The key of a day, a region and the service. */
-static bool signing_key(const hr_store *s, const char *day, uint8_t *key)
+static bool signing_key(const hr_sign_keys *k, const dialect *d, const char *day, uint8_t *key)
 {
     hr_text secret = { 0 };
     bool ok;
 
-    hr__text_add(&secret, "AWS4%s", s->s3.secret);
-    ok = !secret.failed && hmac(key, secret.data, (size_t)secret.n, day) && hmac(key, key, HASH_BYTES, region_of(s)) &&
-         hmac(key, key, HASH_BYTES, "s3") && hmac(key, key, HASH_BYTES, "aws4_request");
+    hr__text_add(&secret, "%s%s", d->name, k->secret);
+    ok = !secret.failed && hmac(key, secret.data, (size_t)secret.n, day) && hmac(key, key, HASH_BYTES, k->region) &&
+         hmac(key, key, HASH_BYTES, d->service) && hmac(key, key, HASH_BYTES, d->end);
     if (secret.data)
         OPENSSL_cleanse(secret.data, (size_t)secret.n);
     hr__text_clear(&secret);
@@ -86,8 +99,7 @@ static bool signing_key(const hr_store *s, const char *day, uint8_t *key)
 }
 
 /* Host, path and query of an address, as they are signed. Ports that the scheme implies are not sent. */
-static void add_request(hr_text *out, const char *method, const char *url, const char *hash, const char *date,
-                        const char *token)
+static void add_request(hr_text *out, const char *method, const char *url)
 {
     const char *host = strstr(url, "://") + 3, *path = host + strcspn(host, "/?"), *query = strchr(path, '?');
     int n_host = (int)(path - host), n_path = (int)(query ? query - path : (ptrdiff_t)strlen(path));
@@ -96,9 +108,43 @@ static void add_request(hr_text *out, const char *method, const char *url, const
 
     if (n_host > n_implied && strncmp(path - n_implied, implied, (size_t)n_implied) == 0)
         n_host -= n_implied;
-    hr__text_add(out, "%s\n%.*s\n%s\nhost:%.*s\nx-amz-content-sha256:%s\nx-amz-date:%s\n%s%s%s\n", method,
-                 n_path ? n_path : 1, n_path ? path : "/", query ? query + 1 : "", n_host, host, hash, date,
-                 token ? "x-amz-security-token:" : "", token ? token : "", token ? "\n" : "");
+    hr__text_add(out, "%s\n%.*s\n%s\nhost:%.*s\n", method, n_path ? n_path : 1, n_path ? path : "/",
+                 query ? query + 1 : "", n_host, host);
+}
+
+/* The names of the signed headers, by which they are sorted. */
+static void add_names(hr_text *out, const hr_sign_keys *k, const dialect *d)
+{
+    hr__text_add(out, "host;%s-content-sha256;%s-date%s%s", d->header, d->header,
+                 k->token ? ";x-amz-security-token" : "", k->condition ? ";x-goog-if-generation-match" : "");
+}
+
+static void add_canonical(hr_text *out, const hr_sign_keys *k, const dialect *d, const char *method, const char *url,
+                          const char *hash, const char *date)
+{
+    add_request(out, method, url);
+    hr__text_add(out, "%s-content-sha256:%s\n%s-date:%s\n", d->header, hash, d->header, date);
+    if (k->token)
+        hr__text_add(out, "x-amz-security-token:%s\n", k->token);
+    if (k->condition)
+        hr__text_add(out, "x-goog-if-generation-match:%s\n", k->condition);
+    hr__text_add(out, "\n");
+    add_names(out, k, d);
+    hr__text_add(out, "\n%s", hash);
+}
+
+static void add_signed(hr_text *headers, const hr_sign_keys *k, const dialect *d, const char *hash, const char *date,
+                       const char *day, const uint8_t *sum)
+{
+    hr__text_add(headers, "%s-date: %s\n%s-content-sha256: %s\n", d->header, date, d->header, hash);
+    if (k->token)
+        hr__text_add(headers, "x-amz-security-token: %s\n", k->token);
+    hr__text_add(headers, "Authorization: %s-HMAC-SHA256 Credential=%s/%s/%s/%s/%s, SignedHeaders=", d->name, k->key_id,
+                 day, k->region, d->service, d->end);
+    add_names(headers, k, d);
+    hr__text_add(headers, ", Signature=");
+    add_hex(headers, sum);
+    hr__text_add(headers, "\n");
 }
 
 hr_status hr__s3_hash(hr_http_request *r, hr_error *err)
@@ -117,11 +163,10 @@ hr_status hr__s3_hash(hr_http_request *r, hr_error *err)
     return r->hash[0] ? HR_OK : hr__error_memory(err, "signature", 1000);
 }
 
-hr_status hr__s3_sign(const hr_store *s, const char *method, const char *url, const char *hash, int64_t now_s,
-                      hr_text *headers, hr_error *err)
+hr_status hr__sign4(const hr_sign_keys *k, const char *method, const char *url, const char *hash, int64_t now_s,
+                    hr_text *headers, hr_error *err)
 {
-    const char *token = s->s3.token, *names = token ? "host;x-amz-content-sha256;x-amz-date;x-amz-security-token"
-                                                    : "host;x-amz-content-sha256;x-amz-date";
+    const dialect *d = dialect_of(k);
     hr_text request = { 0 }, text = { 0 };
     uint8_t sum[HASH_BYTES], key[HASH_BYTES];
     time_t now = (time_t)now_s;
@@ -133,24 +178,14 @@ hr_status hr__s3_sign(const hr_store *s, const char *method, const char *url, co
     gmtime_r(&now, &tm);
     strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", &tm);
     strftime(day, sizeof day, "%Y%m%d", &tm);
-    add_request(&request, method, url, hash, date, token);
-    hr__text_add(&request, "%s\n%s", names, hash);
+    add_canonical(&request, k, d, method, url, hash, date);
     ok = !request.failed && EVP_Digest(request.data, (size_t)request.n, sum, NULL, EVP_sha256(), NULL) == 1;
-    hr__text_add(&text, "AWS4-HMAC-SHA256\n%s\n%s/%s/s3/aws4_request\n", date, day, region_of(s));
+    hr__text_add(&text, "%s-HMAC-SHA256\n%s\n%s/%s/%s/%s\n", d->name, date, day, k->region, d->service, d->end);
     if (ok)
         add_hex(&text, sum);
-    ok = ok && !text.failed && signing_key(s, day, key) && hmac(sum, key, HASH_BYTES, text.data);
-    if (ok) {
-        hr__text_add(headers, "x-amz-date: %s\nx-amz-content-sha256: %s\n", date, hash);
-        if (token)
-            hr__text_add(headers, "x-amz-security-token: %s\n", token);
-        hr__text_add(headers,
-                     "Authorization: AWS4-HMAC-SHA256 Credential=%s/%s/%s/s3/aws4_request, SignedHeaders=%s, "
-                     "Signature=",
-                     s->s3.key_id, day, region_of(s), names);
-        add_hex(headers, sum);
-        hr__text_add(headers, "\n");
-    }
+    ok = ok && !text.failed && signing_key(k, d, day, key) && hmac(sum, key, HASH_BYTES, text.data);
+    if (ok)
+        add_signed(headers, k, d, hash, date, day, sum);
     hr__text_clear(&request);
     hr__text_clear(&text);
     OPENSSL_cleanse(key, sizeof key);
@@ -165,10 +200,10 @@ hr_status hr__s3_hash(hr_http_request *r, hr_error *err)
     return hr_error_set(err, HR_UNSUPPORTED, "this build has no OpenSSL and expat, so it reads no s3:// URLs");
 }
 
-hr_status hr__s3_sign(const hr_store *s, const char *method, const char *url, const char *hash, int64_t now_s,
-                      hr_text *headers, hr_error *err)
+hr_status hr__sign4(const hr_sign_keys *k, const char *method, const char *url, const char *hash, int64_t now_s,
+                    hr_text *headers, hr_error *err)
 {
-    (void)s;
+    (void)k;
     (void)method;
     (void)url;
     (void)hash;
@@ -188,10 +223,15 @@ static bool s3_signs(const hr_store *s, const char *url)
 
 static hr_status s3_sign(const hr_http_request *r, const char *url, int64_t now_s, hr_text *lines, hr_error *err)
 {
-    return r->is_signed ? hr__s3_sign(r->store, r->method, url, r->hash, now_s, lines, err) : HR_OK;
+    const hr_s3 *s3 = &r->store->s3;
+    hr_sign_keys keys = {
+        .key_id = s3->key_id, .secret = s3->secret, .token = s3->token, .region = region_of(r->store)
+    };
+
+    return r->is_signed ? hr__sign4(&keys, r->method, url, r->hash, now_s, lines, err) : HR_OK;
 }
 
-static void s3_add_list_query(const char *prefix, const char *token, hr_text *out)
+void hr__s3_add_list_query(const char *prefix, const char *token, hr_text *out)
 {
     if (token) {
         hr__text_add(out, "continuation-token=");
@@ -224,6 +264,7 @@ const hr_store_kind hr__s3_kind = {
     .add_address = s3_add_address,
     .sign = s3_sign,
     .hash = hr__s3_hash,
-    .add_list_query = s3_add_list_query,
+    .skewed = "RequestTimeTooSkewed",
+    .add_list_query = hr__s3_add_list_query,
     .learn = s3_learn_region,
 };

@@ -1,4 +1,4 @@
-/* store.c - what all URLs of a reader share: limits on time, retries, and how s3:// is reached.
+/* store.c - what all URLs of a reader share: limits on time, retries, and how stores are reached.
  *
  * Options come as texts "name=value", under the names that other libraries have for them. Their values are secrets or
  * not: no error prints the value of a text.
@@ -28,7 +28,7 @@ static const number_option numbers[] = {
 };
 
 typedef struct text_option {
-    const char *names; /* separated by blanks: ours, then those of other libraries */
+    const char *names; /* separated by blanks: ours, then those of other libraries. Stores share some: each takes it */
     size_t offset;     /* of a char * in hr_store */
 } text_option;
 
@@ -39,6 +39,17 @@ static const text_option texts[] = {
     { "aws_region region aws_default_region", offsetof(hr_store, s3.region) },
     { "aws_endpoint_url aws_endpoint endpoint_url endpoint", offsetof(hr_store, s3.endpoint) },
     { "aws_profile profile", offsetof(hr_store, s3.profile) },
+    { "google_token bearer_token token", offsetof(hr_store, gs.token) },
+    { "google_hmac_key_id", offsetof(hr_store, gs.key_id) },
+    { "google_hmac_secret", offsetof(hr_store, gs.secret) },
+    { "google_endpoint_url google_base_url endpoint_url endpoint", offsetof(hr_store, gs.endpoint) },
+    { "azure_storage_account_name azure_account_name account_name", offsetof(hr_store, az.account) },
+    { "azure_storage_account_key azure_storage_access_key account_key access_key", offsetof(hr_store, az.key) },
+    { "azure_storage_sas_token azure_storage_sas_key sas_token sas_key", offsetof(hr_store, az.sas) },
+    { "azure_storage_token bearer_token token", offsetof(hr_store, az.token) },
+    { "azure_storage_connection_string connection_string", offsetof(hr_store, az.connection) },
+    { "azure_storage_endpoint azure_endpoint endpoint_url endpoint", offsetof(hr_store, az.endpoint) },
+    { "azure_endpoint_suffix endpoint_suffix", offsetof(hr_store, az.suffix) },
 };
 
 typedef struct switch_option {
@@ -48,6 +59,9 @@ typedef struct switch_option {
 
 static const switch_option switches[] = {
     { "aws_skip_signature skip_signature anon", offsetof(hr_store, s3.anonymous) },
+    { "google_skip_signature skip_signature anon", offsetof(hr_store, gs.anonymous) },
+    { "azure_skip_signature skip_signature anon", offsetof(hr_store, az.anonymous) },
+    { "azure_storage_use_emulator azure_use_emulator use_emulator", offsetof(hr_store, az.emulator) },
     { "aws_virtual_hosted_style_request virtual_hosted_style_request", offsetof(hr_store, s3.virtual_host) },
 };
 
@@ -100,6 +114,7 @@ static hr_status set_option(hr_store *s, const char *option, hr_error *err)
 {
     size_t n = strcspn(option, "=");
     const char *value = option[n] ? option + n + 1 : "";
+    bool found = false;
     hr_near near;
 
     hr__near_begin(&near, option, n);
@@ -107,13 +122,34 @@ static hr_status set_option(hr_store *s, const char *option, hr_error *err)
         if (is_one_of(numbers[i].name, option, n, &near))
             return set_number(s, &numbers[i], value, err);
     for (int i = 0; i < HR_LEN(texts); i++)
-        if (is_one_of(texts[i].names, option, n, &near))
-            return set_text(s, texts[i].offset, value, err);
+        if (is_one_of(texts[i].names, option, n, &near)) {
+            HR_TRY(set_text(s, texts[i].offset, value, err));
+            found = true;
+        }
     for (int i = 0; i < HR_LEN(switches); i++)
-        if (is_one_of(switches[i].names, option, n, &near))
-            return set_switch(s, &switches[i], value, err);
+        if (is_one_of(switches[i].names, option, n, &near)) {
+            HR_TRY(set_switch(s, &switches[i], value, err));
+            found = true;
+        }
+    if (found)
+        return HR_OK;
     return hr_error_set(err, HR_INVALID, "storage_options: there is no option '%.*s'%s", (int)n, option,
                         hr__near_hint(&near));
+}
+
+hr_status hr__set_default(char **at, const char *value, int64_t n, hr_error *err)
+{
+    if (*at || !value || n <= 0)
+        return HR_OK;
+    *at = hr__strndup(NULL, value, (size_t)n);
+    return *at ? HR_OK : hr__error_memory(err, "configuration of a store", n);
+}
+
+hr_status hr__set_from(char **at, const char *variable, hr_error *err)
+{
+    const char *value = getenv(variable);
+
+    return hr__set_default(at, value, value ? (int64_t)strlen(value) : 0, err);
 }
 
 hr_status hr__store_new(const char *const *options, int n_options, hr_account *account, hr_store **out, hr_error *err)

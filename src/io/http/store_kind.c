@@ -9,7 +9,7 @@
 #include <ctype.h>
 #include <strings.h>
 
-static const hr_store_kind *const kinds[] = { &hr__s3_kind };
+static const hr_store_kind *const kinds[] = { &hr__s3_kind, &hr__gs_kind, &hr__az_kind };
 
 /* Whether the scheme is one of the kind's. */
 static bool is_of(const hr_store_kind *k, const char *scheme, size_t n)
@@ -32,6 +32,24 @@ const hr_store_kind *hr__kind_of(const char *url)
 
 bool hr__url_is_store(const char *url) { return hr__kind_of(url) != NULL; }
 
+/* "container@account.host/key", and "account.host/container/key": no name of a container has a dot. */
+static void find_account(hr_place *p)
+{
+    const char *at = memchr(p->bucket, '@', (size_t)p->n_bucket);
+
+    if (at) {
+        p->account = at + 1;
+        p->n_account = (int)(p->bucket + p->n_bucket - p->account);
+        p->n_bucket = (int)(at - p->bucket);
+    } else if (memchr(p->bucket, '.', (size_t)p->n_bucket)) {
+        p->account = p->bucket;
+        p->n_account = p->n_bucket;
+        p->bucket = p->key;
+        p->n_bucket = (int)strcspn(p->bucket, "/");
+        p->key = p->bucket + p->n_bucket + (p->bucket[p->n_bucket] == '/');
+    }
+}
+
 hr_place hr__place(const char *url)
 {
     hr_place p = { .bucket = strstr(url, "://") + 3 };
@@ -40,6 +58,8 @@ hr_place hr__place(const char *url)
     p.bucket += p.anonymous ? 10 : 0;
     p.n_bucket = (int)strcspn(p.bucket, "/");
     p.key = p.bucket + p.n_bucket + (p.bucket[p.n_bucket] == '/');
+    if (hr__kind_of(url) == &hr__az_kind)
+        find_account(&p);
     return p;
 }
 
@@ -81,12 +101,16 @@ char *hr__store_address(const hr_store *s, const char *url, bool of_bucket, cons
 {
     const hr_store_kind *k = hr__kind_of(url);
     hr_text out = { .account = account };
+    const char *grant;
 
     if (!k)
         return hr__url_encoded(url, account);
     k->add_address(s, url, of_bucket, &out);
     if (query[0])
         hr__text_add(&out, "?%s", query);
+    grant = k->grant ? k->grant(s, url) : NULL;
+    if (grant)
+        hr__text_add(&out, "%c%s", query[0] ? '&' : '?', grant);
     if (out.failed)
         hr__text_clear(&out);
     return out.data;
@@ -99,8 +123,10 @@ static hr_status request(hr_http_request *r, const char *method, hr_store *s, co
     r->account = account;
     r->kind = hr__kind_of(url);
     r->is_signed = r->kind && r->kind->signs(s, url);
-    r->name = hr__strdup(NULL, url);
-    return HR_OK;
+    if ((r->name = hr__strdup(NULL, url)))
+        return HR_OK;
+    hr__http_clear(r);
+    return hr__error_memory(err, "a URL", (int64_t)strlen(url));
 }
 
 hr_status hr__store_request(hr_http_request *r, const char *method, hr_store *s, const char *url, const char *query,

@@ -57,7 +57,7 @@ static hr_status add_key(const char *url, const hr_list_key *k, hr_paths *out, h
 
 static bool is_folder(const hr_list_key *k)
 {
-    return k->n_bytes == 0 && k->key[0] && k->key[strlen(k->key) - 1] == '/';
+    return k->is_folder || (k->n_bytes == 0 && k->key[0] && k->key[strlen(k->key) - 1] == '/');
 }
 
 static hr_status list_once(hr_store *s, const char *url, const char *prefix, const char *pattern,

@@ -24,10 +24,20 @@ static const char *host_of(const char *url, const char **end)
     return p;
 }
 
+/* As host_of, but "container@account" of Azure is no password. */
+static const char *shown_from(const char *url, const char **end)
+{
+    const char *host = host_of(url, end), *container = hr__kind_of(url) ? hr__place(url).bucket : host;
+
+    return container < host && hr__kind_of(url) == &hr__az_kind && !memchr(container, ':', (size_t)(host - container))
+               ? container
+               : host;
+}
+
 char *hr__url_shown(const char *url, hr_account *account)
 {
-    const char *end, *host = host_of(url, &end), *scheme_end = strstr(url, "://");
-    bool has_query = strncasecmp(url, "http", 4) == 0; /* a key of S3 may hold a '?' */
+    const char *end, *host = shown_from(url, &end), *scheme_end = strstr(url, "://");
+    bool has_query = strncasecmp(url, "http", 4) == 0 || strstr(end, "sig="); /* a key of a store may hold a '?' */
     size_t n_path = has_query ? strcspn(end, "?#") : strlen(end);
 
     return hr__printf(account, "%.*s%.*s", scheme_end ? (int)(scheme_end + 3 - url) : 0, url,

@@ -161,6 +161,8 @@ static hr_status add_one(hr_store *store, const char *url, hr_http_request *r, c
             st = hr__http_run(r, err);
         r->st = st;
     }
+    if (!st && r->answer.is_folder)
+        st = HR_NOT_FOUND;
     if (hr__kind_of(url) && st == HR_NOT_FOUND) {
         hr_error_clear(err);
         return add_folder(store, url, options, out, err);

@@ -179,7 +179,8 @@ static hr_status part_new(const url_source *s, int64_t at, int64_t n, part **out
     if (s->tag && !(p->request.if_match = hr__strdup(s->account, s->tag)))
         HR_GO(hr__error_memory(err, s->base.name, (int64_t)strlen(s->tag)));
     p->request.account = s->account;
-    p->request.name = hr__strdup(s->account, s->base.name);
+    if (!(p->request.name = hr__strdup(s->account, s->base.name)))
+        HR_GO(hr__error_memory(err, s->base.name, (int64_t)strlen(s->base.name)));
     p->request.kind = s->kind;
     p->request.is_signed = s->is_signed;
     p->request.offset = at;
