@@ -717,6 +717,10 @@ HR_API HR_MUST_USE hr_status hr_plan_write(hr_plan *in, const char *format, cons
  * "completed\tFOLDER\tJOB", "aborted\tURL", "unfinished\tURL"; new: hr_string_free(). */
 HR_API HR_MUST_USE hr_status hr_clean(const char *path, const char *job, const char *const *storage_options,
                                       int n_storage_options, char **out, hr_error *err);
+/* The files that readers see at paths and URLs, without reading them: for each its path (string, a URL without its
+ * secrets), bytes (int64) and etag (string; null: the store gives none, and local files have none). */
+HR_API HR_MUST_USE hr_status hr_list(const char *const *paths, int n_paths, const char *const *storage_options,
+                                     int n_storage_options, hr_table **out, hr_error *err);
 
 /* The schema. The call may read the first file's footer or rows; it runs a map without a declared schema on the first
  * rows. */

@@ -131,6 +131,7 @@ static void refuse_steps(hr_plan *p)
     hr_error err = HR_ERROR_INIT;
     const char *name = "id";
     char *said = NULL;
+    hr_table *listed = NULL;
     hr_expr *e = NULL;
     hr_filter_function keep = { .struct_bytes = sizeof keep, .call = never_keep };
     hr_map_function map = { .struct_bytes = sizeof map, .call = never };
@@ -182,6 +183,8 @@ static void refuse_steps(hr_plan *p)
     REFUSES("path", hr_plan_write, p, "csv", NULL, NULL, &out);
     REFUSES("path", hr_clean, NULL, NULL, NULL, 0, &said);
     REFUSES("out", hr_clean, "x", NULL, NULL, 0, NULL);
+    REFUSES("paths", hr_list, NULL, 0, NULL, 0, &listed);
+    REFUSES("out", hr_list, &name, 1, NULL, 0, NULL);
     REFUSES("out", hr_plan_materialize, p, NULL, NULL);
     hr_expr_unref(e);
 }

@@ -134,6 +134,17 @@ PyObject *pyhr_command(PyObject *module, PyObject *words);
 PyObject *pyhr_store(PyObject *module, PyObject *options);
 PyObject *pyhr_download(PyObject *module, PyObject *args);
 
+/* --- py_objects.c: functions of the module */
+
+PyObject *pyhr_url_is_writable(PyObject *module, PyObject *args);
+PyObject *pyhr_object_read(PyObject *module, PyObject *args);
+PyObject *pyhr_object_save(PyObject *module, PyObject *args);
+PyObject *pyhr_object_put(PyObject *module, PyObject *args);
+PyObject *pyhr_objects_list(PyObject *module, PyObject *args);
+PyObject *pyhr_objects_remove(PyObject *module, PyObject *args);
+PyObject *pyhr_objects_upload(PyObject *module, PyObject *args);
+PyObject *pyhr_objects_abort(PyObject *module, PyObject *args);
+
 /* --- py_expr.c */
 
 int pyhr_expr_types(PyObject *module, pyhr_state *s);

@@ -45,7 +45,7 @@ typedef struct command {
 } command;
 
 extern const command cmd_schema, cmd_head, cmd_count, cmd_stat, cmd_convert, cmd_sort, cmd_shuffle, cmd_sample,
-    cmd_group, cmd_distinct, cmd_explode, cmd_clean, cmd_formats, cmd_functions, cmd_completion;
+    cmd_group, cmd_distinct, cmd_explode, cmd_ls, cmd_clean, cmd_formats, cmd_functions, cmd_completion;
 
 /* --- main.c */
 const command *cli_command(int i);                                         /* NULL: there are fewer */
@@ -91,10 +91,14 @@ void pipes_print(FILE *to, const char *text, bool one_line);
 void pipes_clear(void);
 
 /* --- input.c: the options of every command that reads files, for its own getopt_long table and --help. */
-enum { INPUT_FILTER = 1024 };
+enum { INPUT_FILTER = 1024, INPUT_STORAGE };
+#define STORAGE_LONG { "storage-option", required_argument, NULL, INPUT_STORAGE }
+#define STORAGE_HELP                                                                                                   \
+    "      --storage-option NAME=VALUE  how URLs are reached, as endpoint=http://host:9000; may be repeated; other\n"  \
+    "                           users see it in the list of processes: keys belong into the environment\n"
 #define INPUT_SHORT "f:o:m:jqh"
 #define INPUT_LONG                                                                                                     \
-    { "format", required_argument, NULL, 'f' }, { "option", required_argument, NULL, 'o' },                            \
+    { "format", required_argument, NULL, 'f' }, { "option", required_argument, NULL, 'o' }, STORAGE_LONG,              \
         { "memory", required_argument, NULL, 'm' }, { "json", no_argument, NULL, 'j' },                                \
         { "quiet", no_argument, NULL, 'q' }, { "help", no_argument, NULL, 'h' }
 #define INPUT_HELP                                                                                                     \
@@ -104,7 +108,7 @@ enum { INPUT_FILTER = 1024 };
     "  -j, --json               prints one JSON object a line\n"                                                       \
     "  -q, --quiet              no progress on the terminal\n"                                                         \
     "  -h, --help               this text\n"                                                                           \
-    "\nA FILE or IN is a file, a folder, a glob pattern, or - for standard input.\n"
+    "\nA FILE or IN is a file, a folder, a glob pattern, a URL of one, or - for standard input.\n"
 
 /* The options of commands that can leave out rows, and of those that can leave out columns, too. */
 #define FILTER_LONG { "filter", required_argument, NULL, INPUT_FILTER }
@@ -123,6 +127,8 @@ typedef struct input {
     hr_expr *filter; /* NULL: all rows */
     const char **settings;
     int64_t n_settings, cap_settings;
+    const char **storage; /* "name=value", of --storage-option */
+    int64_t n_storage, cap_storage;
     char **columns;
     int64_t n_columns, cap_columns;
     bool json, quiet;

@@ -5,11 +5,10 @@
 
 #include <stdio.h>
 
-static const struct option long_options[] = { { "job", required_argument, NULL, 'J' },
-                                              { "all", no_argument, NULL, 'a' },
-                                              { "json", no_argument, NULL, 'j' },
-                                              { "help", no_argument, NULL, 'h' },
-                                              { 0 } };
+static const struct option long_options[] = {
+    { "job", required_argument, NULL, 'J' }, { "all", no_argument, NULL, 'a' },  STORAGE_LONG,
+    { "json", no_argument, NULL, 'j' },      { "help", no_argument, NULL, 'h' }, { 0 }
+};
 
 /* "WHAT\tPATH" or "WHAT\tPATH\tJOB", without the line's end. */
 static void print_json(const char *line, size_t n)
@@ -52,39 +51,49 @@ static void print_lines(char *text, bool json)
     }
 }
 
-static int clean(const char *path, const char *job, bool json)
+static int clean(const input *in, const char *path, const char *job)
 {
     hr_error err = HR_ERROR_INIT;
     char *text = NULL;
 
-    if (hr_clean(path, job, NULL, 0, &text, &err))
+    if (hr_clean(path, job, in->storage, (int)in->n_storage, &text, &err))
         return cli_failed(&err);
-    print_lines(text, json);
+    print_lines(text, in->json);
     hr_string_free(text);
     return 0;
+}
+
+static int clean_option(const command *cmd, input *in, const char **job, int option)
+{
+    if (option == 'J' && !*optarg)
+        return cli_misused(cmd, "--job: expected the beginning of files' names");
+    if (option == 'J' || option == 'a') {
+        *job = option == 'J' ? optarg : "";
+        return 0;
+    }
+    return input_option(in, option, optarg) ? 0 : EXIT_MISUSED;
 }
 
 static int clean_run(const command *cmd, int argc, char **argv)
 {
     const char *job = NULL;
     int option, status = 0;
-    bool json = false;
+    input in = { 0 };
 
     optind = 0;
-    while ((option = getopt_long(argc, argv, "J:ajh", cmd->options, NULL)) != -1) {
-        if (option == 'h')
-            return cli_help(cmd);
-        if (option == 'J' && !*optarg)
-            return cli_misused(cmd, "--job: expected the beginning of files' names");
-        if (option != 'J' && option != 'a' && option != 'j')
-            return EXIT_MISUSED;
-        json = json || option == 'j';
-        job = option == 'J' ? optarg : option == 'a' ? "" : job;
+    while (!status && (option = getopt_long(argc, argv, "J:ajh", cmd->options, NULL)) != -1) {
+        if (option == 'h') {
+            status = cli_help(cmd);
+            goto done;
+        }
+        status = clean_option(cmd, &in, &job, option);
     }
-    if (optind == argc)
-        return cli_misused(cmd, "expected FOLDER...");
+    if (!status && optind == argc)
+        status = cli_misused(cmd, "expected FOLDER...");
     for (int i = optind; i < argc && !status; i++)
-        status = clean(argv[i], job, json);
+        status = clean(&in, argv[i], job);
+done:
+    input_clear(&in);
     return status;
 }
 
@@ -92,9 +101,10 @@ const command cmd_clean = {
     .name = "clean",
     .args = "[OPTION]... FOLDER...",
     .doc = "Completes or removes what killed writes have left in folders, local ones or of a store",
-    .more = "  -J, --job NAME           aborts the uploads of files whose names begin with NAME\n"
-            "  -a, --all                aborts all unfinished uploads, also those of writes that are running\n"
-            "  -j, --json               prints JSON lines\n",
+    .more =
+        "  -J, --job NAME           aborts the uploads of files whose names begin with NAME\n"
+        "  -a, --all                aborts all unfinished uploads, also those of writes that are running\n" STORAGE_HELP
+        "  -j, --json               prints JSON lines\n",
     .options = long_options,
     .run = clean_run,
 };

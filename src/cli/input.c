@@ -77,6 +77,14 @@ static bool set_filter(input *in, const char *text)
     return false;
 }
 
+static bool add_setting(const char ***items, int64_t *n, int64_t *cap, const char *value)
+{
+    if (!cli_grow(items, cap, *n + 1, sizeof **items))
+        return false;
+    (*items)[(*n)++] = value;
+    return true;
+}
+
 bool input_option(input *in, int option, char *value)
 {
     hr_error err = HR_ERROR_INIT;
@@ -89,14 +97,15 @@ bool input_option(input *in, int option, char *value)
     case 'f': in->format = value; return true;
     case 'j': return in->json = true;
     case 'q': return in->quiet = true;
-    case 'o': break;
+    case 'o': return add_setting(&in->settings, &in->n_settings, &in->cap_settings, value) || refused("--option", &err);
+    case INPUT_STORAGE:
+        if (!strchr(value, '=')) {
+            cli_warn("--storage-option: expected NAME=VALUE"); /* it may be a key */
+            return false;
+        }
+        return add_setting(&in->storage, &in->n_storage, &in->cap_storage, value) || refused("--storage-option", &err);
     default: return false;
     }
-    if (!cli_grow(&in->settings, &in->cap_settings, in->n_settings + 1, sizeof *in->settings)) {
-        return refused("--option", &err);
-    }
-    in->settings[in->n_settings++] = value;
-    return true;
 }
 
 hr_status input_columns(input *in, const char *text, hr_error *err)
@@ -128,6 +137,8 @@ hr_status input_plan(input *in, int argc, char **argv, hr_plan **out, hr_error *
     options.n_columns = in->filter ? 0 : (int)in->n_columns;
     options.format_options = in->settings;
     options.n_format_options = (int)in->n_settings;
+    options.storage_options = in->storage;
+    options.n_storage_options = (int)in->n_storage;
     hr_plan_unref(in->files);
     in->files = NULL;
     HR_GO(hr_plan_read((const char *const *)argv + optind, argc - optind, in->format, &options, &in->files, err));
@@ -148,6 +159,7 @@ void input_clear(input *in)
         free(in->columns[i]);
     free(in->columns);
     free(in->settings);
+    free(in->storage);
     hr_expr_unref(in->filter);
     hr_plan_unref(in->files);
     *in = (input){ 0 };

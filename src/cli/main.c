@@ -13,9 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const command *const commands[] = { &cmd_schema,  &cmd_head,    &cmd_count,   &cmd_stat,      &cmd_convert,
-                                           &cmd_sort,    &cmd_shuffle, &cmd_sample,  &cmd_group,     &cmd_distinct,
-                                           &cmd_explode, &cmd_clean,   &cmd_formats, &cmd_functions, &cmd_completion };
+static const command *const commands[] = { &cmd_schema,  &cmd_head,     &cmd_count,     &cmd_stat,
+                                           &cmd_convert, &cmd_sort,     &cmd_shuffle,   &cmd_sample,
+                                           &cmd_group,   &cmd_distinct, &cmd_explode,   &cmd_ls,
+                                           &cmd_clean,   &cmd_formats,  &cmd_functions, &cmd_completion };
 
 const command *cli_command(int i) { return i < LEN(commands) ? commands[i] : NULL; }
 

@@ -144,6 +144,8 @@ static hr_status output_write(output *a, const input *files, hr_plan *in, const 
 
     a->options.format_options = a->write.settings;
     a->options.n_format_options = (int)a->write.n_settings;
+    a->options.storage_options = files->storage;
+    a->options.n_storage_options = (int)files->n_storage;
     a->options.partition_columns = (const char *const *)a->write.columns;
     a->options.n_partition_columns = (int)a->write.n_columns;
     HR_GO(hr_plan_write(in, a->to, a->stream ? "/dev/stdout" : path, &a->options, &p, err));

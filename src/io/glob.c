@@ -291,7 +291,7 @@ static fit fit_key(const char *pattern, const char *key)
 
 bool hr__key_fits(const char *pattern, const char *key, const hr_paths_options *options)
 {
-    fit found = pattern ? fit_key(pattern, key) : is_visible(key) ? FITS_FOLDER : NO_FIT;
+    fit found = pattern ? fit_key(pattern, key) : options->hidden || is_visible(key) ? FITS_FOLDER : NO_FIT;
 
     return found == FITS || (found == FITS_FOLDER && suffix_fits(options, key));
 }
@@ -329,7 +329,7 @@ static hr_status each_entry(listing *l, const char *folder, const char *name, co
         hr_stat info;
         int rc;
 
-        if (name ? !match_name(name, name_end, names[i]) : is_hidden(names[i]))
+        if (name ? !match_name(name, name_end, names[i]) : !l->options->hidden && is_hidden(names[i]))
             continue;
         hr__free(path);
         path = join(l, folder, names[i], strlen(names[i]));

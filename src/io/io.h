@@ -191,6 +191,8 @@ typedef struct hr_paths_options {
     int n_suffixes;
     const char *const *store_options; /* "name=value", see docs/stores.md */
     int n_store_options;
+    bool hidden; /* also files whose names begin with '.' or '_' */
+    bool plain;  /* of a store: '*', '?' and '[' are characters of names */
 } hr_paths_options;
 
 /* The files of all urls, in the order of the urls; within a folder or pattern sorted by path, byte by byte (as in Ray).

@@ -21,6 +21,7 @@ COMMANDS = (
     "group",
     "distinct",
     "explode",
+    "ls",
     "clean",
     "formats",
     "functions",

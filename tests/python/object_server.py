@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import http.server
+import itertools
 import re
 import threading
 import time
@@ -130,6 +131,7 @@ class S3Server(ObjectServer):
 
     def __init__(self, root):
         self.uploads = {}  # by id: the path, and the parts
+        self.numbers = itertools.count()
         super().__init__(root)
 
     def answer(self, handler):
@@ -179,6 +181,10 @@ class S3Server(ObjectServer):
         file = self.root / path.lstrip("/")
         if handler.headers.get("If-None-Match") == "*" and file.exists():
             return self._error(412, "PreconditionFailed")
+        if "If-Match" in handler.headers and not file.exists():
+            return self._error(404, "NoSuchKey")
+        if "If-Match" in handler.headers and handler.headers["If-Match"] != self.etag(file):
+            return self._error(412, "PreconditionFailed")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
         self.etags[file] = tag
@@ -188,7 +194,7 @@ class S3Server(ObjectServer):
         return self._store(handler, path, handler.body, f'"{hashlib.md5(handler.body).hexdigest()}"')
 
     def _do_create(self, handler, path, query):
-        upload = f"id+{len(self.requests)}/="
+        upload = f"id+{next(self.numbers)}/="
         self.uploads[upload] = (path, {})
         return 200, {}, f"<Answer><UploadId>{upload}</UploadId></Answer>"
 

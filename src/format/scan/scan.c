@@ -1359,8 +1359,11 @@ hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *fo
     atomic_init(&s->base.refs, 1);
     HR_GO(take_schema(options, &s->given, err));
     if (options)
-        listing = (hr_paths_options){ options->ignore_missing_paths, options->suffixes, options->n_suffixes,
-                                      options->storage_options, options->n_storage_options };
+        listing = (hr_paths_options){ .ignore_missing = options->ignore_missing_paths,
+                                      .suffixes = options->suffixes,
+                                      .n_suffixes = options->n_suffixes,
+                                      .store_options = options->storage_options,
+                                      .n_store_options = options->n_storage_options };
     HR_GO(hr__paths_list(urls, n_urls, &listing, NULL, &s->paths, err));
     if (s->paths.n == 0)
         HR_FAIL(HR_NOT_FOUND, "%s%s: no files there", n_urls > 0 ? urls[0] : "no path given",

@@ -59,4 +59,26 @@ hr_status hr__upload_finish(hr_upload *u, hr_error *err) HR_MUST_USE; /* the las
 /* Makes all files visible, in place of those of `old` (NULL: of none). replace: objects of the files' names. */
 hr_status hr__uploads_commit(hr_uploads *u, bool single, bool replace, const hr_paths *old, hr_error *err) HR_MUST_USE;
 
+/* --- objects.c: single objects, and folders of them. All calls wait for the network. */
+typedef struct hr_store_options {
+    const char *const *items; /* "name=value" */
+    int n;
+} hr_store_options;
+/* tag (new; "": the store gives none) is its version. HR_NOT_FOUND: there is no such object. */
+hr_status hr__object_read(const hr_store_options *o, const char *url, hr_text *out, char **tag,
+                          hr_error *err) HR_MUST_USE;
+/* Into a local file, which appears when it is complete. */
+hr_status hr__object_save(const hr_store_options *o, const char *url, const char *path, hr_error *err) HR_MUST_USE;
+/* if_tag "": only if there is none; a version: only in its place, otherwise HR_MISMATCH; NULL: in any case. A store
+ * without conditions ignores it. *tag (new): the new version. */
+hr_status hr__object_put(const hr_store_options *o, const char *url, const void *data, int64_t n, const char *if_tag,
+                         char **tag, hr_error *err) HR_MUST_USE;
+/* All objects below the folder, the hidden ones too. */
+hr_status hr__objects_list(const hr_store_options *o, const char *folder, hr_paths *out, hr_error *err) HR_MUST_USE;
+/* Those that are not there are no error. */
+hr_status hr__objects_remove(const hr_store_options *o, const char *const *urls, int n, hr_error *err) HR_MUST_USE;
+/* Local files as objects of the folder, which appear when all have arrived, one after the other. */
+hr_status hr__objects_upload(const hr_store_options *o, const char *folder, const char *const *urls,
+                             const char *const *paths, int n, hr_error *err) HR_MUST_USE;
+
 #endif

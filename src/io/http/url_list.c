@@ -105,11 +105,17 @@ static hr_status ask_first_byte(hr_store *store, const char *url, hr_account *ac
     return st;
 }
 
+/* The key as a pattern; NULL: it has no wildcards. */
+static const char *pattern_of(const char *key, const hr_paths_options *options)
+{
+    return !options->plain && hr__has_pattern(key) ? key : NULL;
+}
+
 /* Objects of a store below the URL, or those that fit it. */
 static hr_status list_below(hr_store *store, const char *url, const hr_paths_options *options, hr_paths *out,
                             hr_error *err)
 {
-    const char *key = hr__place(url).key, *pattern = hr__has_pattern(key) ? key : NULL;
+    const char *key = hr__place(url).key, *pattern = pattern_of(key, options);
     size_t n = pattern ? strcspn(key, "*?[") : strlen(key);
     char *prefix = hr__printf(NULL, "%.*s%s", (int)n, key, pattern || n == 0 || key[n - 1] == '/' ? "" : "/");
     int64_t begin = out->n;
@@ -142,11 +148,11 @@ static hr_status add_folder(hr_store *store, const char *url, const hr_paths_opt
     return st || n ? st : hr_error_set(err, HR_NOT_FOUND, "%s: no such object, and nothing below it", url);
 }
 
-static bool is_list(const char *url)
+static bool is_list(const char *url, const hr_paths_options *options)
 {
     const char *key = hr__kind_of(url) ? hr__place(url).key : "x";
 
-    return !key[0] || hr__has_pattern(key) || key[strlen(key) - 1] == '/';
+    return !key[0] || pattern_of(key, options) || key[strlen(key) - 1] == '/';
 }
 
 static hr_status add_one(hr_store *store, const char *url, hr_http_request *r, const hr_paths_options *options,
@@ -195,7 +201,7 @@ hr_status hr__url_list(hr_store *store, const char *const *urls, int n, const hr
         int m = HR_MIN(most, n - at);
 
         for (int i = 0; i < m; i++)
-            r[i].st = is_list(urls[at + i])
+            r[i].st = is_list(urls[at + i], options)
                           ? HR_PENDING
                           : hr__store_request(&r[i], "HEAD", store, urls[at + i], "", out->account, &r[i].err);
         hr__http_run_all(r, m);

@@ -1,0 +1,294 @@
+/* objects.c - single objects of a store, and folders of them, for callers who keep their state there: the runs of
+ * trainers, and positions of write jobs.
+ *
+ * Lists, reads and uploads are those of readers and writers (url_list.c, url_source.c, s3_upload.c), so they work for
+ * every store that these know. All calls wait for the network: they are not for threads of the pool.
+ *
+ * Tests: test_objects.py. */
+#include "io/http/http.h"
+
+#define CHUNK (8 << 20) /* of a file on its way to the disk */
+#define CHUNKS_AHEAD 8
+#define LOCAL_CHUNK (1 << 20)
+#define AT_ONCE 128
+#define TRIES 5 /* to read an object that is replaced meanwhile */
+
+typedef struct found {
+    hr_paths list;
+    hr_source *source;
+} found;
+
+static void found_clear(found *f)
+{
+    hr__source_unref(f->source);
+    hr__paths_clear(&f->list);
+    *f = (found){ 0 };
+}
+
+static hr_status list_urls(const hr_store_options *o, const char *url, hr_paths *out, hr_error *err)
+{
+    hr_paths_options options = {
+        .ignore_missing = true, .hidden = true, .plain = true, .store_options = o->items, .n_store_options = o->n
+    };
+
+    return hr__paths_list(&url, 1, &options, NULL, out, err);
+}
+
+/* Opens the object. HR_NOT_FOUND: there is none. */
+static hr_status find(const hr_store_options *o, const char *url, found *out, hr_error *err)
+{
+    HR_TRY(list_urls(o, url, &out->list, err));
+    if (out->list.n != 1 || strcmp(out->list.items[0].path, url) != 0)
+        return hr_error_set(err, HR_NOT_FOUND, "%s: no such object", url);
+    return hr__paths_open(&out->list, 0, NULL, &out->source, err);
+}
+
+static hr_status read_once(const hr_store_options *o, const char *url, hr_text *out, char **tag, hr_error *err)
+{
+    found f = { 0 };
+    uint8_t *data = NULL;
+    hr_status st;
+    int64_t n;
+
+    *tag = NULL;
+    hr__text_clear(out);
+    HR_GO(find(o, url, &f, err));
+    n = f.source->n_bytes;
+    if (!(data = hr__alloc(NULL, (size_t)n + 1)))
+        HR_GO(hr__error_memory(err, url, n));
+    HR_GO(hr__source_read(f.source, data, 0, n, err));
+    hr__text_add_bytes(out, (const char *)data, n);
+    *tag = hr__strdup(NULL, f.list.items[0].tag ? f.list.items[0].tag : "");
+    if (out->failed || !*tag)
+        st = hr__error_memory(err, url, n);
+done:
+    hr__free(data);
+    found_clear(&f);
+    return st;
+}
+
+hr_status hr__object_read(const hr_store_options *o, const char *url, hr_text *out, char **tag, hr_error *err)
+{
+    hr_status st = HR_OK;
+
+    for (int i = 0; i < TRIES; i++) {
+        hr_error_clear(err);
+        st = read_once(o, url, out, tag, err);
+        if (st != HR_BAD_DATA) /* which says that it was replaced */
+            break;
+        hr__free(*tag);
+        *tag = NULL;
+    }
+    return st;
+}
+
+static void announce(hr_source *s, int64_t i)
+{
+    int64_t at = i * CHUNK;
+
+    if (at < s->n_bytes)
+        hr__source_ahead(s, at, HR_MIN(CHUNK, s->n_bytes - at));
+}
+
+static hr_status copy_to(hr_source *s, hr_sink *to, hr_error *err)
+{
+    uint8_t *buffer = hr__alloc(NULL, CHUNK);
+    hr_status st = buffer ? HR_OK : hr__error_memory(err, s->name, CHUNK);
+
+    for (int64_t i = 0; i < CHUNKS_AHEAD; i++)
+        announce(s, i);
+    for (int64_t at = 0; at < s->n_bytes && !st; at += CHUNK) {
+        int64_t n = HR_MIN(CHUNK, s->n_bytes - at);
+
+        announce(s, at / CHUNK + CHUNKS_AHEAD);
+        st = hr__source_read(s, buffer, at, n, err);
+        if (!st)
+            st = hr__sink_write(to, buffer, n, err);
+    }
+    hr__free(buffer);
+    return st;
+}
+
+hr_status hr__object_save(const hr_store_options *o, const char *url, const char *path, hr_error *err)
+{
+    found f = { 0 };
+    hr_sink *sink = NULL;
+    hr_status st;
+
+    HR_GO(find(o, url, &f, err));
+    HR_GO(hr__sink_open(path, true, NULL, &sink, err));
+    HR_GO(copy_to(f.source, sink, err));
+    HR_GO(hr__sink_finish(sink, HR_SYNC_NONE, err));
+    st = hr__sink_commit(sink, path, err);
+    sink = NULL;
+done:
+    hr__sink_drop(sink);
+    found_clear(&f);
+    return st;
+}
+
+hr_status hr__objects_list(const hr_store_options *o, const char *folder, hr_paths *out, hr_error *err)
+{
+    char *url = hr__printf(NULL, "%s/", folder);
+    hr_status st = url ? list_urls(o, url, out, err) : hr__error_memory(err, folder, 64);
+
+    hr__free(url);
+    return st;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- writing */
+
+static hr_status store_for(const hr_store_options *o, const char *url, hr_store **out, hr_error *err)
+{
+    *out = NULL;
+    if (!hr__url_is_writable(url)) {
+        char *shown = hr__url_shown(url, NULL);
+        hr_status st =
+            hr_error_set(err, HR_UNSUPPORTED, "%s: headrace does not write to URLs of this kind", shown ? shown : "");
+
+        hr__free(shown);
+        return st;
+    }
+    HR_TRY(hr__store_new(o->items, o->n, NULL, out, err));
+    return hr__store_prepare(*out, url, err);
+}
+
+/* Whether the object holds these bytes: then a request whose answer was lost has put them there. */
+static bool holds(const hr_store_options *o, const char *url, const void *data, int64_t n, char **tag)
+{
+    hr_error none = HR_ERROR_INIT;
+    hr_text there = { 0 };
+    bool same = !hr__object_read(o, url, &there, tag, &none) && there.n == n && (!n || !memcmp(there.data, data, n));
+
+    if (!same) {
+        hr__free(*tag);
+        *tag = NULL;
+    }
+    hr_error_clear(&none);
+    hr__text_clear(&there);
+    return same;
+}
+
+static char *condition_of(const char *if_tag)
+{
+    return !if_tag          ? NULL
+           : if_tag[0] == 0 ? hr__strdup(NULL, "If-None-Match: *\n")
+                            : hr__printf(NULL, "If-Match: %s\n", if_tag);
+}
+
+static hr_status put_once(hr_store *s, const char *url, const void *data, int64_t n, const char *condition,
+                          hr_http_request *r, hr_error *err)
+{
+    HR_TRY(hr__store_request(r, "PUT", s, url, "", NULL, err));
+    r->data = data;
+    r->n_data = n;
+    r->more = condition;
+    return hr__http_run(r, err);
+}
+
+hr_status hr__object_put(const hr_store_options *o, const char *url, const void *data, int64_t n, const char *if_tag,
+                         char **tag, hr_error *err)
+{
+    char *condition = condition_of(if_tag);
+    hr_http_request r = { 0 };
+    hr_store *s = NULL;
+    hr_status st = HR_OK;
+    int status;
+
+    *tag = NULL;
+    if (if_tag && !condition)
+        HR_GO(hr__error_memory(err, url, 64));
+    HR_GO(store_for(o, url, &s, err));
+    st = put_once(s, url, data, n, condition, &r, err);
+    status = r.answer.status;
+    if (st && condition && status == 501) { /* a store without conditions */
+        hr__http_clear(&r);
+        hr_error_clear(err);
+        st = put_once(s, url, data, n, NULL, &r, err);
+    } else if (st && condition && (status == 412 || status == 409 || status == 404) && holds(o, url, data, n, tag)) {
+        hr_error_clear(err);
+        st = HR_OK;
+        goto done;
+    } else if (st && condition && (status == 412 || status == 404)) {
+        st = hr_error_set(err, HR_MISMATCH, "%s: somebody else has written or removed it meanwhile", url);
+    }
+    HR_GO(st);
+    *tag = hr__strdup(NULL, r.answer.etag);
+    st = *tag ? HR_OK : hr__error_memory(err, url, 64);
+done:
+    hr__http_clear(&r);
+    hr__store_unref(s);
+    hr__free(condition);
+    return st;
+}
+
+static hr_status remove_some(hr_store *s, const char *const *urls, int n, hr_error *err)
+{
+    hr_http_request *r = hr__zalloc(NULL, (size_t)n * sizeof *r);
+    hr_status st = HR_OK;
+
+    if (!r)
+        return hr__error_memory(err, urls[0], n * (int64_t)sizeof *r);
+    for (int i = 0; i < n; i++)
+        r[i].st = hr__store_request(&r[i], "DELETE", s, urls[i], "", NULL, &r[i].err);
+    hr__http_run_all(r, n);
+    for (int i = 0; i < n; i++) {
+        if (r[i].st && r[i].st != HR_NOT_FOUND && !st) {
+            st = r[i].st;
+            hr__error_move(err, &r[i].err);
+        }
+        hr__http_clear(&r[i]);
+    }
+    hr__free(r);
+    return st;
+}
+
+hr_status hr__objects_remove(const hr_store_options *o, const char *const *urls, int n, hr_error *err)
+{
+    hr_store *s = NULL;
+    hr_status st = n ? store_for(o, urls[0], &s, err) : HR_OK;
+
+    for (int at = 0; at < n && !st; at += AT_ONCE)
+        st = remove_some(s, urls + at, HR_MIN(AT_ONCE, n - at), err);
+    hr__store_unref(s);
+    return st;
+}
+
+static hr_status upload_one(hr_uploads *u, const char *url, const char *path, uint8_t *buffer, hr_error *err)
+{
+    hr_source *from = NULL;
+    hr_upload *to;
+    hr_status st = HR_OK;
+
+    HR_GO(hr__source_open(path, NULL, &from, err));
+    HR_GO(hr__upload_begin(u, url, &to, err));
+    for (int64_t at = 0; at < from->n_bytes; at += LOCAL_CHUNK) {
+        int64_t n = HR_MIN(LOCAL_CHUNK, from->n_bytes - at);
+
+        HR_GO(hr__source_read(from, buffer, at, n, err));
+        HR_GO(hr__upload_write(to, buffer, n, err));
+    }
+    HR_GO(hr__upload_finish(to, err));
+done:
+    hr__source_unref(from);
+    return st;
+}
+
+hr_status hr__objects_upload(const hr_store_options *o, const char *folder, const char *const *urls,
+                             const char *const *paths, int n, hr_error *err)
+{
+    uint8_t *buffer = hr__alloc(NULL, LOCAL_CHUNK);
+    hr_uploads *u = NULL;
+    hr_status st = HR_OK;
+
+    if (!buffer)
+        HR_GO(hr__error_memory(err, folder, LOCAL_CHUNK));
+    HR_GO(hr__uploads_new(folder, true, "", o->items, o->n, NULL, &u, err));
+    for (int i = 0; i < n; i++)
+        HR_GO(upload_one(u, urls[i], paths[i], buffer, err));
+    HR_GO(hr__uploads_commit(u, true, true, NULL, err));
+done:
+    hr__uploads_free(u);
+    hr__free(buffer);
+    return st;
+}
