@@ -614,7 +614,7 @@ def test_enable_reproducibility():
         ),
         (lambda: ScalingConfig(elastic_resize_monitor_interval_s=-1), ValueError, "at least 0"),
         (lambda: ScalingConfig(num_workers=-1), ValueError, "num_workers=-1"),
-        (lambda: RunConfig(storage_path="s3://bucket"), NotImplementedError, "only local paths"),
+        (lambda: RunConfig(storage_path="ftp://bucket"), NotImplementedError, "local folders"),
         (lambda: RunConfig(callbacks=[1]), TypeError, "callbacks.*UserCallback"),
         (lambda: CheckpointConfig(num_to_keep=0), ValueError, "num_to_keep=0"),
         (lambda: CheckpointConfig(checkpoint_score_order="up"), ValueError, "'max' or 'min'"),

@@ -19,9 +19,11 @@ from headrace.train._worker import die_with
 
 
 def outcome(payload: dict) -> bytes:
+    from headrace.train import places
     from headrace.train.validation import called
     from headrace.udf import sending
 
+    places.use(payload["storage_options"])
     try:
         metrics = called(*pickle.loads(payload["call"]))
         data = sending.dumps((metrics, ""))

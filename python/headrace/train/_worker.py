@@ -37,7 +37,7 @@ def users_traceback(e: BaseException) -> str:
 def run(payload: dict, channel, rank: int):
     from headrace.data.iterator import SplitIterator
     from headrace.train import context, watch
-    from headrace.train.checkpoint import Checkpoint
+    from headrace.train.places import checked
     from headrace.train.shards import open_shards
     from headrace.udf import sending
 
@@ -47,10 +47,12 @@ def run(payload: dict, channel, rank: int):
         world_rank=rank,
         local_rank=int(os.environ["LOCAL_RANK"]),
         local_world_size=int(os.environ["LOCAL_WORLD_SIZE"]),
-        storage=context.StorageContext(*payload["storage"]),
+        storage=context.StorageContext(
+            *payload["storage"], checked("storage_options", channel.storage_options)
+        ),
         metadata=payload["metadata"],
         use_gpu=payload["use_gpu"],
-        checkpoint=Checkpoint(channel.first) if channel.first else None,
+        checkpoint=channel.first,
         validates=payload["validates"],
     )
     context.set_session(session)

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headrace._core import UnsupportedError
 from headrace.optional import package
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.files import write_whole
 from headrace.train.metrics import plain, plain_number
+from headrace.train.places import is_url
 
 
 @dataclass
@@ -59,6 +61,7 @@ class JsonLinesWriter(UserCallback):
         self.file = file
 
     def before_start(self, run_context: TrainRunContext) -> None:
+        _expect_local(self, run_context)
         lines = "".join(_line(metrics) for metrics in run_context.history)
         write_whole(Path(run_context.run_dir, self.file), lines)
 
@@ -77,6 +80,7 @@ class CsvWriter(UserCallback):
         self._columns: list[str] = []
 
     def before_start(self, run_context: TrainRunContext) -> None:
+        _expect_local(self, run_context)
         self._columns = []
         self._write_all(run_context)
 
@@ -110,6 +114,7 @@ class TensorBoardWriter(UserCallback):
         self._writer: Any = None
 
     def before_start(self, run_context: TrainRunContext) -> None:
+        _expect_local(self, run_context)
         board = package("torch.utils.tensorboard", "TensorBoardWriter")
         if self._writer is not None:
             self._writer.close()
@@ -126,6 +131,15 @@ class TensorBoardWriter(UserCallback):
 
     def __getstate__(self) -> dict[str, Any]:
         return {"folder": self.folder, "_writer": None}
+
+
+def _expect_local(writer: UserCallback, run: TrainRunContext) -> None:
+    """Files of these writers grow, and objects of a store do not."""
+    if is_url(run.run_dir):
+        raise UnsupportedError(
+            f"{type(writer).__name__}: expected a run with a local folder, found {run.run_dir}; "
+            "Result.history and progress.json have all reports"
+        )
 
 
 def _line(metrics: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Checkpoint: a reference to a folder, with metadata in JSON."""
+"""Checkpoint: a reference to a folder, local or in a store, with metadata in JSON."""
 
 from __future__ import annotations
 
@@ -8,32 +8,55 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
+from headrace.train import places
 from headrace.train.files import write_whole
+from headrace.train.places import Place, StorePath
 
 METADATA_FILE = ".metadata.json"
 
 
 class Checkpoint:
-    """A reference to a folder. Only to_directory() and report() copy files."""
+    """A reference to a folder: a local path, or a URL ("s3://bucket/run/checkpoint_000000"). Only
+    to_directory(), report(), and as_directory() of a URL copy files.
 
-    def __init__(self, path: str | os.PathLike[str], filesystem: Any = None):
+    storage_options: how the URL is reached (docs/stores.md). None: in a train loop those of
+    RunConfig(storage_options=...), elsewhere the environment. Pickles do not have them.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        filesystem: Any = None,
+        *,
+        storage_options: dict[str, Any] | None = None,
+    ):
         if filesystem is not None:
-            raise NotImplementedError("Checkpoint(filesystem=...) is not supported; give a local path")
-        path = os.fspath(path)
-        self.path: str = path[len("file://") :] if path.startswith("file://") else path
+            raise NotImplementedError(
+                "Checkpoint(filesystem=...) is not supported; give a local path, or a URL and storage_options"
+            )
+        self.path: str = str(places.of(path)) if places.is_url(path) else os.fspath(path)
         self.filesystem: Any = None
+        self._options = places.checked("Checkpoint", storage_options)
 
-    def __repr__(self) -> str:
-        return f"Checkpoint(filesystem=local, path={self.path})"  # as Ray prints it
+    def __repr__(self) -> str:  # as Ray prints it
+        scheme = self.path.partition("://")[0] if places.is_url(self.path) else "local"
+        return f"Checkpoint(filesystem={scheme}, path={self.path})"
+
+    @property
+    def _folder(self) -> Place:
+        return places.of(self.path, self._options)
+
+    @property
+    def _key(self) -> str:
+        return self.path if places.is_url(self.path) else os.path.abspath(self.path)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Checkpoint) and os.path.abspath(self.path) == os.path.abspath(other.path)
+        return isinstance(other, Checkpoint) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash(os.path.abspath(self.path))
+        return hash(self._key)
 
     @classmethod
     def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
@@ -45,27 +68,44 @@ class Checkpoint:
         folder). Returns its path.
         """
         path = tempfile.mkdtemp(prefix="headrace-checkpoint-") if path is None else os.fspath(path)
-        shutil.copytree(self.path, path, dirs_exist_ok=True)
+        folder = self._folder
+        if isinstance(folder, StorePath):
+            self._check_there(folder)
+            folder.download(path)
+        else:
+            shutil.copytree(folder, path, dirs_exist_ok=True)
         return path
+
+    @staticmethod
+    def _check_there(folder: Place) -> None:
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder}: the checkpoint does not exist")
 
     @contextmanager
     def as_directory(self) -> Iterator[str]:
-        """A local folder with the files, for reading: the checkpoint's own folder."""
-        if not os.path.isdir(self.path):
-            raise FileNotFoundError(f"{self.path}: the checkpoint does not exist")
-        yield self.path
+        """A local folder with the files, for reading: the checkpoint's own folder; of a URL a temporary copy,
+        which the end of the block removes.
+        """
+        folder = self._folder
+        self._check_there(folder)
+        if not isinstance(folder, StorePath):
+            yield self.path
+            return
+        with tempfile.TemporaryDirectory(prefix="headrace-checkpoint-") as copy:
+            folder.download(copy)
+            yield copy
 
     def get_metadata(self) -> dict[str, Any]:
         """The dict of set_metadata(), or of TorchTrainer(metadata=...) for checkpoints of its workers."""
         try:
-            text = Path(self.path, METADATA_FILE).read_text(encoding="utf-8")
+            text = (self._folder / METADATA_FILE).read_text(encoding="utf-8")
         except FileNotFoundError:
             return {}
         return json.loads(text)
 
     def set_metadata(self, metadata: dict[str, Any]) -> None:
         """Writes `metadata`, which JSON can hold, into the checkpoint and replaces earlier metadata."""
-        write_whole(Path(self.path, METADATA_FILE), json.dumps(metadata))
+        write_whole(self._folder / METADATA_FILE, json.dumps(metadata))
 
     def update_metadata(self, metadata: dict[str, Any]) -> None:
         self.set_metadata({**self.get_metadata(), **metadata})

@@ -10,10 +10,11 @@ import logging
 import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from headrace import _core
 from headrace.settings import OnlyKnown
+from headrace.train import places
 from headrace.train.callback import UserCallback
 
 if TYPE_CHECKING:
@@ -278,6 +279,9 @@ class RunConfig(OnlyKnown):
     """name: the run's folder below storage_path (default ~/headrace_results); None: a name with the time and
     a random suffix. A trainer with the name of an earlier run goes on with that run. callbacks: objects of
     UserCallback, whose methods the driver calls.
+
+    storage_path is a local folder or a URL ("s3://bucket/runs"); storage_options: how the URL is reached, as
+    of the readers. No file of the run and no pickle has them.
     """
 
     _names = {"name": "str|None", "callbacks": "list|None", "worker_runtime_env": "dict|None"}
@@ -295,6 +299,7 @@ class RunConfig(OnlyKnown):
     stop: Any = _OLD
     progress_reporter: Any = _OLD
     log_to_file: Any = _OLD
+    storage_options: dict[str, Any] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _refuse_old(
@@ -320,11 +325,17 @@ class RunConfig(OnlyKnown):
         _expect("RunConfig(checkpoint_config)", self.checkpoint_config, CheckpointConfig)
         self.checkpoint_config.__post_init__()
         path = os.fspath(self.storage_path or DEFAULT_STORAGE)
-        if path.startswith("file://"):
-            path = path[len("file://") :]
-        if "://" in path:
-            raise NotImplementedError(f"RunConfig(storage_path={path!r}): only local paths are supported")
-        self.storage_path = str(Path(path).expanduser().absolute())
+        if places.is_url(path) and not path.startswith("file://") and not _core.url_is_writable(path):
+            raise NotImplementedError(
+                f"RunConfig(storage_path=...): runs are stored in local folders and at s3:// URLs, found "
+                f"{path.partition('://')[0]}://"
+            )
+        self.storage_path = str(places.absolute(path))
+        self.storage_options = places.checked("RunConfig", self.storage_options)
+        if self.storage_options and not places.is_url(self.storage_path):
+            raise ValueError(
+                f"RunConfig(storage_options=...): expected a URL as storage_path, found {self.storage_path!r}"
+            )
 
 
 class DataConfig(OnlyKnown):

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from headrace.train import places
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.reported_checkpoint import (
     CheckpointConsistencyMode,
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class StorageContext:
-    """The folder of the run's results: storage_path/experiment_dir_name."""
+    """The folder of the run's results: storage_path/experiment_dir_name, local or of a store."""
 
     storage_path: str
     experiment_dir_name: str
+    storage_options: places.Options | None = field(default=None, repr=False)
 
     @property
     def experiment_fs_path(self) -> str:
@@ -64,7 +66,7 @@ class Session:
         if isinstance(found, Begun):
             found = self._stored(found, upload)
         if found and not self._later:
-            self.checkpoint = Checkpoint(found)
+            self.checkpoint = self.checkpoint_at(found)
 
     def _stored(self, begun: Begun, upload: Upload | None) -> str | None:
         later = upload is not None and upload.mode is CheckpointUploadMode.ASYNC
@@ -87,8 +89,12 @@ class Session:
     def newest(self) -> Checkpoint | None:
         """The last checkpoint that is stored."""
         if self._later and (path := self.channel.latest()):
-            self.checkpoint = Checkpoint(path)
+            self.checkpoint = self.checkpoint_at(path)
         return self.checkpoint
+
+    def checkpoint_at(self, path: str) -> Checkpoint:
+        """The run's checkpoint in this folder."""
+        return Checkpoint(path, storage_options=self.storage.storage_options)
 
     def finish(self) -> None:
         """The train loop has ended: waits for the uploads of all workers."""
@@ -107,6 +113,7 @@ _session: Session | None = None
 def set_session(session: Session | None) -> None:
     global _session
     _session = session
+    places.use(session.storage.storage_options if session else None)
 
 
 def in_worker() -> bool:
@@ -199,7 +206,7 @@ def get_all_reported_checkpoints(
     while True:
         n_open, listed = session.channel.reported()
         found = [
-            ReportedCheckpoint(Checkpoint(path), metrics, ReportedCheckpointStatus(status))
+            ReportedCheckpoint(session.checkpoint_at(path), metrics, ReportedCheckpointStatus(status))
             for path, metrics, status in listed
         ]
         waits = n_open > 0

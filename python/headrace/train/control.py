@@ -23,6 +23,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from headrace.train.callback import Callbacks
+from headrace.train.checkpoint import Checkpoint
+from headrace.train.places import plainly
 from headrace.train.reports import Begun, Given, Open, Raised, Reports
 from headrace.train.shards import ShardServer
 from headrace.train.storage import RunStorage
@@ -159,7 +161,7 @@ class Control:
                 rank = self._hello(sock, conn)
                 if rank is None:
                     return
-                send(conn, ("welcome", self.reports.latest()[1]))
+                send(conn, ("welcome", *self._welcome()))
                 while True:
                     self._handle(rank, receive(conn))
             except (EOFError, OSError, ValueError):
@@ -168,6 +170,13 @@ class Control:
                 with self._lock:
                     if rank is not None and self._conns.get(rank) is conn:
                         del self._conns[rank]
+
+    def _welcome(self) -> tuple[str | None, dict[str, Any] | None, dict[str, Any] | None]:
+        """The checkpoint from which the run goes on, how its store is reached, and how the run's store is.
+        Options travel over the channel: the file with the payload has no keys.
+        """
+        first = self.storage.resumed
+        return first and first.path, plainly(first and first._options), plainly(self.storage.options)
 
     def _handle(self, rank: int, message: tuple) -> None:
         kind, *rest = message
@@ -276,7 +285,8 @@ class Channel:
         self._conn = Connection(sock.detach())
         self._send_lock = threading.Lock()
         self._conn.send_bytes(f"{token} {rank}".encode())
-        _, self.first = receive(self._conn)  # the checkpoint from which the run goes on
+        _, path, options, self.storage_options = receive(self._conn)
+        self.first = Checkpoint(path, storage_options=options) if path else None  # where the run goes on
 
     def begin(self, given: Given) -> Begun | str | None:
         """Waits until all workers have called report(). Returns what an upload needs; for metrics alone the

@@ -1,4 +1,5 @@
-"""Files of a run: each is there as a whole or not at all, and on the disk when the call returns.
+"""Files of a run: each is there as a whole or not at all, and on the disk (or in the store) when the call
+returns.
 
 A name that begins with a dot and ends with the name of a process belongs to that process; see is_leftover().
 """
@@ -10,13 +11,16 @@ import os
 import secrets
 import shutil
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from headrace import _core
-from headrace._core import StorageError
+from headrace._core import HeadraceError, MismatchError, StorageError
+from headrace.train.places import Place, StorePath
 
+STATE_FILE = ".headrace.json"  # in the folder of each checkpoint that counts
 PART = ".part"  # of a file that write_whole() writes
 REMOVED = ".removed"  # of a folder that remove() empties
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -27,7 +31,7 @@ def own_name(begin: str) -> str:
     return f"{begin}.{secrets.token_hex(8)}-{_core.process_name()}"
 
 
-def is_leftover(path: Path, owned: bool) -> bool:
+def is_leftover(path: Place, owned: bool) -> bool:
     """Whether a file with the name of a process is left over from a process that ended. owned: no other
     process works in the folder.
     """
@@ -47,12 +51,16 @@ def sync_folder(path: str | os.PathLike[str]) -> None:
         os.close(fd)
 
 
-def write_whole(path: str | os.PathLike[str], data: str | bytes, who: str = "") -> None:
+def write_whole(path: str | Place, data: str | bytes, who: str = "") -> None:
     """Writes a second file, then renames it: a reader of `path` sees the old bytes or the new ones, never a
     part, even after a loss of power. Errors name `who`.
     """
-    path = Path(path)
     data = data.encode("utf-8") if isinstance(data, str) else data
+    if isinstance(path, StorePath):
+        with sent(who):
+            path.write(data)
+        return
+    path = Path(path)
     beside = path.with_name(own_name(PART))
     with explained(who, path, len(data)):
         try:
@@ -72,16 +80,34 @@ def size_of(path: str | os.PathLike[str]) -> int:
     return sum(size_of(entry.path) if entry.is_dir() else entry.stat().st_size for entry in os.scandir(path))
 
 
-def copy_folder(source: str | os.PathLike[str], target: str | os.PathLike[str], who: str) -> None:
-    """Copies all files of a folder into another one, which may exist. They are on the disk when it returns.
-    Errors name `who`.
+def copy_folder(source: str | os.PathLike[str], target: str | Place, who: str) -> None:
+    """Copies all files of a local folder into another one, which may exist. They are on the disk, or in the
+    store, when it returns. Errors name `who`.
 
     Raises StorageError with the path, and if there is no space the number of bytes that the copy needs.
     """
     if not os.path.isdir(source):
         raise FileNotFoundError(f"{who}: {os.fspath(source)}: the folder of the checkpoint does not exist")
+    if isinstance(target, StorePath):
+        with explained(who, source, 0):
+            names = list(_files_below(os.fspath(source)))
+        with sent(who):
+            target.upload(source, names)
+        return
     with explained(who, target, size_of(source)):
         _copy(os.fspath(source), os.fspath(target))
+
+
+def _files_below(folder: str, above: str = "") -> Iterator[str]:
+    """The names of all files of a folder, below it."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                yield from _files_below(entry.path, f"{above}{entry.name}/")
+            elif stat.S_ISREG(entry.stat().st_mode):
+                yield above + entry.name
+            else:
+                raise OSError(errno.EINVAL, "neither a file nor a folder", entry.path)
 
 
 def _copy(source: str, target: str) -> None:
@@ -103,10 +129,16 @@ def _copy(source: str, target: str) -> None:
     sync_folder(target)
 
 
-def remove(path: Path) -> None:
+def remove(path: Place) -> None:
     """Removes a folder or a file, if there is one. A process that dies meanwhile leaves no part of it under
-    its name.
+    its name; in a store it leaves no checkpoint that counts.
     """
+    if isinstance(path, StorePath):
+        try:
+            path.remove(first=STATE_FILE)
+        except HeadraceError as e:
+            print(f"cannot remove {path}: {e}", file=sys.stderr)
+        return
     gone = path.with_name(own_name(REMOVED))
     try:
         os.rename(path, gone)
@@ -118,8 +150,27 @@ def remove(path: Path) -> None:
         pass  # it was not there, or it stays whole
 
 
+def folders_with(path: Place, file: str, names: list[str]) -> set[str]:
+    """Those of the folders with these names below `path` that have a file of this name."""
+    if isinstance(path, StorePath):
+        there = {name for name, _ in path.below()} if names else set()
+        return {name for name in names if f"{name}/{file}" in there}
+    return {name for name in names if (path / name / file).exists()}
+
+
 @contextmanager
-def explained(who: str, path: str | os.PathLike[str], needed: int) -> Iterator[None]:
+def sent(who: str) -> Iterator[None]:
+    """Makes a StorageError of what a store refuses: who failed, the URL, and what the store said."""
+    try:
+        yield
+    except MismatchError:
+        raise
+    except HeadraceError as e:
+        raise StorageError(errno.EIO, f"{who}: {e}" if who else str(e)) from e
+
+
+@contextmanager
+def explained(who: str, path: str | os.PathLike[str] | Place, needed: int) -> Iterator[None]:
     """Makes a StorageError of an OSError: who failed at which path, and if the disk is full (or the quota, or
     the limit of a file's size is reached) the bytes that are needed and those that are free.
     """
@@ -128,8 +179,8 @@ def explained(who: str, path: str | os.PathLike[str], needed: int) -> Iterator[N
     except StorageError:
         raise
     except OSError as e:
-        text = f"{e.filename2 or e.filename or os.fspath(path)}: {e.strerror}"
-        if e.errno in _FULL:
+        text = f"{e.filename2 or e.filename or path}: {e.strerror}"
+        if e.errno in _FULL and not isinstance(path, StorePath):
             text += f": {needed:,} bytes are needed, {_free(path):,} are free"
         raise StorageError(e.errno, f"{who}: {text}" if who else text) from e
 

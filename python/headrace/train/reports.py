@@ -10,7 +10,7 @@ import pickle
 import traceback
 from collections import deque
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 from headrace.train.callback import Callbacks
@@ -177,10 +177,10 @@ class Reports:
 
     def _place(self, one: Open) -> str | None:
         """The folder that has the files of all workers."""
-        found: dict[Path, int] = {}
+        found: dict[PurePath, int] = {}
         try:
             for rank, place in sorted(one.places.items()):
-                found.setdefault(self._storage.inside(Path(place)), rank)
+                found.setdefault(self._storage.inside(self._storage.folder_of(place)), rank)
             if len(found) > 1:
                 listed = ", ".join(f"{place} from rank {rank}" for place, rank in found.items())
                 raise ValueError(

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import os
 import pickle
-from pathlib import Path
 from typing import Any
 
+from headrace.train import places
 from headrace.train.files import write_whole
+from headrace.train.places import Place
 from headrace.udf import sending
 
 TRAINER_FILE = "trainer.pkl"
 
 
-def save(folder: Path, cls: type, arguments: dict[str, Any], datasets: list[str]) -> None:
-    """Stores the arguments. The caller of restore() must give those that do not pickle (a train loop of local
-    mode may not)."""
+def save(folder: Place, cls: type, arguments: dict[str, Any], datasets: list[str]) -> None:
+    """Stores the arguments, without storage options. The caller of restore() must give those that do not
+    pickle (a train loop of local mode may not).
+    """
     packed: dict[str, bytes | None] = {}
     for name, value in arguments.items():
         try:
@@ -30,13 +32,15 @@ def save(folder: Path, cls: type, arguments: dict[str, Any], datasets: list[str]
     write_whole(folder / TRAINER_FILE, pickle.dumps(known), "the driver")
 
 
-def is_there(folder: str | os.PathLike[str]) -> bool:
-    return Path(folder, TRAINER_FILE).exists()
+def is_there(folder: str | os.PathLike[str], options: places.Options | None) -> bool:
+    return (places.of(folder, options) / TRAINER_FILE).exists()
 
 
-def load(folder: str | os.PathLike[str]) -> tuple[str, list[str], dict[str, bytes | None]]:
+def load(
+    folder: str | os.PathLike[str], options: places.Options | None
+) -> tuple[str, list[str], dict[str, bytes | None]]:
     """Name of the class, names of datasets, name of each argument -> its pickle (None: it has none)."""
-    file = Path(folder, TRAINER_FILE)
+    file = places.of(folder, options) / TRAINER_FILE
     try:
         known = pickle.loads(file.read_bytes())
         return known["class"], known["datasets"], known["arguments"]

@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from headrace.optional import package
+from headrace.train import places
 from headrace.train.checkpoint import Checkpoint
+from headrace.train.files import STATE_FILE, folders_with
+from headrace.train.places import StorePath
 
 PROGRESS_FILE = "progress.json"
 
 
 def local_only(what: str, storage_filesystem: Any) -> None:
     if storage_filesystem is not None:
-        raise NotImplementedError(f"{what}(storage_filesystem=...) is not supported; give a local path")
+        raise NotImplementedError(
+            f"{what}(storage_filesystem=...) is not supported; give a local path, or a URL"
+        )
 
 
 class RayTrainError(RuntimeError):
@@ -97,26 +101,43 @@ class Result:
         return (max if mode == "max" else min)(having, key=lambda pair: pair[1])[0]
 
     @classmethod
-    def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> Result:
+    def from_path(
+        cls,
+        path: str | os.PathLike[str],
+        storage_filesystem: Any = None,
+        *,
+        storage_options: dict[str, Any] | None = None,
+    ) -> Result:
         """The result of an earlier run, from its folder: also of one that failed, was killed, or is running.
-        Metrics are as JSON stored them. NotImplementedError: there is a storage_filesystem.
+        Metrics are as JSON stored them. storage_options: how a URL is reached. NotImplementedError: there is
+        a storage_filesystem.
         """
         local_only("Result.from_path", storage_filesystem)
-        file = Path(path, PROGRESS_FILE)
+        options = places.checked("Result.from_path", storage_options)
+        folder = places.of(path, options)
+        file = folder / PROGRESS_FILE
         try:
             known = json.loads(file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise FileNotFoundError(
                 f"{path}: not the folder of a run: {PROGRESS_FILE} does not exist"
             ) from None
-        listed = [(Checkpoint(os.path.join(path, c["name"])), c["metrics"]) for c in known["checkpoints"]]
-        best = [(c, metrics) for c, metrics in listed if os.path.isdir(c.path)]  # see storage.py
+        names = [c["name"] for c in known["checkpoints"]]
+        if isinstance(folder, StorePath):
+            there = folders_with(folder, STATE_FILE, names)
+        else:
+            there = {name for name in names if (folder / name).is_dir()}  # see storage.py
+        best = [
+            (Checkpoint(str(folder / c["name"]), storage_options=options), c["metrics"])
+            for c in known["checkpoints"]
+            if c["name"] in there
+        ]
         history = known["metrics"]
         return cls(
             metrics=history[-1] if history else None,
             checkpoint=best[-1][0] if best else None,
             error=None,
-            path=os.fspath(path),
+            path=str(folder) if isinstance(folder, StorePath) else os.fspath(path),
             best_checkpoints=best,
             history=history,
             datasets=known.get("datasets", {}),

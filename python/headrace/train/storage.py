@@ -14,6 +14,11 @@ the checkpoint in progress.json and then renames the folder: a listed checkpoint
 count. A folder that the user filled gets .headrace.json before it is listed. The next driver of the run goes
 on from the newest checkpoint, drops the reports after it, and removes what has the name of a driver that
 died.
+
+In a store nothing can be renamed or locked. Workers copy their files to the checkpoint's own name, which an
+object .upload_... names before; .headrace.json is its last object, and without it nothing counts.
+progress.json is only replaced in the version that this driver knows: a driver that starts later takes the run
+over, and the one before ends with an error.
 """
 
 from __future__ import annotations
@@ -29,18 +34,19 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from headrace import _core, events
-from headrace.train import files
+from headrace.train import files, places
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.config import CheckpointConfig, RunConfig
+from headrace.train.files import STATE_FILE
 from headrace.train.metrics import plain
 from headrace.train.owner import Lock
+from headrace.train.places import Place, StorePath
 from headrace.train.result import PROGRESS_FILE, Result
 
-STATE_FILE = ".headrace.json"
 POSITIONS_FILE = "positions.json"
 LOCK_FILE = ".headrace.lock"
 STAGING = ".checkpoint_"
@@ -63,13 +69,15 @@ def _guarded(method: Callable) -> Callable:
 @dataclass(frozen=True)
 class Target:
     """A checkpoint that does not count yet. name: of its folder below the run's; folder: where the workers
-    put their files; marker: the file that names this folder if a user's function fills it.
+    put their files; marker: the file that names this folder if a user's function fills it, or in a store;
+    by_function: a user's function fills it.
     """
 
     index: int
     name: str
-    folder: Path
-    marker: Path | None
+    folder: Place
+    marker: Place | None
+    by_function: bool
 
 
 @dataclass
@@ -100,6 +108,10 @@ class Kept:
         return {**known, "validation": self.validation} if self.validation else known
 
 
+class TakenOverError(RuntimeError):
+    """Another driver writes the run of a store now."""
+
+
 class RunStorage:
     """The driver's side. `changed` guards it: the threads of the control channel report, another one
     validates. It is notified when a checkpoint begins or ends to wait for its validation.
@@ -110,7 +122,7 @@ class RunStorage:
     def __init__(self, config: RunConfig, metadata: dict[str, Any], start: Checkpoint | None = None):
         # random: drivers in two containers may start in the same second with the same process id
         self.name = config.name or time.strftime("headrace_%Y-%m-%d_%H-%M-%S") + f"_{secrets.token_hex(4)}"
-        self.path = Path(config.storage_path, self.name)
+        self.path: Place = places.of(config.storage_path, config.storage_options) / self.name
         self.config: CheckpointConfig = config.checkpoint_config
         self.metadata = metadata
         self.start = start
@@ -125,20 +137,27 @@ class RunStorage:
         self._attempt = 0
         self._next_write = 0.0
         self._reported = False
-        with files.explained("the driver", self.path, 0):
-            self.path.mkdir(parents=True, exist_ok=True)
-        self.lock = self._lock()
+        self._version = ""  # of progress.json in a store
+        self._lost = False  # another driver has taken over the run
+        self.lock = self._lock(self.path) if isinstance(self.path, Path) else None
         try:
             self._load()
         except BaseException:
-            self.lock.close()
+            self._unlock()
             raise
 
-    def _lock(self) -> Lock:
-        lock = Lock(self.path / LOCK_FILE, create=True)
+    def _unlock(self) -> None:
+        if self.lock is not None:
+            self.lock.close()
+
+    @staticmethod
+    def _lock(path: Path) -> Lock:
+        with files.explained("the driver", path, 0):
+            path.mkdir(parents=True, exist_ok=True)
+        lock = Lock(path / LOCK_FILE, create=True)
         if not lock.is_ours():
             raise RuntimeError(
-                f"{self.path}: another driver is writing this run{lock.holder()}; wait for its end, or give "
+                f"{path}: another driver is writing this run{lock.holder()}; wait for its end, or give "
                 "RunConfig(name=...) another name"
             )
         lock.sign(f"pid {os.getpid()} on {socket.gethostname()} since {time.strftime('%Y-%m-%d %H:%M:%S')}")
@@ -146,14 +165,12 @@ class RunStorage:
 
     def _load(self) -> None:
         """Takes over what an earlier driver has stored."""
-        taken = [
-            int(m[1]) for p in self.path.iterdir() if (m := re.fullmatch(r"checkpoint_(\d{6,})", p.name))
-        ]
-        self.next_index = max(taken, default=-1) + 1
+        self.next_index = self._unused_index()
         self._whole_index = self.next_index
-        known = read_json(self.path / PROGRESS_FILE)
+        known = self._read_progress()
         if known is None:
-            if any((p / STATE_FILE).exists() for p in self.path.glob("checkpoint_*")):
+            there = [p.name for p in self.path.glob("checkpoint_*")]
+            if files.folders_with(self.path, STATE_FILE, there):
                 raise RuntimeError(
                     f"{self.path}: expected {PROGRESS_FILE} beside the checkpoints of an earlier run, found "
                     "none; put it back, or give RunConfig(name=...) another name"
@@ -162,26 +179,52 @@ class RunStorage:
         self.history = known["metrics"]
         self.finished = known.get("finished", False)
         self.datasets = known.get("datasets", {}) if self.finished else {}
+        listed = [c["name"] for c in known["checkpoints"]]
+        whole = files.folders_with(self.path, STATE_FILE, listed)
         for c in known["checkpoints"]:
-            folder = self.path / c["name"]
-            if (folder / STATE_FILE).exists():
+            if c["name"] in whole:
                 reports = c.get("reports", len(self.history))
-                validation = c.get("validation")
-                self.kept.append(Kept(c["name"], Checkpoint(folder), c["metrics"], reports, validation))
+                made = self._checkpoint(self.path / c["name"])
+                self.kept.append(Kept(c["name"], made, c["metrics"], reports, c.get("validation")))
+            elif isinstance(self.path, StorePath):
+                files.remove(self.path / c["name"])  # its driver died while it removed it
         if self.kept:
-            state = read_json(Path(self.kept[-1].checkpoint.path, STATE_FILE)) or {}
+            state = read_json(self.path / self.kept[-1].name / STATE_FILE) or {}
             self._whole_index = max(self.next_index, state.get("index", -1) + 1)
+
+    def _unused_index(self) -> int:
+        """The first index after those of folders that are there."""
+        found = (re.fullmatch(r"checkpoint_(\d{6,})", path.name) for path in self.path.iterdir())
+        return max((int(m[1]) for m in found if m), default=-1) + 1
+
+    @property
+    def options(self) -> places.Options | None:
+        """How the run's store is reached."""
+        return self.path.options if isinstance(self.path, StorePath) else None
+
+    def _checkpoint(self, folder: Place) -> Checkpoint:
+        return Checkpoint(str(folder), storage_options=self.options)
+
+    def _read_progress(self) -> dict[str, Any] | None:
+        path = self.path / PROGRESS_FILE
+        if not isinstance(path, StorePath):
+            return read_json(path)
+        try:
+            data, self._version = path.read_versioned()
+        except FileNotFoundError:
+            return None
+        return parsed(path, data.decode())
 
     def close(self) -> None:
         """Ends the run: removes what is incomplete."""
         try:
-            if self._next_write:
+            if self._next_write and not self._lost:
                 self._write_progress(self.kept)
             self._remove_leftovers()
-        except OSError as e:
+        except (OSError, TakenOverError) as e:
             print(f"the driver cannot store the run's last reports: {e}", file=sys.stderr)
         finally:
-            self.lock.close()
+            self._unlock()
 
     @_guarded
     def begin(self) -> dict[str, Any] | None:
@@ -190,6 +233,8 @@ class RunStorage:
         None: the beginning.
         """
         self._attempt += 1
+        if isinstance(self.path, StorePath):
+            self._take_over(self.path)
         self._remove_leftovers()
         self._reserved.clear()
         self.next_index = self._whole_index
@@ -205,7 +250,7 @@ class RunStorage:
     def _state(self) -> dict[str, Any] | None:
         if self.kept:
             newest = self.kept[-1]
-            state = read_json(Path(newest.checkpoint.path, STATE_FILE)) or {}
+            state = read_json(self.path / newest.name / STATE_FILE) or {}
             reports, where = newest.reports, newest.name
         else:
             state = read_json(self.path / POSITIONS_FILE)
@@ -219,13 +264,32 @@ class RunStorage:
             "where": f"{self.path / where}",
         }
 
+    def _take_over(self, run: StorePath) -> None:
+        """Makes this driver the only one that can write progress.json; removes what another one has begun.
+        The names of checkpoints on which a process of another machine may still be at work are not used
+        again: its files could come late.
+        """
+        self._write_progress(self.kept)
+        newest = read_json(run / self.kept[-1].name / STATE_FILE) if self.kept else None
+        used = [(newest or {}).get("index", -1)]
+        for marker in run.glob(f"{UPLOAD}*"):
+            index = marker.name.removeprefix(UPLOAD).partition(".")[0]
+            if index.isdigit() and not files.is_leftover(marker, owned=False):
+                used.append(int(index))
+            self._remove_upload(marker)
+        run.abort_uploads()
+        self._whole_index = max(self._unused_index(), *(index + 1 for index in used))
+
     def _remove_leftovers(self) -> None:
+        owned = self.lock is not None and self.lock.state is True
         for marker in self.path.glob(f"{UPLOAD}*"):
-            if files.is_leftover(marker, owned=self.lock.state is True):
+            if files.is_leftover(marker, owned):
                 self._remove_upload(marker)
+        if isinstance(self.path, StorePath):
+            return  # it has no other files that wait for a name
         for pattern in (f"{STAGING}*", f"{files.REMOVED}*", f"{files.PART}*"):
             for left in self.path.glob(pattern):
-                if files.is_leftover(left, owned=self.lock.state is True):
+                if files.is_leftover(left, owned):
                     files.remove(left)
 
     @property
@@ -279,22 +343,26 @@ class RunStorage:
         """
         if dir_name is not None and (os.sep in dir_name or dir_name.startswith(".")):
             raise ValueError(f"report(checkpoint_dir_name={dir_name!r}): expected a plain folder name")
-        while dir_name is None and (self.path / f"checkpoint_{self.next_index:06d}").exists():
+        while dir_name is None and self._is_taken(self.path / f"checkpoint_{self.next_index:06d}"):
             self.next_index += 1
         name = dir_name or f"checkpoint_{self.next_index:06d}"
         final = self.path / name
-        if name in self._reserved or final.exists():
+        if name in self._reserved or (dir_name is not None and self._is_taken(final)):
             raise FileExistsError(f"report(checkpoint_dir_name={name!r}): {final} exists already")
         own = f"{self.next_index:06d}.{self._attempt}-{_core.process_name()}"
-        marker = self.path / f"{UPLOAD}{own}" if by_function else None
+        at_once = by_function or isinstance(self.path, StorePath)  # under its own name
+        marker = self.path / f"{UPLOAD}{own}" if at_once else None
         if marker is not None:
             files.write_whole(marker, name, "the driver")
-        target = Target(
-            self.next_index, name, final if by_function else self.path / f"{STAGING}{own}", marker
-        )
+        folder = final if at_once else self.path / f"{STAGING}{own}"
+        target = Target(self.next_index, name, folder, marker, by_function)
         self._reserved.add(name)
         self.next_index += 1
         return target
+
+    @staticmethod
+    def _is_taken(folder: Place) -> bool:
+        return folder.is_dir() if isinstance(folder, StorePath) else folder.exists()
 
     @_guarded
     def discard(self, target: Target | None) -> None:
@@ -310,7 +378,7 @@ class RunStorage:
         else:
             files.remove(target.folder)
 
-    def _remove_upload(self, marker: Path) -> None:
+    def _remove_upload(self, marker: Place) -> None:
         """Removes the folder that a user's function has filled, unless it is a checkpoint."""
         try:
             name = marker.read_text(encoding="utf-8")
@@ -338,7 +406,7 @@ class RunStorage:
             self._write_progress_now_and_then()
             return None
         try:
-            folder = Path(place) if place else target.folder
+            folder = self.folder_of(place) if place else target.folder
             new = self._prepare(dict(metrics), target, folder, state or {}, wanted)
         except BaseException:
             self.history.pop()
@@ -347,7 +415,8 @@ class RunStorage:
         self.kept.append(new)
         self._reserved.discard(target.name)
         self._whole_index = max(self._whole_index, target.index + 1)
-        files.sync_folder(self.path)
+        if isinstance(self.path, Path):
+            files.sync_folder(self.path)
         if target.marker is not None:
             files.remove(target.marker)
         self._prune()
@@ -358,35 +427,40 @@ class RunStorage:
         self,
         metrics: dict[str, Any],
         target: Target,
-        folder: Path,
+        folder: Place,
         state: dict[str, Any],
         wanted: dict[str, Any] | None,
     ) -> Kept:
         """Makes a checkpoint of the files that the workers have copied."""
-        staged = folder == target.folder and target.marker is None
-        name = target.name if staged else self._name_of(folder)
+        ours = folder == target.folder and not target.by_function
+        staged = ours and target.marker is None
+        name = target.name if ours else self._name_of(folder)
         final = self.path / name
         if staged and final.exists():
             raise FileExistsError(f"report(checkpoint_dir_name={name!r}): {final} exists already")
         with files.explained("the driver", final, 0):
-            made = Checkpoint(folder)
+            made = self._checkpoint(folder)
             if self.metadata:
                 made.set_metadata({**self.metadata, **made.get_metadata()})
             text = json.dumps({"version": VERSION, "index": target.index, **state})
             files.write_whole(folder / STATE_FILE, text, "the driver")
-            new = Kept(name, Checkpoint(final), metrics, len(self.history))
+            new = Kept(name, self._checkpoint(final), metrics, len(self.history))
             if wanted is not None:
                 new.validation = {"wanted": wanted, "status": "PENDING_VALIDATION"}
             self._write_progress([*self.kept, new])
             if staged:
-                os.rename(folder, final)
+                os.rename(str(folder), str(final))
         events.tell(events.TRAIN, "run %s: checkpoint %s is stored", self.name, final)
         return new
 
-    def inside(self, folder: Path) -> Path:
+    def folder_of(self, place: str) -> Place:
+        """The folder of this path, which a worker or a user's function names."""
+        return places.of(place, self.options)
+
+    def inside(self, folder: Place) -> PurePath:
         """The path of a folder below the run's folder. Raises ValueError if it is elsewhere."""
         run, found = self.path.resolve(), folder.resolve()
-        if found == run or not found.is_relative_to(run):
+        if found == run or type(found) is not type(run) or not found.is_relative_to(run):
             raise ValueError(
                 f"report(checkpoint=...): expected a folder below the run's folder {self.path} (with "
                 "NO_UPLOAD, or from checkpoint_upload_fn; its path is "
@@ -430,7 +504,7 @@ class RunStorage:
             if not older:
                 return
             worst = min(older, key=lambda i: (self._score(self.kept[i].metrics), i))
-            files.remove(Path(self.kept.pop(worst).checkpoint.path))
+            files.remove(self.path / self.kept.pop(worst).name)
 
     def _write_progress_now_and_then(self) -> None:
         """Reports without a checkpoint do not survive a crash anyway: their file costs 2 % of the time."""
@@ -455,9 +529,24 @@ class RunStorage:
             },
             default=plain,
         )
-        files.write_whole(self.path / PROGRESS_FILE, text, "the driver")
+        self._store_progress(text)
         now = time.monotonic()
         self._next_write = now + WRITE_SHARE * (now - began)
+
+    def _store_progress(self, text: str) -> None:
+        path = self.path / PROGRESS_FILE
+        if not isinstance(path, StorePath):
+            files.write_whole(path, text, "the driver")
+            return
+        try:
+            with files.sent("the driver"):
+                self._version = path.write(text.encode(), self._version)
+        except _core.MismatchError:
+            self._lost = True
+            raise TakenOverError(
+                f"{self.path}: another driver has taken over this run; end one of the two, or give "
+                "RunConfig(name=...) another name"
+            ) from None
 
     def count(self, counts: dict[str, dict[str, int]]) -> None:
         """Adds what the shards of one attempt of fit() have counted, for Result.datasets."""
@@ -490,12 +579,16 @@ class RunStorage:
         )
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
+def read_json(path: Place) -> dict[str, Any] | None:
     """The dict in a file of this module; None: there is no file."""
     try:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
         return None
+    return parsed(path, text)
+
+
+def parsed(path: Place, text: str) -> dict[str, Any]:
     try:
         known = json.loads(text)
         version = known.get("version", VERSION)

@@ -13,12 +13,11 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from headrace import absent, events
 from headrace.data import launchers
-from headrace.train import context, restore
+from headrace.train import context, places, restore
 from headrace.train.backend import BackendConfig
 from headrace.train.callback import Callbacks, TrainRunContext
 from headrace.train.checkpoint import Checkpoint
@@ -131,10 +130,18 @@ class DataParallelTrainer:
         return trainer
 
     @classmethod
-    def can_restore(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> bool:
-        """Whether `path` is the folder of a run (Result.path) that restore() can go on with."""
+    def can_restore(
+        cls,
+        path: str | os.PathLike[str],
+        storage_filesystem: Any = None,
+        *,
+        storage_options: dict[str, Any] | None = None,
+    ) -> bool:
+        """Whether `path` is the folder of a run (Result.path) that restore() can go on with. storage_options:
+        how a URL is reached.
+        """
         local_only("can_restore", storage_filesystem)
-        return restore.is_there(path)
+        return restore.is_there(path, places.checked("can_restore", storage_options))
 
     @classmethod
     def restore(
@@ -145,19 +152,23 @@ class DataParallelTrainer:
         storage_filesystem: Any = None,
         datasets: dict[str, Any] | None = None,
         scaling_config: ScalingConfig | None = None,
+        *,
+        storage_options: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> Self:
         """The trainer of the run in the folder `path`, whose fit() goes on from the newest checkpoint. For a
         run that has ended without an error fit() returns its result and starts nothing.
 
         `datasets` must be those of the run. The other arguments come from the run unless the caller gives
-        them; `path` may differ from the folder in which the run began. The folder must come from a trusted
+        them; `path` may differ from the folder in which the run began. storage_options: how a URL is reached,
+        also while the run goes on; the run does not store them. The folder must come from a trusted
         place: restore() unpickles its trainer.pkl, which can run any code.
 
         Raises ValueError if `path` is no folder of a run, or datasets or an argument are missing.
         """
         local_only("restore", storage_filesystem)
-        made_by, names, packed = restore.load(path)
+        options = places.checked("restore", storage_options)
+        made_by, names, packed = restore.load(path, options)
         if made_by != f"{cls.__module__}.{cls.__qualname__}":
             warnings.warn(f"restore: {os.fspath(path)} is a run of {made_by}", stacklevel=2)
         if set(names) != set(datasets or {}):
@@ -174,9 +185,12 @@ class DataParallelTrainer:
         given = {name: value for name, value in given.items() if value is not None}
         rest = {n: restore.unpacked(path, n, data) for n, data in packed.items() if n not in given}
         arguments = {**rest, **given, "datasets": datasets or {}}
-        folder = Path(path).expanduser().absolute()
+        folder = places.absolute(path, options)
         arguments["run_config"] = dataclasses.replace(
-            arguments.get("run_config") or RunConfig(), name=folder.name, storage_path=folder.parent
+            arguments.get("run_config") or RunConfig(),
+            name=folder.name,
+            storage_path=str(folder.parent),
+            storage_options=options,
         )
         trainer = cls(**arguments)
         trainer._restored = True
@@ -194,7 +208,7 @@ class DataParallelTrainer:
         FailureConfig allows no more restarts (in local mode the exception itself); MismatchError if the
         positions do not fit the datasets; RuntimeError if another driver is writing the run.
         """
-        if self.starting_checkpoint is not None and not os.path.isdir(self.starting_checkpoint.path):
+        if self.starting_checkpoint is not None and not self.starting_checkpoint._folder.is_dir():
             raise FileNotFoundError(
                 f"resume_from_checkpoint: {self.starting_checkpoint.path}: the folder does not exist"
             )
@@ -260,6 +274,7 @@ class DataParallelTrainer:
         return PositionKeeper(storage, shards, self.run_config.checkpoint_config)
 
     def _storage_names(self, storage: RunStorage) -> tuple[str, str]:
+        """StorageContext's arguments without the options, which no file gets."""
         return str(storage.path.parent), storage.name
 
     def _fit_once(
@@ -324,7 +339,7 @@ class DataParallelTrainer:
             world_rank=0,
             local_rank=0,
             local_world_size=1,
-            storage=context.StorageContext(*self._storage_names(storage)),
+            storage=context.StorageContext(*self._storage_names(storage), storage.options),
             metadata=self.metadata,
             use_gpu=self.scaling_config.use_gpu,
             shards=shards.shards[0],

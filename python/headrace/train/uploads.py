@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace._core import StorageError
+from headrace.train import places
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.files import copy_folder
 from headrace.train.reported_checkpoint import CheckpointUploadMode
@@ -45,11 +46,19 @@ class Upload:
             if self.fn is not None:
                 return self._by_function(self.fn, begun.name)
             try:
-                copy_folder(self.checkpoint.path, begun.folder, f"rank {self.rank}")
+                self._copy(begun.folder)
             except StorageError as e:
                 stays = f"{self.newest} stays the newest checkpoint" if self.newest else ""
                 raise StorageError(e.errno, f"{e.strerror}; {stays or 'there is no checkpoint yet'}") from e
             return begun.folder
+
+    def _copy(self, folder: str) -> None:
+        who, target = f"rank {self.rank}", places.of(folder)
+        if places.is_url(self.checkpoint.path):
+            with self.checkpoint.as_directory() as copy:
+                copy_folder(copy, target, who)
+        else:
+            copy_folder(self.checkpoint.path, target, who)
 
     def _by_function(self, fn: UploadFn, name: str) -> str:
         try:
@@ -67,8 +76,10 @@ class Upload:
 
     def remove(self, place: str) -> None:
         """Deletes the local files, if the user wants that and they are not the checkpoint itself."""
+        if not self.delete or places.is_url(self.checkpoint.path):
+            return
         local = Path(self.checkpoint.path).resolve()
-        if not self.delete or Path(place).resolve().is_relative_to(local):
+        if not places.is_url(place) and Path(place).resolve().is_relative_to(local):
             return
         try:
             shutil.rmtree(local)
@@ -80,6 +91,8 @@ class Upload:
 
 def check_delete(checkpoint: Checkpoint, run_folder: str) -> None:
     """Raises ValueError if the deletion of the local files would delete the run."""
+    if places.is_url(run_folder) or places.is_url(checkpoint.path):
+        return
     if Path(run_folder).resolve().is_relative_to(Path(checkpoint.path).resolve()):
         raise ValueError(
             f"report(delete_local_checkpoint_after_upload=True): the checkpoint's folder {checkpoint.path} "

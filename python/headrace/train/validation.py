@@ -24,6 +24,7 @@ from typing import Any
 
 from headrace.train import context
 from headrace.train.checkpoint import Checkpoint
+from headrace.train.places import plainly
 from headrace.train.reported_checkpoint import ReportedCheckpointStatus as Status
 from headrace.train.storage import Kept, RunStorage
 from headrace.train.validation_config import ValidationConfig
@@ -32,9 +33,9 @@ from headrace.udf import sending
 LOOK_S = 0.1  # between two looks at a process
 
 
-def called(fn: Callable, path: str, kwargs: dict[str, Any]) -> dict[str, Any]:
+def called(fn: Callable, checkpoint: Checkpoint, kwargs: dict[str, Any]) -> dict[str, Any]:
     """The metrics that the user's function returns."""
-    metrics = fn(Checkpoint(path), **kwargs)
+    metrics = fn(checkpoint, **kwargs)
     if not isinstance(metrics, dict):
         raise TypeError(
             f"the validation function: expected a dict of metrics, found {type(metrics).__name__}"
@@ -86,7 +87,7 @@ class Validations:
             session = context._session
             context.set_session(None)
             try:
-                metrics = called(self._config.fn, kept.checkpoint.path, kwargs)
+                metrics = called(self._config.fn, kept.checkpoint, kwargs)
             except Exception:
                 self._end(kept, Status.VALIDATION_FAILED, error=traceback.format_exc())
             else:
@@ -126,7 +127,8 @@ class Validations:
     def _validate(self, kept: Kept, kwargs: dict[str, Any], timeout_s: float | None) -> None:
         """One checkpoint. Nothing ends when close() comes first."""
         payload = {
-            "call": sending.dumps((self._config.fn, kept.checkpoint.path, kwargs)),
+            "call": sending.dumps((self._config.fn, kept.checkpoint, kwargs)),
+            "storage_options": plainly(self._storage.options),
             "cwd": os.getcwd(),
             "sys_path": [os.path.abspath(p) for p in sys.path],
             "argv": list(sys.argv),

@@ -284,7 +284,11 @@ class TorchCheckpoint(Checkpoint):
         """`model` with the stored values; without `model` the stored model, for checkpoints of from_model():
         only for folders that you trust.
         """
-        path = os.path.join(self.path, self.MODEL_FILENAME)
+        with self.as_directory() as folder:
+            return self._loaded(os.path.join(folder, self.MODEL_FILENAME), model)
+
+    @staticmethod
+    def _loaded(path: str, model: torch.nn.Module | None) -> torch.nn.Module:
         if not os.path.exists(path):
             raise FileNotFoundError(f"{path}: expected the model of a TorchCheckpoint, found no such file")
         if model is None:
