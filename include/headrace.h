@@ -701,7 +701,7 @@ typedef struct hr_write_options {
     hr_status (*name)(void *context, int64_t index, const char *suffix, char *out, size_t cap, hr_error *err);
     void *name_context;
     void (*name_context_free)(void *context);
-    const char *const *storage_options; /* n_storage_options strings "name=value" for s3:// paths; docs/stores.md */
+    const char *const *storage_options; /* n_storage_options strings "name=value" for URLs of stores; docs/stores.md */
     int n_storage_options;
 } hr_write_options;
 

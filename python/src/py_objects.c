@@ -32,7 +32,7 @@ PyObject *pyhr_url_is_writable(PyObject *module, PyObject *args)
     const char *url;
 
     (void)module;
-    return PyArg_ParseTuple(args, "O&", pyhr_text_arg, &url) ? PyBool_FromLong(hr__url_is_writable(url)) : NULL;
+    return PyArg_ParseTuple(args, "O&", pyhr_text_arg, &url) ? PyBool_FromLong(hr__url_is_store(url)) : NULL;
 }
 
 PyObject *pyhr_object_read(PyObject *module, PyObject *args)

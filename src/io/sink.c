@@ -10,7 +10,7 @@
  * 3. After an error only hr__sink_drop may follow.
  * 4. A descriptor (/dev/stdout, /dev/fd/3), a pipe and a device get the bytes as they come: their reader may see the
  *    beginning of a file that is never completed, and nothing can be written twice.
- * 5. Bytes for a store go to an upload (http/s3_upload.c), which the job's commit completes, or aborts. */
+ * 5. Bytes for a store go to an upload (http/store_upload.c), which the job's commit completes, or aborts. */
 #include "io/http/remote.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* clean.c - what killed writes have left: completed where they had decided, removed where they had not.
  *
- * Tests: test_s3_write.py. */
+ * Tests: test_s3_write.py, test_store_write.py. */
 #include "plan/plan.h"
 
 #include "io/http/remote.h"
@@ -15,7 +15,7 @@ hr_status hr_clean(const char *path, const char *job, const char *const *storage
     hr_status st = HR_OK;
 
     *out = NULL;
-    if (hr__url_is_writable(path)) {
+    if (hr__url_is_store(path)) {
         HR_GO(hr__store_clean(path, job, storage_options, n_storage_options, &report, err));
     } else {
         HR_GO(hr__path_of_url(path, NULL, &folder, err));

@@ -29,11 +29,13 @@ class GsServer(S3Server):
         return super()._wrong(handler)
 
     def _store(self, handler, path, data, tag):
-        if (
-            handler.headers.get("x-goog-if-generation-match") == "0"
-            and (self.root / path.lstrip("/")).exists()
-        ):
+        file = self.root / path.lstrip("/")
+        if "If-Match" in handler.headers or "If-None-Match" in handler.headers:
+            return self._error(400, "ConditionsAreOfGenerations")
+        there = self.metadata.get(file, {}).get("x-goog-generation", "1") if file.exists() else "0"
+        if handler.headers.get("x-goog-if-generation-match", there) != there:
             return self._error(412, "PreconditionFailed")
+        self.metadata[file] = {"x-goog-generation": str(next(self.numbers) + 2)}
         return super()._store(handler, path, data, tag)
 
     def _do_complete(self, handler, path, query):
@@ -56,7 +58,7 @@ class AzServer(ObjectServer):
 
     def __init__(self, root):
         self.blocks = {}  # by path: {id: bytes}
-        self.metadata = {}
+        self.committed = {}  # likewise
         super().__init__(root)
 
     def etag(self, path):
@@ -176,16 +178,21 @@ class AzServer(ObjectServer):
         elif code:
             self.refuse(handler, status, code)
         else:
-            self.status(handler, status)
+            self.status(handler, status, ETag=self.etags.get(self.root / path, ""))
         return None
 
     def _store(self, handler, path, data):
         file = self.root / path
         if handler.headers.get("If-None-Match") == "*" and file.exists():
             return 409, "BlobAlreadyExists"
+        if "If-Match" in handler.headers and not (
+            file.exists() and handler.headers["If-Match"] == self.etag(file)
+        ):
+            return 412, "ConditionNotMet"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
-        self.etags[file] = f'"0x{len(self.requests):X}"'
+        self.etags[file] = f'"0x{next(self.numbers):X}"'
+        self.metadata[file] = {k: v for k, v in handler.headers.items() if k.startswith("x-ms-meta-")}
         return 201, None
 
     def _do_put(self, handler, path, query):
@@ -204,13 +211,12 @@ class AzServer(ObjectServer):
 
     def _do_complete(self, handler, path, query):
         ids = re.findall(r"<Latest>(.*?)</Latest>", handler.body.decode())
-        committed = self.metadata.get(path, {})
-        known = {**committed, **self.blocks.get(path, {})}
+        known = {**self.committed.get(path, {}), **self.blocks.get(path, {})}
         if any(i not in known for i in ids):
             return 400, "InvalidBlockList"
         status, code = self._store(handler, path, b"".join(known[i] for i in ids))
         if not code:
-            self.metadata[path] = {i: known[i] for i in ids}
+            self.committed[path] = {i: known[i] for i in ids}
             self.blocks.pop(path, None)
         return status, code
 
@@ -219,5 +225,5 @@ class AzServer(ObjectServer):
         if not file.is_file():
             return 404, "BlobNotFound"
         file.unlink()
-        self.metadata.pop(path, None)
+        self.committed.pop(path, None)
         return 202, None

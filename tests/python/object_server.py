@@ -29,6 +29,8 @@ class ObjectServer:
         self.fault = None
         self.ranges = True
         self.etags = {}
+        self.metadata = {}  # by path: more headers
+        self.numbers = itertools.count()
         self.requests = []
         self.at_once = self.most_at_once = 0
         self.delay_s = 0.0
@@ -88,7 +90,8 @@ class ObjectServer:
         else:
             handler.send_response(200)
         handler.send_header("Content-Length", str(end - begin))
-        handler.send_header("ETag", self.etag(path))
+        for name, value in {"ETag": self.etag(path), **self.metadata.get(path, {})}.items():
+            handler.send_header(name, value)
         handler.end_headers()
         self.requests[number] = (handler.command, handler.path, begin, end - begin)
         if handler.command == "GET":

@@ -230,7 +230,9 @@ def test_kill_in_each_phase(phase, decided, mode, server):
 
 
 def test_other_urls_are_refused_without_their_secrets():
-    with pytest.raises(UnsupportedError, match="x/y: headrace writes to local paths and to s3:// URLs") as e:
+    with pytest.raises(
+        UnsupportedError, match="x/y: headrace writes to local paths and to s3://, gs:// and az:// URLs"
+    ) as e:
         hd.range(3).write_csv("https://me:hush@x/y?sig=hush")
     assert "hush" not in str(e.value)
 

@@ -280,7 +280,7 @@ def test_pickles_have_no_options(server):
 
 
 def test_what_is_refused(server):
-    with pytest.raises(NotImplementedError, match="local folders and at s3:// URLs, found ftp://"):
+    with pytest.raises(NotImplementedError, match="local folders and stores, found ftp://"):
         train.RunConfig(storage_path="ftp://me:hush@x/y")
     with pytest.raises(ValueError, match="expected a URL as storage_path"):
         train.RunConfig(storage_path="/tmp", storage_options={"key": "x"})

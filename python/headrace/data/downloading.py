@@ -19,7 +19,7 @@ from urllib.parse import unquote
 from headrace import _core
 from headrace._core import HeadraceError, InvalidArgument, TypeMismatchError, UnsupportedError
 from headrace.data.function_expressions import called
-from headrace.data.paths import storage_texts
+from headrace.data.paths import STORE_SCHEMES, storage_texts
 from headrace.exceptions import DataError, NotFoundError
 from headrace.optional import package
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CALL_ROWS = 16  # few, so that little memory holds them
 THREADS = 4
 STORES = ("http", "https", "s3", "gs", "az")
-URL_SCHEMES = (*STORES, "s3a", "gcs", "azure", "abfs", "abfss", "wasb", "wasbs")
+URL_SCHEMES = (*STORES, *STORE_SCHEMES)
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 _made: dict[tuple[Any, ...], Download] = {}  # by their arguments

@@ -65,9 +65,13 @@ class SkippedPaths:
         return self.then(kept) if self.then is not None else kept
 
 
+STORE_SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "wasb", "wasbs")
+
+
 def is_store(path):
     """Whether the engine writes to this URL."""
-    return path.lower().startswith(("s3://", "s3a://"))
+    scheme, colon, _ = path.partition("://")
+    return bool(colon) and scheme.lower() in STORE_SCHEMES
 
 
 def local_path(where, filesystem, path):

@@ -321,7 +321,7 @@ class Writing:
         partition_cols: columns whose values name folders ("a=1/b=x"); the files do not have them.
         min_rows_per_file, max_rows_per_file, max_bytes_per_file (512 MiB): when a file ends.
         filename_provider: a FilenameProvider. mode: a SaveMode. sync=1: the files are on disk before they
-        appear. single_file=True: `path` is the file itself. storage_options: for s3:// paths, as for readers.
+        appear. single_file=True: `path` is the file itself. storage_options: for stores, as for readers.
         The others are pyarrow's names or options of the format: compression ("zstd"), compression_level,
         row_group_size (rows), row_group_bytes, use_dictionary, write_statistics, data_page_size,
         data_page_version ("1.0", "2.0"), write_page_index, write_page_checksum (True).

@@ -327,7 +327,7 @@ class RunConfig(OnlyKnown):
         path = os.fspath(self.storage_path or DEFAULT_STORAGE)
         if places.is_url(path) and not path.startswith("file://") and not _core.url_is_writable(path):
             raise NotImplementedError(
-                f"RunConfig(storage_path=...): runs are stored in local folders and at s3:// URLs, found "
+                f"RunConfig(storage_path=...): runs are stored in local folders and stores, found "
                 f"{path.partition('://')[0]}://"
             )
         self.storage_path = str(places.absolute(path))

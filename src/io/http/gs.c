@@ -108,6 +108,18 @@ static hr_status gs_sign(const hr_http_request *r, const char *url, int64_t now_
 
 static hr_status gs_hash(hr_http_request *r, hr_error *err) { return r->store->gs.token ? HR_OK : hr__s3_hash(r, err); }
 
+/* The store knows no conditions for completing an upload. */
+static const hr_upload_kind gs_upload = {
+    .has_ids = true,
+    .put_new = CONDITION "0\n",
+    .generation = CONDITION,
+    .complete = "POST",
+    .lost = "NoSuchUpload",
+    .add_part_query = hr__s3_add_part_query,
+    .add_complete_query = hr__s3_add_complete_query,
+    .add_parts = hr__s3_add_parts,
+};
+
 const hr_store_kind hr__gs_kind = {
     .schemes = "gs gcs",
     .prepare = hr__gs_prepare,
@@ -117,4 +129,5 @@ const hr_store_kind hr__gs_kind = {
     .hash = gs_hash,
     .skewed = "RequestTimeTooSkewed",
     .add_list_query = hr__s3_add_list_query,
+    .upload = &gs_upload,
 };

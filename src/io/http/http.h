@@ -54,6 +54,7 @@ struct hr_store {
 typedef struct hr_http_request hr_http_request;
 typedef struct hr_http_host hr_http_host;
 typedef struct hr_store_kind hr_store_kind;
+typedef struct hr_upload_kind hr_upload_kind;
 
 typedef struct hr_http_answer {
     int status;               /* of HTTP; 0: none came */
@@ -66,6 +67,8 @@ typedef struct hr_http_answer {
     char modified[40];        /* Last-Modified; "": none */
     char region[32];          /* x-amz-bucket-region */
     char code[64];            /* x-ms-error-code */
+    char generation[24];      /* of an object of Google; "": none */
+    char mark[32];            /* of the object's metadata: the id of its upload */
     bool is_folder;           /* of Azure: no object, although it has a name */
 } hr_http_answer;
 
@@ -85,7 +88,7 @@ struct hr_http_request {
     bool public_only;          /* HR_INVALID: the server's address is a private one */
     const uint8_t *data;       /* that PUT and POST send; borrowed until `done` */
     int64_t n_data;
-    const char *more;                 /* header lines, each with its "\n"; static; NULL: none */
+    const char *more;                 /* header lines, each with its "\n"; borrowed until `done`; NULL: none */
     char hash[72];                    /* of the data, for the signature; "": hr__http_begin makes it */
     int64_t max_body;                 /* a longer body is an error; 0: 1 MiB */
     void (*done)(hr_http_request *r); /* on the network's thread, without locks; may free the request */
@@ -158,6 +161,8 @@ int hr__hosts(hr_http_host **out); /* -> their number */
 void hr__hosts_forget(void);       /* no request is under way; the counters stay */
 void hr__host_count(hr_http_request *r, hr_traffic what, int64_t n);
 
+bool hr__http_says(const hr_http_request *r, const char *code); /* the refusal has this code */
+
 /* --- http_request.c: the way of a request, for the network's thread */
 typedef enum hr_http_next { HR_HTTP_DONE, HR_HTTP_AGAIN } hr_http_next;
 void hr__http_header(hr_http_request *r, const char *line, size_t n); /* one line of the answer's head */
@@ -199,6 +204,22 @@ struct hr_store_kind {
     void (*add_list_query)(const char *prefix, const char *token, hr_text *out);
     /* The refusal says how a request has to be sent instead, which later ones are. NULL: refusals say nothing. */
     bool (*learn)(hr_store *s, const hr_http_request *r);
+    const hr_upload_kind *upload;
+};
+/* How an object is written in parts, and becomes visible when they are complete. */
+struct hr_upload_kind {
+    bool has_ids;           /* the store gives each upload an id, and lists those that are not complete */
+    bool counts_parts;      /* the ETag of an object ends in the number of its parts */
+    const char *put;        /* header lines of a PUT of a whole object; NULL: none */
+    const char *put_new;    /* likewise, of one that replaces no object */
+    const char *generation; /* "name: " of the header with which a PUT replaces one generation; NULL: If-Match does */
+    const char *complete;   /* the method of the request that completes an upload */
+    const char *new_only;   /* a header line of that request: it replaces no object; NULL: the store knows none */
+    const char *lost;       /* the code of its refusal, if parts are not there, or no longer */
+    void (*add_part_query)(const char *id, int64_t number, hr_text *out);
+    void (*add_complete_query)(const char *id, hr_text *out);
+    void (*add_parts)(char *const *tags, int64_t n, hr_text *out); /* the body that completes an upload */
+    void (*add_mark)(const char *id, hr_text *out); /* a header line by which the object is known; NULL: none */
 };
 extern const hr_store_kind hr__s3_kind, hr__gs_kind, hr__az_kind;
 const hr_store_kind *hr__kind_of(const char *url);                           /* NULL: of no store */
@@ -258,7 +279,11 @@ typedef struct hr_sign_keys {
 /* Adds the header lines that sign this request at this time. hash: of the data, by hr__s3_hash; "": there is none. */
 hr_status hr__sign4(const hr_sign_keys *k, const char *method, const char *url, const char *hash, int64_t now_s,
                     hr_text *headers, hr_error *err) HR_MUST_USE;
+/* --- s3.c: for Google, whose API is like it */
 void hr__s3_add_list_query(const char *prefix, const char *token, hr_text *out);
+void hr__s3_add_part_query(const char *id, int64_t number, hr_text *out);
+void hr__s3_add_complete_query(const char *id, hr_text *out);
+void hr__s3_add_parts(char *const *tags, int64_t n, hr_text *out);
 /* Sets r->hash: the SHA-256 of the data; "UNSIGNED-PAYLOAD" over TLS, which protects them itself. */
 hr_status hr__s3_hash(hr_http_request *r, hr_error *err) HR_MUST_USE;
 static inline bool hr__http_writes(const hr_http_request *r)
@@ -266,7 +291,7 @@ static inline bool hr__http_writes(const hr_http_request *r)
     return strcmp(r->method, "PUT") == 0 || strcmp(r->method, "POST") == 0 || strcmp(r->method, "DELETE") == 0;
 }
 
-/* --- s3_upload.c, s3_commit.c: what both know of a job's uploads */
+/* --- store_upload.c, store_commit.c: what both know of a job's uploads */
 struct hr_upload {
     struct hr_uploads *job;
     char *url;
@@ -284,6 +309,7 @@ struct hr_upload {
 struct hr_uploads {
     hr_account *account;
     hr_store *store;
+    const hr_upload_kind *kind;
     char *root; /* the job's folder, or the file; without '/' at its end */
     char *job;
     int64_t part_bytes, most_bytes; /* of a part; of all parts that are not sent yet */
@@ -301,13 +327,13 @@ hr_status hr__uploads_wait(hr_uploads *u, hr_error *err) HR_MUST_USE; /* until a
 /* The text of the first element of this name, decoded; new; NULL: there is none, or no memory. */
 char *hr__xml_text(const char *xml, const char *name, const char **end);
 /* Completes what jobs have decided in the folder, and aborts what a killed run of the job `job` (NULL: none) left. */
-hr_status hr__s3_recover(hr_store *s, const char *root, const char *job, hr_account *account,
-                         hr_error *err) HR_MUST_USE;
+hr_status hr__store_recover(hr_store *s, const char *root, const char *job, hr_account *account,
+                            hr_error *err) HR_MUST_USE;
 bool hr__is_record(const char *key); /* of a commit: readers look into it */
 /* Adds the records below the prefix. */
 hr_status hr__store_records(hr_store *s, const char *url, const char *prefix, hr_paths *out, hr_error *err) HR_MUST_USE;
 /* Takes out of the list, from `begin` on, what the records say is not visible. *again: a record has gone meanwhile. */
-hr_status hr__s3_leave_out(hr_store *s, const hr_paths *records, int64_t begin, hr_paths *out, bool *again,
-                           hr_error *err) HR_MUST_USE;
+hr_status hr__store_leave_out(hr_store *s, const hr_paths *records, int64_t begin, hr_paths *out, bool *again,
+                              hr_error *err) HR_MUST_USE;
 
 #endif

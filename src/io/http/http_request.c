@@ -111,6 +111,10 @@ void hr__http_header(hr_http_request *r, const char *line, size_t n)
         keep_value(a->region, sizeof a->region, value, end);
     } else if (is_header(text, n, "x-ms-error-code", &value)) {
         keep_value(a->code, sizeof a->code, value, end);
+    } else if (is_header(text, n, "x-goog-generation", &value)) {
+        keep_value(a->generation, sizeof a->generation, value, end);
+    } else if (is_header(text, n, "x-ms-meta-headrace", &value)) {
+        keep_value(a->mark, sizeof a->mark, value, end);
     } else if (is_header(text, n, "x-ms-meta-hdi_isfolder", &value)) {
         a->is_folder = strncasecmp(value, "true", 4) == 0;
     } else if (is_header(text, n, "date", &value)) {
@@ -193,6 +197,11 @@ static void add_words(const hr_http_request *r, hr_text *out)
         hr__text_add(out, ", %.*s", (int)HR_MIN(strcspn(body, "\r\n"), 200), body);
 }
 
+bool hr__http_says(const hr_http_request *r, const char *code)
+{
+    return strcmp(r->answer.code, code) == 0 || (r->body.data && strstr(r->body.data, code));
+}
+
 static hr_status status_of(int status) { return status == 404 || status == 410 ? HR_NOT_FOUND : HR_IO; }
 
 static const char *meaning(int status)
@@ -219,7 +228,8 @@ static hr_status refused(hr_http_request *r)
     if (r->n_retries)
         hr__text_add(&words, " (%d retries)", r->n_retries);
     r->st = hr_error_set(&r->err, status_of(r->answer.status), "%s: %s (HTTP %d)%s", name ? name : "a URL",
-                         meaning(r->answer.status), r->answer.status, words.data && !words.failed ? words.data : "");
+                         hr__http_says(r, "BlobAlreadyExists") ? meaning(412) : meaning(r->answer.status),
+                         r->answer.status, words.data && !words.failed ? words.data : "");
     hr__text_clear(&words);
     hr__free(name);
     return r->st;
@@ -333,19 +343,13 @@ static hr_http_next accept(hr_http_request *r)
     return HR_HTTP_DONE;
 }
 
-/* The refusal has this code. */
-static bool says(const hr_http_request *r, const char *code)
-{
-    return strcmp(r->answer.code, code) == 0 || (r->body.data && strstr(r->body.data, code));
-}
-
 /* Stores refuse requests of a clock that is wrong, and say what the time is. Once. */
 static bool learns_clock(hr_http_request *r)
 {
     int64_t ahead = r->answer.date_s - (int64_t)time(NULL);
 
-    if (!r->is_signed || r->learnt_clock || r->answer.status != 403 || !r->answer.date_s || !says(r, r->kind->skewed) ||
-        llabs(ahead - atomic_load(&r->store->ahead_s)) < SKEW_S)
+    if (!r->is_signed || r->learnt_clock || r->answer.status != 403 || !r->answer.date_s ||
+        !hr__http_says(r, r->kind->skewed) || llabs(ahead - atomic_load(&r->store->ahead_s)) < SKEW_S)
         return false;
     r->learnt_clock = true;
     atomic_store(&r->store->ahead_s, ahead);

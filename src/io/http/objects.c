@@ -1,8 +1,8 @@
 /* objects.c - single objects of a store, and folders of them, for callers who keep their state there: the runs of
  * trainers, and positions of write jobs.
  *
- * Lists, reads and uploads are those of readers and writers (url_list.c, url_source.c, s3_upload.c), so they work for
- * every store that these know. All calls wait for the network: they are not for threads of the pool.
+ * Lists, reads and uploads are those of readers and writers (url_list.c, url_source.c, store_upload.c), so they work
+ * for every store that these know. All calls wait for the network: they are not for threads of the pool.
  *
  * Tests: test_objects.py. */
 #include "io/http/http.h"
@@ -141,7 +141,7 @@ hr_status hr__objects_list(const hr_store_options *o, const char *folder, hr_pat
 static hr_status store_for(const hr_store_options *o, const char *url, hr_store **out, hr_error *err)
 {
     *out = NULL;
-    if (!hr__url_is_writable(url)) {
+    if (!hr__url_is_store(url)) {
         char *shown = hr__url_shown(url, NULL);
         hr_status st =
             hr_error_set(err, HR_UNSUPPORTED, "%s: headrace does not write to URLs of this kind", shown ? shown : "");
@@ -169,47 +169,75 @@ static bool holds(const hr_store_options *o, const char *url, const void *data, 
     return same;
 }
 
-static char *condition_of(const char *if_tag)
+/* The generation of the object, which is of this version. HR_MISMATCH: it is another one. */
+static hr_status generation_of(hr_store *s, const char *url, const char *tag, char *out, hr_error *err)
 {
-    return !if_tag          ? NULL
-           : if_tag[0] == 0 ? hr__strdup(NULL, "If-None-Match: *\n")
-                            : hr__printf(NULL, "If-Match: %s\n", if_tag);
+    hr_http_request r = { 0 };
+    hr_status st;
+
+    HR_GO(hr__store_request(&r, "HEAD", s, url, "", NULL, err));
+    st = hr__http_run(&r, err);
+    if (st == HR_NOT_FOUND || (!st && strcmp(r.answer.etag, tag) != 0))
+        HR_FAIL(HR_MISMATCH, "%s: somebody else has written or removed it meanwhile", url);
+    memcpy(out, r.answer.generation, sizeof r.answer.generation);
+done:
+    hr__http_clear(&r);
+    return st;
 }
 
-static hr_status put_once(hr_store *s, const char *url, const void *data, int64_t n, const char *condition,
+/* The header lines of a PUT of a whole object; new. */
+static hr_status lines_of(hr_store *s, const char *url, const char *if_tag, char **out, hr_error *err)
+{
+    const hr_upload_kind *k = hr__kind_of(url)->upload;
+    const char *plain = k->put ? k->put : "";
+    char generation[24];
+
+    if (!if_tag) {
+        *out = hr__strdup(NULL, plain);
+    } else if (!if_tag[0]) {
+        *out = hr__strdup(NULL, k->put_new);
+    } else if (k->generation) {
+        HR_TRY(generation_of(s, url, if_tag, generation, err));
+        *out = hr__printf(NULL, "%s%s\n", k->generation, generation);
+    } else {
+        *out = hr__printf(NULL, "%sIf-Match: %s\n", plain, if_tag);
+    }
+    return *out ? HR_OK : hr__error_memory(err, url, 64);
+}
+
+static hr_status put_once(hr_store *s, const char *url, const void *data, int64_t n, const char *lines,
                           hr_http_request *r, hr_error *err)
 {
     HR_TRY(hr__store_request(r, "PUT", s, url, "", NULL, err));
     r->data = data;
     r->n_data = n;
-    r->more = condition;
+    r->more = lines;
     return hr__http_run(r, err);
 }
 
 hr_status hr__object_put(const hr_store_options *o, const char *url, const void *data, int64_t n, const char *if_tag,
                          char **tag, hr_error *err)
 {
-    char *condition = condition_of(if_tag);
     hr_http_request r = { 0 };
+    char *lines = NULL;
     hr_store *s = NULL;
     hr_status st = HR_OK;
     int status;
 
     *tag = NULL;
-    if (if_tag && !condition)
-        HR_GO(hr__error_memory(err, url, 64));
     HR_GO(store_for(o, url, &s, err));
-    st = put_once(s, url, data, n, condition, &r, err);
+    HR_GO(lines_of(s, url, if_tag, &lines, err));
+    st = put_once(s, url, data, n, lines, &r, err);
     status = r.answer.status;
-    if (st && condition && status == 501) { /* a store without conditions */
+    if (st && if_tag && status == 501) { /* a store without conditions */
         hr__http_clear(&r);
         hr_error_clear(err);
-        st = put_once(s, url, data, n, NULL, &r, err);
-    } else if (st && condition && (status == 412 || status == 409 || status == 404) && holds(o, url, data, n, tag)) {
+        st = put_once(s, url, data, n, hr__kind_of(url)->upload->put, &r, err);
+    } else if (st && if_tag && (status == 412 || status == 409 || status == 404) && holds(o, url, data, n, tag)) {
         hr_error_clear(err);
         st = HR_OK;
         goto done;
-    } else if (st && condition && (status == 412 || status == 404)) {
+    } else if (st && if_tag && (status == 412 || status == 404 || hr__http_says(&r, "BlobAlreadyExists"))) {
         st = hr_error_set(err, HR_MISMATCH, "%s: somebody else has written or removed it meanwhile", url);
     }
     HR_GO(st);
@@ -218,7 +246,7 @@ hr_status hr__object_put(const hr_store_options *o, const char *url, const void 
 done:
     hr__http_clear(&r);
     hr__store_unref(s);
-    hr__free(condition);
+    hr__free(lines);
     return st;
 }
 

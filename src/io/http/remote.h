@@ -37,11 +37,10 @@ hr_status hr__download(hr_store *store, const char *const *urls, int n, const hr
                        hr_download *out, hr_error *err) HR_MUST_USE;
 void hr__download_clear(hr_download *d);
 
-/* --- writing to s3://: s3_upload.c, s3_commit.c
+/* --- writing to stores: store_upload.c, store_commit.c
  *
  * The uploads of one write job. Nothing is visible before hr__uploads_commit. One thread at a time. */
 typedef struct hr_uploads hr_uploads;
-bool hr__url_is_writable(const char *url);
 /* Completes what jobs before have decided in this folder. single: `url` is a file's. `job` names this one. */
 hr_status hr__uploads_new(const char *url, bool single, const char *job, const char *const *options, int n_options,
                           hr_account *account, hr_uploads **out, hr_error *err) HR_MUST_USE;

@@ -107,7 +107,7 @@ hr_status hr__store_list(hr_store *s, const char *url, const char *prefix, const
         hr__paths_cut(out, begin);
         st = list_once(s, url, prefix, pattern, options, &records, out, err);
         if (!st)
-            st = hr__s3_leave_out(s, &records, begin, out, &again, err);
+            st = hr__store_leave_out(s, &records, begin, out, &again, err);
         hr__paths_clear(&records);
     }
     return st;

@@ -211,14 +211,14 @@ static hr_status take_local(hr_write_job *job, const char *path, hr_error *err)
     char *shown = st == HR_UNSUPPORTED ? hr__url_shown(path, NULL) : NULL;
 
     if (shown)
-        st = hr_error_set(err, st, "%s: headrace writes to local paths and to s3:// URLs", shown);
+        st = hr_error_set(err, st, "%s: headrace writes to local paths and to s3://, gs:// and az:// URLs", shown);
     hr__free(shown);
     return st;
 }
 
 static hr_status take_path(hr_write_job *job, const char *path, hr_error *err)
 {
-    job->remote = hr__url_is_writable(path);
+    job->remote = hr__url_is_store(path);
     if (!job->remote)
         return take_local(job, path, err);
     if (!(job->path = hr__strdup(NULL, path)))

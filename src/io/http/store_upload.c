@@ -1,16 +1,19 @@
-/* s3_upload.c - files that are written to S3, part by part, while the writer goes on.
+/* store_upload.c - files that are written to a store, part by part, while the writer goes on.
  *
- * 1. A file is an upload of several parts, even a tiny one: it is not visible until s3_commit.c completes it.
+ * 1. A file is an upload of several parts, even a tiny one: it is not visible until store_commit.c completes it.
  * 2. A part begins to travel as soon as it is full. The first one asks for the upload's id before; parts wait for it.
  *    Parts have part_bytes, and twice as many after each 1,000 parts, so that 10,000 are enough for any object.
  * 3. All parts of a job that are not sent yet have at most most_bytes together (a share of the memory limit, and at
  *    least one part): the writer waits for room. Their bytes are charged to the job's account.
  * 4. A part that is sent again replaces itself. A request for an id that is sent again can leave an upload without
- *    parts, as a killed job does; see s3_commit.c.
+ *    parts, as a killed job does; see store_commit.c.
+ * 5. Where the store gives no ids to uploads (Azure), the id is ours, and names the parts; a file without bytes has no
+ *    part.
  *
- * Tests: test_s3_write.py. */
+ * Tests: test_s3_write.py, test_store_write.py. */
 #include "io/http/http.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -32,8 +35,6 @@ typedef struct hr_transfer {
     int64_t n;
     struct hr_transfer *next;
 } hr_transfer;
-
-bool hr__url_is_writable(const char *url) { return hr__kind_of(url) == &hr__s3_kind; }
 
 /* ------------------------------------------------------------------------------------------------------------ texts */
 
@@ -109,8 +110,7 @@ static void send_locked(hr_uploads *u, hr_transfer *t)
     if (!st && t->number) {
         hr_text query = { 0 };
 
-        hr__text_add(&query, "partNumber=%lld&uploadId=", (long long)t->number);
-        hr__url_add_encoded(&query, t->upload->id, false);
+        u->kind->add_part_query(t->upload->id, t->number, &query);
         hr__free(t->r.url);
         t->r.url = query.failed ? NULL : hr__store_address(u->store, t->upload->url, false, query.data, NULL);
         hr__text_clear(&query);
@@ -157,6 +157,15 @@ static void on_id(hr_http_request *r)
     hr__unlock(&u->lock);
 }
 
+/* By which the part is named when the file is completed. */
+static char *tag_of(const hr_transfer *t)
+{
+    const hr_upload *f = t->upload;
+
+    return f->job->kind->has_ids ? hr__strdup(NULL, t->r.answer.etag)
+                                 : hr__printf(NULL, "%s%08lld", f->id, (long long)t->number);
+}
+
 static void on_part(hr_http_request *r)
 {
     hr_transfer *t = (hr_transfer *)r; /* its first member */
@@ -164,9 +173,9 @@ static void on_part(hr_http_request *r)
     hr_uploads *u = f->job;
 
     hr__lock(&u->lock);
-    if (!r->st && !r->answer.etag[0])
+    if (!r->st && u->kind->has_ids && !r->answer.etag[0])
         r->st = hr_error_set(&r->err, HR_BAD_DATA, "%s: the store gives no ETag for a part", f->url);
-    if (!r->st && !(f->tags[t->number - 1] = hr__strdup(NULL, r->answer.etag)))
+    if (!r->st && !(f->tags[t->number - 1] = tag_of(t)))
         r->st = hr__error_memory(&r->err, f->url, 64);
     if (r->st)
         fail_locked(u, r->st, &r->err);
@@ -356,13 +365,21 @@ hr_status hr__upload_finish(hr_upload *f, hr_error *err)
     f->keeps_first = false;
     if (first)
         HR_TRY(send(f, first, err));
-    if (f->n == 0 && f->n_parts > 0)
+    if (f->n == 0 && (f->n_parts > 0 || !f->job->kind->has_ids))
         return HR_OK;
     HR_TRY(cut(f, &last, err));
     return send(f, last, err);
 }
 
 /* -------------------------------------------------------------------------------------------------------------- job */
+
+/* 16 digits, which nobody else has. NULL: no memory, or no random numbers. */
+static char *own_id(void)
+{
+    uint64_t n;
+
+    return hr__random_secret(&n, sizeof n) ? NULL : hr__printf(NULL, "%016" PRIx64, n);
+}
 
 hr_status hr__upload_begin(hr_uploads *u, const char *url, hr_upload **out, hr_error *err)
 {
@@ -373,7 +390,14 @@ hr_status hr__upload_begin(hr_uploads *u, const char *url, hr_upload **out, hr_e
         !(f = hr__zalloc(u->account, sizeof *f)))
         return hr__error_memory(err, url, sizeof *f);
     f->job = u;
-    if (!(f->url = hr__strdup(u->account, url))) {
+    f->url = hr__strdup(u->account, url);
+    if (!u->kind->has_ids) {
+        f->id = own_id();
+        f->asked = true;
+    }
+    if (!f->url || (f->asked && !f->id)) {
+        hr__free(f->url);
+        hr__free(f->id);
         hr__free(f);
         return hr__error_memory(err, url, (int64_t)strlen(url));
     }
@@ -452,7 +476,7 @@ void hr__uploads_free(hr_uploads *u)
     if (!u)
         return;
     stop_all(u);
-    if (!u->committed)
+    if (!u->committed && u->kind && u->kind->has_ids)
         abort_all(u);
     for (int64_t i = 0; i < u->n; i++)
         upload_free(u->items[i]);
@@ -479,6 +503,7 @@ hr_status hr__uploads_new(const char *url, bool single, const char *job, const c
     hr__mutex_init(&u->lock);
     hr__cond_init(&u->moved);
     u->account = account;
+    u->kind = hr__kind_of(url)->upload;
     u->part_bytes = limit < SMALL_LIMIT ? LEAST_PART_BYTES : PART_BYTES;
     u->most_bytes = HR_MIN(limit / 4, MOST_BYTES);
     u->root = hr__strdup(account, url);
@@ -489,7 +514,7 @@ hr_status hr__uploads_new(const char *url, bool single, const char *job, const c
         u->root[--n] = 0;
     HR_GO(hr__store_new(options, n_options, account, &u->store, err));
     HR_GO(hr__store_prepare(u->store, u->root, err));
-    HR_GO(hr__s3_recover(u->store, u->root, single ? NULL : u->job, account, err));
+    HR_GO(hr__store_recover(u->store, u->root, single ? NULL : u->job, account, err));
     *out = u;
     u = NULL;
 done:

@@ -1,8 +1,8 @@
-/* s3_commit.c - how all files of a job become visible at once in S3, which has no renames.
+/* store_commit.c - how all files of a job become visible at once in a store, which has no renames.
  *
  * The protocol, for a job that writes into ROOT:
- *   1. All parts of all files arrive (s3_upload.c). Nothing is visible; a failed job aborts its uploads.
- *   2. The *record* ROOT/_headrace_commit_JOB is made, only if there is none (If-None-Match: *). It names each file,
+ *   1. All parts of all files arrive (store_upload.c). Nothing is visible; a failed job aborts its uploads.
+ *   2. The *record* ROOT/_headrace_commit_JOB is made, only if there is none. It names each file,
  *      its upload, its parts, and the files that it replaces. Now the job is decided.
  *   3. The uploads are completed, many at once.
  *   4. ROOT/_SUCCESS gets the job's name and its files. Our readers leave out the files of a record until _SUCCESS
@@ -17,7 +17,11 @@
  *
  * A single file has no record: completing its upload is one step.
  *
- * Tests: test_s3_write.py. */
+ * Azure has no ids of uploads and no list of them: blocks that no list names go after a week, and an upload is complete
+ * if the metadata of the blob has our id. Google knows no condition for completing an upload: a file of another program
+ * that comes between our look and that step is replaced.
+ *
+ * Tests: test_s3_write.py, test_store_write.py. */
 #include "io/http/http.h"
 
 #include <inttypes.h>
@@ -40,6 +44,7 @@ typedef struct commit_file {
 
 typedef struct commit {
     hr_store *store;
+    const hr_upload_kind *kind;
     hr_account *account;
     char *root, *job;
     commit_file *files;
@@ -220,7 +225,7 @@ static hr_status put_text(hr_store *s, const char *url, const hr_text *text, boo
     HR_GO(hr__store_request(&r, "PUT", s, url, "", NULL, err));
     r.data = (const uint8_t *)text->data;
     r.n_data = text->n;
-    r.more = only_new ? "If-None-Match: *\n" : NULL;
+    r.more = only_new ? r.kind->upload->put_new : r.kind->upload->put;
     HR_GO(hr__http_run(&r, err));
 done:
     hr__http_clear(&r);
@@ -258,36 +263,50 @@ done:
 
 /* ------------------------------------------------------------------------------------------------------- completing */
 
-static void print_parts(const commit_file *f, hr_text *out)
-{
-    hr__text_add(out, "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">");
-    for (int64_t k = 0; k < f->n_tags; k++)
-        hr__text_add(out, "<Part><PartNumber>%" PRId64 "</PartNumber><ETag>%s</ETag></Part>", k + 1, f->tags[k]);
-    hr__text_add(out, "</CompleteMultipartUpload>");
-}
+typedef struct completion {
+    hr_http_request *r;
+    hr_text body, more;
+} completion;
 
-static hr_status ask_complete(const commit *c, const commit_file *f, hr_http_request *r, hr_text *body, hr_error *err)
+/* only_new: there is no such object yet. */
+static hr_status ask_complete(const commit *c, const commit_file *f, bool only_new, completion *out, hr_error *err)
 {
+    const char *id = f->id ? f->id : "";
     hr_text query = { 0 };
     hr_status st;
 
-    hr__text_add(&query, "uploadId=");
-    hr__url_add_encoded(&query, f->id ? f->id : "", false);
-    print_parts(f, body);
-    st = query.failed || body->failed ? hr__error_memory(err, f->url, body->n)
-                                      : hr__store_request(r, "POST", c->store, f->url, query.data, c->account, err);
+    c->kind->add_complete_query(id, &query);
+    c->kind->add_parts(f->tags, f->n_tags, &out->body);
+    hr__text_add(&out->more, "%s", only_new && c->kind->new_only ? c->kind->new_only : "");
+    if (c->kind->add_mark)
+        c->kind->add_mark(id, &out->more);
+    st = query.failed || out->body.failed || out->more.failed
+             ? hr__error_memory(err, f->url, out->body.n)
+             : hr__store_request(out->r, c->kind->complete, c->store, f->url, query.data, c->account, err);
     hr__text_clear(&query);
-    r->data = (const uint8_t *)body->data;
-    r->n_data = body->n;
+    out->r->data = (const uint8_t *)out->body.data;
+    out->r->n_data = out->body.n;
+    out->r->more = out->more.data;
     return st;
 }
 
-/* The upload is gone. Somebody has completed it if the object has its size and its number of parts. */
+/* Whether the answer to HEAD is of the object that the upload makes. */
+static bool is_ours(const commit *c, const commit_file *f, const hr_http_answer *a)
+{
+    char end[32];
+    size_t n = strlen(a->etag), m = (size_t)snprintf(end, sizeof end, "-%" PRId64 "\"", f->n_tags);
+
+    if (a->total != f->n_bytes)
+        return false;
+    if (c->kind->add_mark)
+        return f->id && strcmp(a->mark, f->id) == 0;
+    return !c->kind->counts_parts || (n >= m && strcmp(a->etag + n - m, end) == 0);
+}
+
+/* The upload is gone. Somebody has completed it if the object is the one that it makes. */
 static hr_status check_complete(const commit *c, const commit_file *f, hr_error *err)
 {
     hr_http_request r = { 0 };
-    char end[32];
-    size_t n, m = (size_t)snprintf(end, sizeof end, "-%" PRId64 "\"", f->n_tags);
     hr_status st;
 
     HR_GO(hr__store_request(&r, "HEAD", c->store, f->url, "", c->account, err));
@@ -298,12 +317,21 @@ static hr_status check_complete(const commit *c, const commit_file *f, hr_error 
                 "%s in %s to write there again",
                 f->url, c->job, c->root);
     HR_GO(st);
-    n = strlen(r.answer.etag);
-    if (r.answer.total != f->n_bytes || n < m || strcmp(r.answer.etag + n - m, end) != 0)
+    if (!is_ours(c, f, &r.answer))
         st = hr_error_set(err, HR_IO, "%s: its upload is gone, and the object there is another one", f->url);
 done:
     hr__http_clear(&r);
     return st;
+}
+
+/* The object is there already: it is ours if the answer to the attempt before was lost. */
+static bool exists_and_is_ours(const commit *c, const commit_file *f, const hr_http_request *r)
+{
+    hr_error none = HR_ERROR_INIT;
+    bool ours = c->kind->add_mark && hr__http_says(r, "BlobAlreadyExists") && !check_complete(c, f, &none);
+
+    hr_error_clear(&none);
+    return ours;
 }
 
 static hr_status judge(const commit *c, commit_file *f, hr_http_request *r, hr_error *err)
@@ -317,9 +345,9 @@ static hr_status judge(const commit *c, commit_file *f, hr_http_request *r, hr_e
         hr__free(code);
         return r->st; /* and again */
     }
-    if (r->st == HR_NOT_FOUND && strstr(body, "NoSuchUpload")) {
+    if (r->st && hr__http_says(r, c->kind->lost)) {
         HR_TRY(check_complete(c, f, err));
-    } else if (r->st) {
+    } else if (r->st && !exists_and_is_ours(c, f, r)) {
         hr_status st = r->st;
 
         hr__error_move(err, &r->err);
@@ -330,19 +358,19 @@ static hr_status judge(const commit *c, commit_file *f, hr_http_request *r, hr_e
 }
 
 /* Tries to complete up to AT_ONCE files. */
-static hr_status complete_some(commit *c, int64_t begin, int n, const char *more, hr_error *err)
+static hr_status complete_some(commit *c, int64_t begin, int n, bool only_new, hr_error *err)
 {
     hr_http_request *r = hr__zalloc(NULL, (size_t)n * sizeof *r);
-    hr_text *bodies = hr__zalloc(NULL, (size_t)n * sizeof *bodies);
+    completion *all = hr__zalloc(NULL, (size_t)n * sizeof *all);
     hr_status st = HR_OK;
 
-    if (!r || !bodies)
+    if (!r || !all)
         HR_GO(hr__error_memory(err, c->root, n * (int64_t)sizeof *r));
     for (int i = 0; i < n; i++) {
-        r[i].st = c->files[begin + i].is_done ? HR_PENDING : HR_OK;
+        all[i].r = &r[i];
         if (!c->files[begin + i].is_done)
-            HR_GO(ask_complete(c, &c->files[begin + i], &r[i], &bodies[i], err));
-        r[i].more = more;
+            HR_GO(ask_complete(c, &c->files[begin + i], only_new, &all[i], err));
+        r[i].st = c->files[begin + i].is_done ? HR_PENDING : HR_OK;
     }
     hr__http_run_all(r, n);
     for (int i = 0; i < n; i++) {
@@ -356,16 +384,17 @@ static hr_status complete_some(commit *c, int64_t begin, int n, const char *more
         hr_error_clear(&one);
     }
 done:
-    for (int i = 0; i < n && r && bodies; i++) {
+    for (int i = 0; i < n && r && all; i++) {
         hr__http_clear(&r[i]);
-        hr__text_clear(&bodies[i]);
+        hr__text_clear(&all[i].body);
+        hr__text_clear(&all[i].more);
     }
-    hr__free(bodies);
+    hr__free(all);
     hr__free(r);
     return st;
 }
 
-static hr_status complete_all(commit *c, const char *more, hr_error *err)
+static hr_status complete_all(commit *c, bool only_new, hr_error *err)
 {
     hr_status st = HR_OK;
 
@@ -374,7 +403,7 @@ static hr_status complete_all(commit *c, const char *more, hr_error *err)
 
         for (int round = 0; round <= c->store->max_retries; round++) {
             hr_error_clear(err);
-            st = complete_some(c, at, n, more, err);
+            st = complete_some(c, at, n, only_new, err);
             if (!st || st == HR_NO_MEMORY)
                 break;
         }
@@ -458,7 +487,7 @@ static hr_status roll_forward(commit *c, bool success, hr_error *err)
     if (!record || !url)
         HR_GO(hr__error_memory(err, c->root, 64));
     if (!success) {
-        HR_GO(complete_all(c, NULL, err));
+        HR_GO(complete_all(c, false, err));
         print_commit(c, false, &text);
         HR_GO(put_text(c->store, url, &text, false, err));
     }
@@ -477,7 +506,9 @@ done:
 
 static hr_status of_uploads(const hr_uploads *u, const hr_paths *old, commit *c, hr_error *err)
 {
-    *c = (commit){ .store = u->store, .root = hr__strdup(NULL, u->root), .job = hr__strdup(NULL, u->job) };
+    *c = (commit){
+        .store = u->store, .kind = u->kind, .root = hr__strdup(NULL, u->root), .job = hr__strdup(NULL, u->job)
+    };
     c->files = hr__zalloc(NULL, ((size_t)u->n + 1) * sizeof *c->files);
     if (!c->root || !c->job || !c->files)
         return hr__error_memory(err, u->root, u->n * (int64_t)sizeof *c->files);
@@ -573,7 +604,7 @@ hr_status hr__uploads_commit(hr_uploads *u, bool single, bool replace, const hr_
     if (!replace)
         HR_GO(check_new(&c, single, err));
     if (single) {
-        st = complete_all(&c, replace ? NULL : "If-None-Match: *\n", err);
+        st = complete_all(&c, !replace, err);
         u->committed = !st;
         goto done;
     }
@@ -693,7 +724,7 @@ static hr_status abort_job(hr_store *s, const char *root, const char *job, hr_te
     const char *key = hr__place(root).key;
     char *prefix = hr__printf(NULL, "%s%s", key, key[0] ? "/" : ""), *xml = NULL, *from = NULL, *id = NULL;
     hr_status st = c.root && prefix ? HR_OK : hr__error_memory(err, root, 64);
-    bool more = true;
+    bool more = hr__kind_of(root)->upload->has_ids;
 
     for (int i = 0; i < MAX_LISTS && more && !st; i++) {
         hr__free(xml);
@@ -722,7 +753,10 @@ static hr_status read_record(hr_store *s, const char *url, hr_account *account, 
     char *text = NULL, *job = NULL;
     hr_status st;
 
-    *c = (commit){ .store = s, .account = account, .root = hr__strndup(NULL, url, (size_t)(name_in(url) - url - 1)) };
+    *c = (commit){ .store = s,
+                   .kind = hr__kind_of(url)->upload,
+                   .account = account,
+                   .root = hr__strndup(NULL, url, (size_t)(name_in(url) - url - 1)) };
     HR_GO(c->root ? HR_OK : hr__error_memory(err, url, 64));
     HR_GO(get_text(s, url, account, &text, err));
     HR_GO(parse_commit(url, text, "headrace-commit 1", c, err));
@@ -789,7 +823,7 @@ done:
     return st;
 }
 
-hr_status hr__s3_recover(hr_store *s, const char *root, const char *job, hr_account *account, hr_error *err)
+hr_status hr__store_recover(hr_store *s, const char *root, const char *job, hr_account *account, hr_error *err)
 {
     const char *key = hr__place(root).key;
     char *prefix = hr__printf(NULL, "%s%s" RECORD, key, key[0] ? "/" : "");
@@ -842,8 +876,8 @@ static hr_status leave_out(const commit *c, bool success, int64_t begin, hr_path
     return HR_OK;
 }
 
-hr_status hr__s3_leave_out(hr_store *s, const hr_paths *records, int64_t begin, hr_paths *out, bool *again,
-                           hr_error *err)
+hr_status hr__store_leave_out(hr_store *s, const hr_paths *records, int64_t begin, hr_paths *out, bool *again,
+                              hr_error *err)
 {
     *again = false;
     for (int64_t i = 0; i < records->n; i++) {

@@ -1,0 +1,129 @@
+/* s3.c - what S3 has of its own: addresses, lists, uploads of several parts.
+ *
+ * Tests: test_s3.c, test_s3.py, test_s3_write.py. */
+#include "io/http/http.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const char *region_of(const hr_store *s) { return s->s3.region ? s->s3.region : "us-east-1"; }
+
+/* A bucket's name with a dot is in no certificate; other servers mostly know no names of buckets. */
+static bool by_host(const hr_store *s, const hr_place *p)
+{
+    if (s->s3.virtual_host != HR_SWITCH_UNSET)
+        return s->s3.virtual_host == HR_SWITCH_ON;
+    return !s->s3.endpoint && !memchr(p->bucket, '.', (size_t)p->n_bucket);
+}
+
+static void s3_add_address(const hr_store *s, const char *url, bool of_bucket, hr_text *out)
+{
+    hr_place p = hr__place(url);
+    const char *endpoint = s->s3.endpoint, *host;
+    char aws[100];
+
+    if (!endpoint) {
+        snprintf(aws, sizeof aws, "https://s3.%s.amazonaws.com", region_of(s));
+        endpoint = aws;
+    }
+    host = strstr(endpoint, "://");
+    if (host && by_host(s, &p))
+        hr__text_add(out, "%.*s://%.*s.%s", (int)(host - endpoint), endpoint, p.n_bucket, p.bucket, host + 3);
+    else
+        hr__text_add(out, "%s%s", host ? "" : "https://", endpoint);
+    while (out->n && out->data[out->n - 1] == '/')
+        out->data[--out->n] = 0;
+    if (!by_host(s, &p) || !host)
+        hr__text_add(out, "/%.*s", p.n_bucket, p.bucket);
+    hr__text_add(out, "/");
+    if (!of_bucket)
+        hr__url_add_encoded(out, p.key, true);
+}
+
+static bool s3_signs(const hr_store *s, const char *url)
+{
+    return s->s3.anonymous != HR_SWITCH_ON && !hr__place(url).anonymous;
+}
+
+static hr_status s3_sign(const hr_http_request *r, const char *url, int64_t now_s, hr_text *lines, hr_error *err)
+{
+    const hr_s3 *s3 = &r->store->s3;
+    hr_sign_keys keys = {
+        .key_id = s3->key_id, .secret = s3->secret, .token = s3->token, .region = region_of(r->store)
+    };
+
+    return r->is_signed ? hr__sign4(&keys, r->method, url, r->hash, now_s, lines, err) : HR_OK;
+}
+
+void hr__s3_add_list_query(const char *prefix, const char *token, hr_text *out)
+{
+    if (token) {
+        hr__text_add(out, "continuation-token=");
+        hr__url_add_encoded(out, token, false);
+        hr__text_add(out, "&");
+    }
+    hr__text_add(out, "encoding-type=url&list-type=2&prefix=");
+    hr__url_add_encoded(out, prefix, false);
+}
+
+/* The refusal names the bucket's region, which is another one: later requests go there. */
+static bool s3_learn_region(hr_store *s, const hr_http_request *r)
+{
+    const char *found = r->answer.region;
+    char *copy;
+
+    if (r->st == HR_OK || !found[0] || (s->s3.region && strcmp(s->s3.region, found) == 0))
+        return false;
+    if (!(copy = hr__strdup(NULL, found)))
+        return false;
+    hr__free(s->s3.region);
+    s->s3.region = copy;
+    return true;
+}
+
+/* --------------------------------------------------------------------------------------------------------- writing */
+
+void hr__s3_add_part_query(const char *id, int64_t number, hr_text *out)
+{
+    hr__text_add(out, "partNumber=%" PRId64 "&uploadId=", number);
+    hr__url_add_encoded(out, id, false);
+}
+
+void hr__s3_add_complete_query(const char *id, hr_text *out)
+{
+    hr__text_add(out, "uploadId=");
+    hr__url_add_encoded(out, id, false);
+}
+
+void hr__s3_add_parts(char *const *tags, int64_t n, hr_text *out)
+{
+    hr__text_add(out, "<CompleteMultipartUpload>");
+    for (int64_t i = 0; i < n; i++)
+        hr__text_add(out, "<Part><PartNumber>%" PRId64 "</PartNumber><ETag>%s</ETag></Part>", i + 1, tags[i]);
+    hr__text_add(out, "</CompleteMultipartUpload>");
+}
+
+static const hr_upload_kind s3_upload = {
+    .has_ids = true,
+    .counts_parts = true,
+    .put_new = "If-None-Match: *\n",
+    .complete = "POST",
+    .new_only = "If-None-Match: *\n",
+    .lost = "NoSuchUpload",
+    .add_part_query = hr__s3_add_part_query,
+    .add_complete_query = hr__s3_add_complete_query,
+    .add_parts = hr__s3_add_parts,
+};
+
+const hr_store_kind hr__s3_kind = {
+    .schemes = "s3 s3a",
+    .prepare = hr__s3_prepare,
+    .signs = s3_signs,
+    .add_address = s3_add_address,
+    .sign = s3_sign,
+    .hash = hr__s3_hash,
+    .skewed = "RequestTimeTooSkewed",
+    .add_list_query = hr__s3_add_list_query,
+    .learn = s3_learn_region,
+    .upload = &s3_upload,
+};
