@@ -1212,7 +1212,7 @@ static int add_files(PyObject *list, const hr_plan *p)
         if (add_files(list, p->inputs[i]) < 0)
             return -1;
     for (int i = 0; p->scan && i < hr__scan_n_files(p->scan); i++) {
-        PyObject *name = PyUnicode_DecodeFSDefault(hr__scan_file_name(p->scan, i));
+        PyObject *name = PyUnicode_DecodeFSDefault(hr__scan_file_path(p->scan, i));
         int rc = name ? PyList_Append(list, name) : -1;
 
         Py_XDECREF(name);

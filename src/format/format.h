@@ -244,6 +244,7 @@ void hr__scan_unref(hr_scan *s);
 int hr__scan_n_files(const hr_scan *s);
 bool hr__scan_calls(const hr_scan *s);                      /* reading calls functions of the user */
 const char *hr__scan_file_name(const hr_scan *s, int file); /* borrowed; "memory", "range" for those */
+const char *hr__scan_file_path(const hr_scan *s, int file); /* the same, with the secrets of a URL */
 /* Schema of all columns (also partition columns and the path): the caller's, the first file's, which is opened for it
  * once, or the schema of all files (options.unify). *out is new (a reference). */
 hr_status hr__scan_schema(hr_scan *s, hr_schema **out, hr_error *err) HR_MUST_USE;

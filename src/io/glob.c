@@ -65,6 +65,16 @@ static bool is_remote(const char *url)
     return is_http || (n && hr__url_is_store(url));
 }
 
+static hr_status unknown_scheme(const char *url, int n, hr_error *err)
+{
+    char *shown = hr__url_shown(url, NULL);
+    hr_status st = hr_error_set(err, HR_UNSUPPORTED, "%s: headrace does not read URLs of scheme '%.*s' yet",
+                                shown ? shown : "a URL", n, url);
+
+    hr__free(shown);
+    return st;
+}
+
 hr_status hr__path_of_url(const char *url, hr_account *account, char **out, hr_error *err)
 {
     size_t n = scheme_length(url);
@@ -74,8 +84,7 @@ hr_status hr__path_of_url(const char *url, hr_account *account, char **out, hr_e
     *out = NULL;
     if (n > 0) {
         if (!is_local && !(n == 4 && strncasecmp(url, "file", n) == 0))
-            return hr_error_set(err, HR_UNSUPPORTED, "%s: headrace does not read URLs of scheme '%.*s' yet", url,
-                                (int)n, url);
+            return unknown_scheme(url, (int)n, err);
         path = url + n + 3;
         if (strncasecmp(path, "localhost/", 10) == 0)
             path += 9;
@@ -497,6 +506,15 @@ done:
     return st;
 }
 
+static hr_status list_remote(const char *const *urls, int n, listing *l)
+{
+    hr_status st = hr__url_list(l->out->store, urls, n, l->options, l->out, l->err);
+
+    for (int i = 0; i < n && st; i++)
+        hr__url_hide(urls[i], l->err);
+    return st;
+}
+
 hr_status hr__paths_list(const char *const *urls, int n_urls, const hr_paths_options *options, hr_account *account,
                          hr_paths *out, hr_error *err)
 {
@@ -515,7 +533,7 @@ hr_status hr__paths_list(const char *const *urls, int n_urls, const hr_paths_opt
         }
         if (!out->store)
             HR_GO(hr__store_new(l.options->store_options, l.options->n_store_options, account, &out->store, err));
-        HR_GO(hr__url_list(out->store, urls + i, n, l.options, out, err));
+        HR_GO(list_remote(urls + i, n, &l));
     }
 done:
     if (st)

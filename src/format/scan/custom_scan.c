@@ -355,6 +355,7 @@ static const hr_scan_class custom_scan_class = { custom_schema,
                                                  NULL,
                                                  NULL,
                                                  NULL,
+                                                 NULL,
                                                  NULL };
 
 hr_status hr__scan_new_source(const hr_source_functions *functions, hr_scan **out, hr_error *err)

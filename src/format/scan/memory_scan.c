@@ -304,6 +304,7 @@ static const hr_scan_class memory_scan_class = { memory_schema,
                                                  NULL,
                                                  NULL,
                                                  memory_digest,
+                                                 NULL,
                                                  NULL };
 
 static hr_status scan_new(const char *kind, memory_scan **out, hr_error *err)

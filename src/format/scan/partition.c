@@ -122,7 +122,7 @@ static hr_status given_keys(finder *f, hr_error *err)
 static hr_status hive_keys(finder *f, hr_error *err)
 {
     for (int64_t i = 0; i < f->paths->n; i++) {
-        const char *path = hr__paths_name(f->paths, i), *rest = below_base(f, path), *name;
+        const char *path = hr__paths_shown(f->paths, i), *rest = below_base(f, path), *name;
         size_t n;
 
         while (rest && next_folder(&rest, &name, &n)) {
@@ -179,7 +179,7 @@ static hr_status dir_value(finder *f, const char *path, int k, bool *found, hr_e
 
 static hr_status value_of(finder *f, int64_t file, int k, bool *found, hr_error *err)
 {
-    const char *path = hr__paths_name(f->paths, file);
+    const char *path = hr__paths_shown(f->paths, file);
 
     return f->hive ? hive_value(f, path, k, found, err) : dir_value(f, path, k, found, err);
 }
@@ -282,7 +282,7 @@ static hr_status does_not_fit(const char *path, const char *key, const char *val
 static hr_status add_value(const hr_paths *paths, const char *key, hr_builder *b, const hr_type *type, int64_t file,
                            const hr_text *value, hr_error *err)
 {
-    const char *path = hr__paths_name(paths, file), *text = value->data;
+    const char *path = hr__paths_shown(paths, file), *text = value->data;
     hr_status st = HR_TYPE;
     char *end = NULL;
     int64_t v;
@@ -368,7 +368,7 @@ static hr_status refuse_value(const hr_paths *paths, const char *key, const hr_a
         st = hr__bound_eval(bound, &how, row, &value, err);
         if (st == HR_BAD_DATA || st == HR_TYPE) {
             HR_GO(text_at(texts, i, &text, err));
-            st = does_not_fit(hr__paths_name(paths, i), key, text.data, type, err);
+            st = does_not_fit(hr__paths_shown(paths, i), key, text.data, type, err);
         }
         hr__array_unref(value);
         value = NULL;
@@ -481,7 +481,7 @@ static hr_status has_key(const finder *f, const char *name, hr_error *err)
     for (int i = 0; i < f->n_keys; i++)
         hr__text_add(&known, "%s'%s'", i ? ", " : "", f->keys[i]);
     st = hr_error_set(err, HR_INVALID, "%s: no folder has a partition column '%s', there %s %s",
-                      hr__paths_name(f->paths, 0), name ? name : "(NULL)", f->n_keys == 1 ? "is" : "are",
+                      hr__paths_shown(f->paths, 0), name ? name : "(NULL)", f->n_keys == 1 ? "is" : "are",
                       known.data ? known.data : "none");
     hr__text_clear(&known);
     return st;
@@ -491,12 +491,12 @@ static hr_status has_key(const finder *f, const char *name, hr_error *err)
 static hr_status check_base(const finder *f, hr_error *err)
 {
     for (int64_t i = 0; i < f->paths->n; i++) {
-        if (below_base(f, hr__paths_name(f->paths, i)))
+        if (below_base(f, hr__paths_shown(f->paths, i)))
             return HR_OK;
     }
     if (f->paths->n == 0)
         return HR_OK;
-    return hr_error_set(err, HR_INVALID, "%s: no file lies below the partition base '%s'", hr__paths_name(f->paths, 0),
+    return hr_error_set(err, HR_INVALID, "%s: no file lies below the partition base '%s'", hr__paths_shown(f->paths, 0),
                         f->base);
 }
 

@@ -64,6 +64,11 @@ bool hr__scan_calls(const hr_scan *s) { return s->calls; }
 
 int hr__scan_n_files(const hr_scan *s) { return s->n_files; }
 const char *hr__scan_file_name(const hr_scan *s, int file) { return s->cls->file_name(s, file); }
+
+const char *hr__scan_file_path(const hr_scan *s, int file)
+{
+    return (s->cls->file_path ? s->cls->file_path : s->cls->file_name)(s, file);
+}
 hr_status hr__scan_schema(hr_scan *s, hr_schema **out, hr_error *err)
 {
     *out = NULL;
@@ -159,7 +164,6 @@ done:
 
 /* ------------------------------------------------------------------------------------------------------------ files */
 
-static const char *path_of(const file_scan *s, int file) { return hr__paths_name(&s->paths, file); }
 static const char *name_of(const file_scan *s, int file) { return hr__paths_shown(&s->paths, file); }
 
 /* Fragments, positions and estimates depend on the listed sizes: a file with another size has other rows. */
@@ -667,7 +671,7 @@ static hr_status add_constant(const file_scan *s, const scan_types *types, int f
     if (at >= 0)
         return hr__array_slice(types->folders[at], file, 1, &out->value, err);
     HR_GO(hr__builder_new(NULL, hr__type_simple(HR_T_STRING), &b, err));
-    HR_GO(hr__builder_bytes(b, path_of(s, file), (int64_t)strlen(path_of(s, file)), err));
+    HR_GO(hr__builder_bytes(b, name_of(s, file), (int64_t)strlen(name_of(s, file)), err));
     HR_GO(hr__builder_finish(b, &out->value, err));
 done:
     hr__builder_free(b);
@@ -1005,7 +1009,12 @@ static const char *files_image_column(const hr_scan *base)
 
 static const char *files_name(const hr_scan *base, int file)
 {
-    return file >= 0 && file < base->n_files ? path_of((const file_scan *)base, file) : NULL;
+    return file >= 0 && file < base->n_files ? name_of((const file_scan *)base, file) : NULL;
+}
+
+static const char *files_path(const hr_scan *base, int file)
+{
+    return file >= 0 && file < base->n_files ? hr__paths_name(&((const file_scan *)base)->paths, file) : NULL;
 }
 
 static void add_size(hr_text *out, int64_t n)
@@ -1223,7 +1232,7 @@ static void files_free(hr_scan *base)
 static const hr_scan_class file_scan_class = {
     files_schema, files_open,   files_count, files_name,      files_describe,     files_fingerprint,
     files_floor,  files_order,  files_free,  files_row_bytes, files_image_column, files_guess_rows,
-    files_input,  files_hashes, NULL,        files_left
+    files_input,  files_hashes, NULL,        files_left,      files_path
 };
 
 /* ----------------------------------------------------------------------------------------------------------- making */

@@ -8,7 +8,7 @@ typedef struct hr_scan_class {
     hr_status (*schema)(hr_scan *s, hr_schema **out, hr_error *err);
     hr_status (*open)(hr_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err);
     hr_status (*count)(hr_scan *s, int64_t *out, hr_error *err);
-    const char *(*file_name)(const hr_scan *s, int file);
+    const char *(*file_name)(const hr_scan *s, int file); /* for people: a URL without its secrets */
     void (*describe)(const hr_scan *s, hr_text *out);
     void (*fingerprint)(const hr_scan *s, hr_hash *h);
     int64_t (*floor_bytes)(const hr_scan *s);
@@ -23,6 +23,7 @@ typedef struct hr_scan_class {
     hr_status (*input_hashes)(hr_scan *s, int begin, int end, uint64_t *out, hr_error *err);
     uint64_t (*memory_digest)(hr_scan *s);                /* see hr__scan_memory_digest; NULL: 0 */
     int (*files_left)(const hr_scan *s, hr_expr *filter); /* see hr__scan_files_left; NULL: -1 */
+    const char *(*file_path)(const hr_scan *s, int file); /* as it is opened; NULL: the name */
 } hr_scan_class;
 
 struct hr_scan {

@@ -140,17 +140,22 @@ hr_status hr__objects_list(const hr_store_options *o, const char *folder, hr_pat
 
 static hr_status store_for(const hr_store_options *o, const char *url, hr_store **out, hr_error *err)
 {
+    hr_status st;
+
     *out = NULL;
     if (!hr__url_is_store(url)) {
         char *shown = hr__url_shown(url, NULL);
-        hr_status st =
-            hr_error_set(err, HR_UNSUPPORTED, "%s: headrace does not write to URLs of this kind", shown ? shown : "");
+
+        st = hr_error_set(err, HR_UNSUPPORTED, "%s: headrace does not write to URLs of this kind", shown ? shown : "");
 
         hr__free(shown);
         return st;
     }
     HR_TRY(hr__store_new(o->items, o->n, NULL, out, err));
-    return hr__store_prepare(*out, url, err);
+    st = hr__store_prepare(*out, url, err);
+    if (st)
+        hr__url_hide(url, err);
+    return st;
 }
 
 /* Whether the object holds these bytes: then a request whose answer was lost has put them there. */

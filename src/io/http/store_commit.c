@@ -817,6 +817,8 @@ hr_status hr__store_clean(const char *url, const char *job, const char *const *o
     HR_GO(recover_below(s, root, prefix, NULL, report, err));
     HR_GO(abort_job(s, root, job, report, err));
 done:
+    if (st)
+        hr__url_hide(url, err);
     hr__store_unref(s);
     hr__free(prefix);
     hr__free(root);

@@ -518,6 +518,8 @@ hr_status hr__uploads_new(const char *url, bool single, const char *job, const c
     *out = u;
     u = NULL;
 done:
+    if (st)
+        hr__url_hide(url, err);
     hr__uploads_free(u);
     return st;
 }

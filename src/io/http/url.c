@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <stdio.h>
 #include <strings.h>
 
 /* Where the host begins, after "https://" and "name:password@". */
@@ -42,6 +43,18 @@ char *hr__url_shown(const char *url, hr_account *account)
 
     return hr__printf(account, "%.*s%.*s", scheme_end ? (int)(scheme_end + 3 - url) : 0, url,
                       (int)(end + n_path - host), host);
+}
+
+void hr__url_hide(const char *url, hr_error *err)
+{
+    char *shown = hr__url_shown(url, NULL), text[sizeof err->text];
+    const char *at = shown && err && strcmp(shown, url) != 0 ? strstr(err->text, url) : NULL;
+
+    for (; at; at = strstr(err->text, url)) {
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(at - err->text), err->text, shown, at + strlen(url));
+        memcpy(err->text, text, sizeof text);
+    }
+    hr__free(shown);
 }
 
 char *hr__url_encoded(const char *url, hr_account *account)
