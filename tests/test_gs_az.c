@@ -105,7 +105,7 @@ static void connection_strings_are_read(void **state)
 static const struct {
     const char *url, *option, *text;
 } refusals[] = {
-    { "gs://b1/x", NULL, "gs://b1/x: no credentials in storage_options (google_token" },
+    { "gs://b1/x", NULL, "gs://b1/x: no credentials in storage_options (google_service_account, google_token" },
     { "gs:///x", "anon=true", "expected gs://bucket/key" },
     { "gs://b1/x", "google_hmac_key_id=a", "google_hmac_key_id without google_hmac_secret" },
     { "az://c1/x", "azure_storage_account_key=hush", "az://c1/x: no account in the URL" },
@@ -122,6 +122,12 @@ static void what_is_missing_is_said(void **state)
     unsetenv("AZURE_STORAGE_CONNECTION_STRING");
     unsetenv("AZURE_STORAGE_ACCOUNT_NAME");
     unsetenv("AZURE_STORAGE_ACCOUNT_KEY");
+    unsetenv("GOOGLE_APPLICATION_CREDENTIALS");
+    unsetenv("AZURE_CLIENT_SECRET");
+    unsetenv("AZURE_FEDERATED_TOKEN_FILE");
+    setenv("HOME", "/nothing", 1);
+    setenv("NO_GCE_CHECK", "true", 1);
+    setenv("IDENTITY_ENDPOINT", "http://127.0.0.1:1/nobody", 1);
     for (int i = 0; i < HR_LEN(refusals); i++) {
         hr_paths_options options = { .store_options = &refusals[i].option, .n_store_options = !!refusals[i].option };
         hr_error err = HR_ERROR_INIT;
@@ -131,6 +137,8 @@ static void what_is_missing_is_said(void **state)
         assert_contains(err.text, refusals[i].text);
         assert_null(strstr(err.text, "hush"));
     }
+    hr__http_stop();
+    hr__identities_forget();
 }
 
 #ifdef HR_HAVE_S3
@@ -237,6 +245,7 @@ static hr_status prepare(hr_error *err)
     HR_GO(hr__gs_prepare(s, "gs://c/x", err));
     HR_GO(hr__store_request(&r, "GET", s, "az://c/x", "", NULL, err));
     assert_string_equal(r.url, "http://127.0.0.1:10000/devstoreaccount1/c/x");
+    HR_GO(hr__identity_now(r.kind->identity(s), &r.who, err));
     HR_GO(r.kind->sign(&r, r.url, 0, &lines, err));
     if (lines.failed)
         HR_FAIL(HR_NO_MEMORY, "headers");

@@ -267,6 +267,7 @@ FOR_TESTS = {
     "hr__arena_bytes",
     "hr__fault_arm",
     "hr__fault_disarm",
+    "hr__identities_forget",
     "hr__live_blocks",
     "hr__origin_stretches",
     "hr__poller_stop",

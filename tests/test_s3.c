@@ -112,24 +112,22 @@ static const char profiles[] = "# keys\n"
 
 static void profiles_are_read(void **state)
 {
-    hr_s3 one = { 0 }, two = { 0 }, none = { 0 };
+    hr_aws_profile one = { 0 }, two = { 0 }, none = { 0 };
     live_memory before = live_now();
 
     (void)state;
-    assert_int_equal(hr__s3_take_profile(&one, profiles, sizeof profiles - 1, "default", NULL), HR_OK);
+    assert_int_equal(hr__aws_section_take(&one, profiles, sizeof profiles - 1, "default", NULL), HR_OK);
     assert_string_equal(one.key_id, "one");
     assert_string_equal(one.secret, "1=1");
     assert_null(one.region);
-    assert_int_equal(hr__s3_take_profile(&two, profiles, sizeof profiles - 1, "work", NULL), HR_OK);
+    assert_int_equal(hr__aws_section_take(&two, profiles, sizeof profiles - 1, "work", NULL), HR_OK);
     assert_string_equal(two.key_id, "two");
     assert_string_equal(two.region, "eu-north-1");
     assert_null(two.secret);
-    assert_int_equal(hr__s3_take_profile(&none, profiles, sizeof profiles - 1, "other", NULL), HR_OK);
+    assert_int_equal(hr__aws_section_take(&none, profiles, sizeof profiles - 1, "other", NULL), HR_OK);
     assert_null(none.key_id);
-    hr__free(one.key_id);
-    hr__free(one.secret);
-    hr__free(two.key_id);
-    hr__free(two.region);
+    hr__aws_profile_clear(&one);
+    hr__aws_profile_clear(&two);
     assert_no_leak(before);
 }
 
@@ -244,6 +242,7 @@ static void without_keys_it_says_where_they_come_from(void **state)
     (void)state;
     setenv("AWS_SHARED_CREDENTIALS_FILE", "/nothing", 1);
     setenv("AWS_CONFIG_FILE", "/nothing", 1);
+    setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
     unsetenv("AWS_ACCESS_KEY_ID");
     assert_status(hr__paths_list(urls, 1, NULL, NULL, &paths, &err), HR_INVALID, &err);
     assert_contains(err.text, "s3://b1/x: no credentials in storage_options");

@@ -45,6 +45,8 @@ hr_status hr__error_at(hr_error *err, hr_status st, const char *fmt, ...) HR_PRI
 hr_status hr__error_os(hr_error *err, int64_t minus_errno, const char *path, const char *what);
 /* Moves *from into *to (to's older content freed; NULL `to` drops it) and resets *from. */
 void hr__error_move(hr_error *to, hr_error *from);
+/* With its detail; NULL `to` drops it. Returns the status. */
+hr_status hr__error_copy(hr_error *to, const hr_error *from);
 /* The one text for a refused allocation: "where: no memory for n bytes". */
 hr_status hr__error_memory(hr_error *err, const char *where, int64_t n_bytes);
 

@@ -57,6 +57,11 @@ bool hr__process_is_gone(const hr_process *p);
  * use it. */
 void hr__mutex_survives_fork(hr_mutex *m);
 
+/* Runs a program (found by PATH, without a shell; its input is empty, its errors are ours) until it ends, or for
+ * timeout_ms, after which it is killed (-ETIMEDOUT). Keeps the first `cap` bytes that it prints. -> bytes; *exit is its
+ * status, or 128 + the signal that ended it. */
+int64_t hr__program_run(char *const *argv, int timeout_ms, char *out, int64_t cap, int *exit);
+
 /* --- the machine */
 int hr__cpus_allowed(void);        /* min(affinity mask, ceil(cgroup cpu.max)), at least 1 */
 int64_t hr__memory_physical(void); /* min(physical memory, cgroup v2/v1 limit), bytes; looked up each time */

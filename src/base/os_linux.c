@@ -18,6 +18,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -30,8 +31,11 @@
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+extern char **environ;
 
 /* Repeats the call while a signal interrupts it. */
 #define RETRY(result, call)                                                                                            \
@@ -559,6 +563,98 @@ bool hr__process_is_gone(const hr_process *p)
     snprintf(path, sizeof path, "/proc/%d/stat", p->pid);
     ticks = start_of(path);
     return ticks && ticks != p->start_ticks;
+}
+
+/* -------------------------------------------------------------------------------------------------------- programs */
+
+/* -> pid; -errno. The child has no signals blocked, whichever thread begins it. */
+static int spawn(char *const *argv, int output)
+{
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none;
+    pid_t pid = 0;
+    int rc;
+
+    sigemptyset(&none);
+    if (posix_spawn_file_actions_init(&actions))
+        return -ENOMEM;
+    if (posix_spawnattr_init(&attributes)) {
+        posix_spawn_file_actions_destroy(&actions);
+        return -ENOMEM;
+    }
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    rc = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+    if (!rc)
+        rc = posix_spawn_file_actions_adddup2(&actions, output, 1);
+    if (!rc)
+        rc = posix_spawnp(&pid, argv[0], &actions, &attributes, argv, environ);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    return rc ? -rc : (int)pid;
+}
+
+/* Reads until the end of the pipe, and throws away what does not fit. -> bytes kept; -errno. */
+static int64_t read_until(int fd, char *out, int64_t cap, int64_t deadline_ns)
+{
+    int64_t kept = 0;
+    char rest[4096];
+
+    for (;;) {
+        int64_t left_ms = (deadline_ns - hr__clock_ns()) / 1000000;
+        int ready = left_ms > 0 ? hr__wait_readable(fd, (int)left_ms) : 0;
+        ssize_t n;
+
+        if (ready <= 0)
+            return ready < 0 ? ready : -ETIMEDOUT;
+        RETRY(n, kept < cap ? read(fd, out + kept, (size_t)(cap - kept)) : read(fd, rest, sizeof rest));
+        if (n < 0)
+            return -errno;
+        if (n == 0)
+            return kept;
+        kept += kept < cap ? n : 0;
+    }
+}
+
+/* The status of a program whose output has ended. It is killed at the deadline. */
+static int exit_of(pid_t pid, int64_t deadline_ns)
+{
+    int status = 0, rc;
+
+    for (;;) {
+        RETRY(rc, waitpid(pid, &status, WNOHANG));
+        if (rc != 0)
+            break;
+        if (hr__clock_ns() >= deadline_ns)
+            kill(pid, SIGKILL);
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    }
+    if (rc < 0)
+        return 0; /* the program ignores its children: their status is not known */
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int64_t hr__program_run(char *const *argv, int timeout_ms, char *out, int64_t cap, int *exit)
+{
+    int64_t deadline_ns = hr__clock_ns() + (int64_t)timeout_ms * 1000000, n;
+    int ends[2], pid;
+
+    *exit = 0;
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return -errno;
+    pid = spawn(argv, ends[1]);
+    close(ends[1]);
+    if (pid < 0) {
+        close(ends[0]);
+        return pid;
+    }
+    n = read_until(ends[0], out, cap, deadline_ns);
+    close(ends[0]);
+    *exit = exit_of(pid, n < 0 ? 0 : deadline_ns);
+    return n;
 }
 
 /* ----------------------------------------------------------------------------------------------------------- files */

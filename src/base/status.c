@@ -180,6 +180,14 @@ void hr__error_move(hr_error *to, hr_error *from)
     hr_error_clear(from);
 }
 
+hr_status hr__error_copy(hr_error *to, const hr_error *from)
+{
+    hr_error_set(to, from->status, "%s", from->text);
+    if (from->detail)
+        hr_error_set_detail(to, from->detail, from->detail_bytes);
+    return from->status;
+}
+
 hr_status hr__error_memory(hr_error *err, const char *where, int64_t n_bytes)
 {
     return hr_error_set(err, HR_NO_MEMORY, "%s: no memory for %lld bytes", where, (long long)n_bytes);

@@ -22,6 +22,15 @@ bool hr__utf8_valid_by(unsigned cpu, const void *data, int64_t n); /* with these
  * optional. */
 int64_t hr__base64_read(const uint8_t *text, int64_t n_text, uint8_t *out);
 
+/* json_text.c: the value of the first member of this name in a small JSON document, at any depth: a text without its
+ * escapes, or the letters of a number. New; NULL: there is none, it is an object, a list, null or a word, the document
+ * is damaged before it, or no memory. */
+char *hr__json_text(const char *json, int64_t n, const char *name);
+
+/* program.c: runs a command of words and quotes, without a shell, and waits for its end. Adds what it prints, at most 1
+ * MiB. HR_IO: it ends with another status than 0, or does not end in time. */
+hr_status hr__run_program(const char *command, int timeout_ms, hr_text *out, hr_error *err) HR_MUST_USE;
+
 /* nearest.c: which known name a mistyped one is most like. hr__near_begin() with the name, hr__near_try() for each
  * known one; then hr__near_hint() gives the end of a message: "; did you mean 'x'?", or "". */
 #define HR_NEAR_CHARACTERS 64 /* longer names are like none */

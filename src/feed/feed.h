@@ -63,7 +63,6 @@ hr_status hr__feed_position_fits(hr_plan *plan, const char *text, int64_t batch_
                                  hr_position *out, hr_error *err) HR_MUST_USE;
 
 /* --- split.c */
-hr_status hr__error_copy(hr_error *to, const hr_error *from); /* with its detail; returns the status */
 /* A rank's request for an epoch. All fields must be equal on every rank (otherwise HR_MISMATCH names each rank's
  * values). */
 typedef struct hr_split_request {

@@ -157,14 +157,6 @@ struct hr_split {
 
 /* ---------------------------------------------------------------------------------------------------------- helpers */
 
-hr_status hr__error_copy(hr_error *to, const hr_error *from)
-{
-    hr_error_set(to, from->status, "%s", from->text);
-    if (from->detail)
-        hr_error_set_detail(to, from->detail, from->detail_bytes);
-    return from->status;
-}
-
 /* Notifies the ring that a rank may have a batch. */
 static void split_tell(hr_split *s)
 {

@@ -14,10 +14,12 @@ class GsServer(S3Server):
     """Google's XML API: like S3's, with a token, or with an HMAC key and either provider's signature."""
 
     bearer = "ya29.token"
+    tokens: frozenset = frozenset()  # that are good as well
+    statuses = {"InvalidToken": 401}
     region = "auto"
     dialects = {**S3Server.dialects, "GOOG4": ("storage", "goog4_request", "x-goog")}
 
-    def _wrong(self, handler):
+    def _wrong(self, handler, of=None):
         names = {name.lower()[:6] for name in handler.headers}
         if handler.command in ("GET", "HEAD") and handler.headers.get("Accept-Encoding") != "gzip":
             return "ObjectsWouldBeDecompressed"
@@ -25,8 +27,8 @@ class GsServer(S3Server):
             return "ExcessHeaderValues"
         given = handler.headers.get("Authorization", "")
         if given.startswith("Bearer "):
-            return None if given == f"Bearer {self.bearer}" else "InvalidToken"
-        return super()._wrong(handler)
+            return None if given[7:] in {self.bearer, *self.tokens} else "InvalidToken"
+        return super()._wrong(handler, of)
 
     def _store(self, handler, path, data, tag):
         file = self.root / path.lstrip("/")
@@ -52,6 +54,7 @@ class AzServer(ObjectServer):
 
     account, key, sas, bearer = "acct", base64.b64encode(b"k" * 64).decode(), None, None
     page = 5000
+    tokens: frozenset = frozenset()
     public: frozenset = frozenset()
     folders: frozenset = frozenset()
     on_write = None
@@ -74,7 +77,7 @@ class AzServer(ObjectServer):
             wrong = self._wrong(handler, parts)
         if wrong:
             self.requests.append((handler.command, handler.path, -1, 0))
-            return self.refuse(handler, 403, wrong)
+            return self.refuse(handler, 401 if wrong == "InvalidAuthenticationInfo" else 403, wrong)
         if query.get("comp") == "list":
             self.requests.append(("LIST", handler.path, -1, 0))
             return self._list(handler, path, query)
@@ -109,8 +112,8 @@ class AzServer(ObjectServer):
             return "MissingRequiredHeader"
         if self.sas and parts.query.endswith(self.sas):
             return None
-        if self.bearer and given == f"Bearer {self.bearer}":
-            return None
+        if given.startswith("Bearer "):
+            return None if given[7:] in {self.bearer, *self.tokens} else "InvalidAuthenticationInfo"
         names = [
             "Content-Encoding",
             "Content-Language",

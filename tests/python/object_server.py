@@ -128,6 +128,7 @@ class S3Server(ObjectServer):
 
     key, secret, token, region = "AKIATEST", "SECRETTEST", None, "us-east-1"
     page = 1000
+    statuses: dict = {}  # of refusals that are not 403
     public: frozenset = frozenset()
     on_write = None
     dialects = {"AWS4": ("s3", "aws4_request", "x-amz")}  # of signatures: service, end, headers
@@ -143,7 +144,7 @@ class S3Server(ObjectServer):
         handler.body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
         if bucket not in self.public and (wrong := self._wrong(handler)):
             self.requests.append((handler.command, handler.path, -1, 0))
-            return self.refuse(handler, 403, wrong)
+            return self.refuse(handler, self.statuses.get(wrong, 403), wrong)
         if handler.command == "GET" and "list-type" in parse_qs(parts.query):
             self.requests.append(("LIST", handler.path, -1, 0))
             return self._list(handler, bucket, parse_qs(parts.query, keep_blank_values=True))
@@ -254,8 +255,8 @@ class S3Server(ObjectServer):
         if handler.command != "HEAD":
             handler.wfile.write(body)
 
-    def _wrong(self, handler):
-        """What is wrong with the signature; None: nothing."""
+    def _wrong(self, handler, of=None):
+        """What is wrong with the signature (`of`: for another service); None: nothing."""
         given = handler.headers.get("Authorization", "")
         found = re.fullmatch(
             r"(\w+)-HMAC-SHA256 Credential=(.+?)/(\d+)/(.+?)/(\w+)/(\w+), "
@@ -266,7 +267,7 @@ class S3Server(ObjectServer):
             return "AccessDenied"
         dialect, key, day, region, service, end, names, signature = found.groups()
         prefix = self.dialects[dialect][2]
-        if (service, end, prefix) != self.dialects[dialect]:
+        if (service, end, prefix) != (of or self.dialects[dialect][0], *self.dialects[dialect][1:]):
             return "AuthorizationHeaderMalformed"
         path, _, query = handler.path.partition("?")
         headers = "".join(f"{n}:{handler.headers.get(n, '').strip()}\n" for n in names.split(";"))

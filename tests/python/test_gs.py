@@ -66,7 +66,7 @@ def test_credentials(server, monkeypatch):
         hd.read_text("gs://lake/odd", storage_options=endpoint)
     keys = {"google_hmac_key_id": server.key, "google_hmac_secret": server.secret, **endpoint}
     assert hd.read_text("gs://lake/odd", storage_options=keys).count() == len(ODD)
-    with pytest.raises(HeadraceError, match=r"HTTP 403\), InvalidToken: refused") as e:
+    with pytest.raises(HeadraceError, match=r"HTTP 401\), InvalidToken: refused") as e:
         hd.read_text("gs://lake/odd/", storage_options={"token": "hush", **endpoint})
     assert "hush" not in str(e.value)
     with pytest.raises(HeadraceError, match="SignatureDoesNotMatch") as e:

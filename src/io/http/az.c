@@ -84,7 +84,12 @@ static bool is_anonymous(const hr_store *s, const char *url)
     return s->az.anonymous == HR_SWITCH_ON || hr__place(url).anonymous;
 }
 
-static bool az_signs(const hr_store *s, const char *url) { return !is_anonymous(s, url) && (s->az.key || s->az.token); }
+static bool az_signs(const hr_store *s, const char *url)
+{
+    return !is_anonymous(s, url) && (s->az.key || s->az.identity);
+}
+
+static hr_identity *az_identity(const hr_store *s) { return s->az.key ? NULL : s->az.identity; }
 
 static const char *az_grant(const hr_store *s, const char *url)
 {
@@ -274,9 +279,9 @@ static hr_status az_sign(const hr_http_request *r, const char *url, int64_t now_
     hr__text_add(lines, "x-ms-version: " VERSION "\n");
     if (!r->is_signed)
         return HR_OK;
-    if (r->store->az.key)
+    if (!r->who)
         return sign_by_key(r, url, lines, err);
-    hr__text_add(lines, "Authorization: Bearer %s\n", r->store->az.token);
+    hr__text_add(lines, "Authorization: Bearer %s\n", r->who->token);
     return HR_OK;
 }
 
@@ -322,6 +327,7 @@ const hr_store_kind hr__az_kind = {
     .schemes = "az azure abfs abfss wasb wasbs",
     .prepare = hr__az_prepare,
     .signs = az_signs,
+    .identity = az_identity,
     .add_address = az_add_address,
     .grant = az_grant,
     .sign = az_sign,

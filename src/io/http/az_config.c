@@ -100,27 +100,43 @@ static const char *problem(const hr_az *az, const hr_place *p)
         return NULL;
     if (az->key && !hr__az_key_is_good(az->key))
         return "the account's key is not in base64";
-    if (!az->key && !az->sas && !az->token)
-        return "no credentials in storage_options (azure_storage_account_key, azure_storage_sas_token, "
-               "azure_storage_connection_string), AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_CONNECTION_STRING; public "
-               "data: az://anonymous@container";
     return NULL;
+}
+
+/* Without a key and a signature, requests carry tokens. */
+static hr_status take_identity(hr_az *az, hr_error *err)
+{
+    const hr_azure_login login = { .token = az->token,
+                                   .tenant = az->tenant,
+                                   .client = az->client,
+                                   .secret = az->client_secret,
+                                   .token_file = az->token_file,
+                                   .authority = az->authority,
+                                   .endpoint = az->identity_endpoint };
+
+    if (!az->identity)
+        HR_TRY(hr__azure_identity(&login, &az->identity, err));
+    return hr__identity_wait(az->identity, err);
 }
 
 hr_status hr__az_prepare(hr_store *s, const char *url, hr_error *err)
 {
     hr_place p = hr__place(url);
-    const char *wrong;
     hr_status st = HR_OK;
+    const char *wrong;
     char *shown;
 
     if (!s->az.prepared) {
         HR_TRY(take_all(&s->az, err));
         s->az.prepared = true;
     }
-    if ((wrong = problem(&s->az, &p))) {
+    if ((wrong = problem(&s->az, &p)))
+        st = hr_error_set(err, HR_INVALID, "%s", wrong);
+    else if (!p.anonymous && s->az.anonymous != HR_SWITCH_ON && !s->az.key && (!s->az.sas || s->az.token))
+        st = take_identity(&s->az, err);
+    if (st) {
         shown = hr__url_shown(url, NULL);
-        st = hr_error_set(err, HR_INVALID, "%s: %s", shown ? shown : "a URL", wrong);
+        st = hr__error_at(err, st, "%s", shown ? shown : "a URL");
         hr__free(shown);
     }
     return st;

@@ -29,29 +29,36 @@ static hr_status take_emulator(hr_gs *gs, hr_error *err)
     return HR_OK;
 }
 
+static hr_status configure(hr_gs *gs, hr_error *err)
+{
+    HR_TRY(take_emulator(gs, err));
+    if (gs->token && strcmp(gs->token, "anon") == 0)
+        gs->anonymous = HR_SWITCH_ON;
+    if (gs->anonymous != HR_SWITCH_ON && !gs->key_id)
+        HR_TRY(hr__google_identity(gs->token, gs->key_file, gs->key, &gs->identity, err));
+    gs->prepared = true;
+    return HR_OK;
+}
+
 hr_status hr__gs_prepare(hr_store *s, const char *url, hr_error *err)
 {
     hr_gs *gs = &s->gs;
+    hr_status st = HR_OK;
 
-    if (!gs->prepared) {
-        HR_TRY(take_emulator(gs, err));
-        if (gs->token && strcmp(gs->token, "anon") == 0)
-            gs->anonymous = HR_SWITCH_ON;
-        gs->prepared = true;
-    }
-    if (hr__place(url).n_bucket == 0)
+    if (!gs->prepared)
+        st = configure(gs, err);
+    if (!st && hr__place(url).n_bucket == 0)
         return hr_error_set(err, HR_INVALID, "%s: expected gs://bucket/key", url);
-    if (hr__place(url).anonymous || gs->anonymous == HR_SWITCH_ON || gs->token)
+    if (!st && (hr__place(url).anonymous || gs->anonymous == HR_SWITCH_ON))
         return HR_OK;
-    if (!gs->key_id)
-        return hr_error_set(err, HR_INVALID,
-                            "%s: no credentials in storage_options (google_token, or google_hmac_key_id and "
-                            "google_hmac_secret); public data: gs://anonymous@bucket",
-                            url);
-    if (!gs->secret)
-        return hr_error_set(err, HR_INVALID, "%s: google_hmac_key_id without google_hmac_secret", url);
-    return HR_OK;
+    if (!st && gs->key_id && !gs->secret)
+        st = hr_error_set(err, HR_INVALID, "google_hmac_key_id without google_hmac_secret");
+    if (!st && !gs->key_id)
+        st = gs->identity ? hr__identity_wait(gs->identity, err) : hr_error_set(err, HR_INVALID, HR_NO_GOOGLE);
+    return st ? hr__error_at(err, st, "%s", url) : HR_OK;
 }
+
+static hr_identity *gs_identity(const hr_store *s) { return s->gs.identity; }
 
 static bool gs_signs(const hr_store *s, const char *url)
 {
@@ -96,17 +103,20 @@ static hr_status gs_sign(const hr_http_request *r, const char *url, int64_t now_
         hr__text_add(lines, "Accept-Encoding: gzip\n");
     if (!r->is_signed)
         return HR_OK;
-    if (!gs->token)
+    if (!r->who)
         return hr__sign4(&(hr_sign_keys){ .key_id = gs->key_id,
                                           .secret = gs->secret,
                                           .region = "auto",
                                           .condition = condition_of(r, value, sizeof value) },
                          r->method, url, r->hash, now_s, lines, err);
-    hr__text_add(lines, "Authorization: Bearer %s\n", gs->token);
+    hr__text_add(lines, "Authorization: Bearer %s\n", r->who->token);
     return HR_OK;
 }
 
-static hr_status gs_hash(hr_http_request *r, hr_error *err) { return r->store->gs.token ? HR_OK : hr__s3_hash(r, err); }
+static hr_status gs_hash(hr_http_request *r, hr_error *err)
+{
+    return r->store->gs.identity ? HR_OK : hr__s3_hash(r, err);
+}
 
 /* The store knows no conditions for completing an upload. */
 static const hr_upload_kind gs_upload = {
@@ -124,6 +134,7 @@ const hr_store_kind hr__gs_kind = {
     .schemes = "gs gcs",
     .prepare = hr__gs_prepare,
     .signs = gs_signs,
+    .identity = gs_identity,
     .add_address = gs_add_address,
     .sign = gs_sign,
     .hash = gs_hash,

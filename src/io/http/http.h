@@ -9,6 +9,8 @@
 #ifndef HR_HTTP_H
 #define HR_HTTP_H
 
+#include "io/http/aws_profile.h"
+#include "io/http/credentials.h"
 #include "io/http/flow.h"
 #include "io/http/remote.h"
 
@@ -22,22 +24,27 @@ typedef struct hr_s3 {
     char *region, *endpoint, *profile;
     hr_switch anonymous, virtual_host;
     bool prepared;
+    hr_identity *identity; /* a reference; NULL: there are no credentials */
 } hr_s3;
 
 /* Where Google's store is, and who we are; see gs.c. NULL: not given. */
 typedef struct hr_gs {
     char *token;           /* of OAuth */
     char *key_id, *secret; /* of HMAC */
+    char *key_file, *key;  /* of a service account: its file, or the file's text */
     char *endpoint;
     hr_switch anonymous;
     bool prepared;
+    hr_identity *identity; /* a reference; whose tokens requests carry; NULL: nobody's */
 } hr_gs;
 
 /* Where Azure's store is, and who we are; see az_config.c. NULL: not given. */
 typedef struct hr_az {
     char *account, *key, *sas, *token, *connection, *endpoint, *suffix;
+    char *tenant, *client, *client_secret, *token_file, *authority, *identity_endpoint;
     hr_switch anonymous, emulator;
     bool prepared;
+    hr_identity *identity; /* a reference; whose tokens requests carry; NULL: nobody's */
 } hr_az;
 
 /* What the reader's storage options and the environment say; see docs/stores.md. Counted; immutable. */
@@ -104,11 +111,13 @@ struct hr_http_request {
     /* The network's thread alone. */
     hr_http_request *next;
     hr_http_host *host;
-    bool is_small; /* of the lane of small requests */
-    void *easy;    /* NULL: no attempt is under way */
-    void *headers; /* the attempt's */
-    char *target;  /* where redirects led; NULL: `url` */
-    bool foreign;  /* `target` is another host: nothing is signed */
+    bool is_small;       /* of the lane of small requests */
+    void *easy;          /* NULL: no attempt is under way */
+    void *headers;       /* the attempt's */
+    hr_credentials *who; /* that have signed it; a reference */
+    bool renewed;        /* other credentials were asked for */
+    char *target;        /* where redirects led; NULL: `url` */
+    bool foreign;        /* `target` is another host: nothing is signed */
     bool learnt_clock;
     bool is_private; /* the server's address was refused */
     bool overrun;    /* more bytes came than were asked for */
@@ -192,6 +201,7 @@ struct hr_store_kind {
     /* Fills what the options leave open. HR_INVALID: there are no keys, and the URL is not anonymous. */
     hr_status (*prepare)(hr_store *s, const char *url, hr_error *err);
     bool (*signs)(const hr_store *s, const char *url); /* requests for this URL are signed */
+    hr_identity *(*identity)(const hr_store *s);       /* borrowed: whose credentials sign; NULL: nobody's */
     /* Adds the address of the object, or of its bucket, without a query. */
     void (*add_address)(const hr_store *s, const char *url, bool of_bucket, hr_text *out);
     const char *(*grant)(const hr_store *s, const char *url); /* a secret query of each address; NULL: none */
@@ -249,8 +259,32 @@ bool hr__az_key_is_good(const char *key); /* in base64 */
 
 /* --- s3_config.c */
 hr_status hr__s3_prepare(hr_store *s, const char *url, hr_error *err) HR_MUST_USE;
-/* The settings of a profile in a file of the AWS tools, where s3 has none. */
-hr_status hr__s3_take_profile(hr_s3 *s3, const char *text, int64_t n, const char *profile, hr_error *err) HR_MUST_USE;
+
+/* --- aws_credentials.c, google_credentials.c, azure_credentials.c: identities. *out NULL: nothing is
+ * configured. What is NULL comes from the environment. */
+#define HR_NO_CREDENTIALS                                                                                              \
+    "no credentials in storage_options (aws_access_key_id, aws_secret_access_key), AWS_ACCESS_KEY_ID, "                \
+    "~/.aws/credentials (public data: s3://anonymous@bucket)"
+#define HR_NO_GOOGLE                                                                                                   \
+    "no credentials in storage_options (google_service_account, google_token, or google_hmac_key_id and "              \
+    "google_hmac_secret), GOOGLE_APPLICATION_CREDENTIALS, or of gcloud (public data: gs://anonymous@bucket)"
+#define HR_NO_AZURE                                                                                                    \
+    "no credentials in storage_options (azure_storage_account_key, azure_storage_sas_token, "                          \
+    "azure_storage_connection_string, azure_storage_client_secret), AZURE_STORAGE_ACCOUNT_KEY, "                       \
+    "AZURE_STORAGE_CONNECTION_STRING, or AZURE_CLIENT_SECRET (public data: az://anonymous@container)"
+typedef struct hr_aws_files {
+    const char *profile, *credentials, *config;
+} hr_aws_files;
+/* `profile` is read from the files. */
+hr_status hr__aws_identity(const hr_s3 *s3, const hr_aws_files *files, const hr_aws_profile *profile, hr_identity **out,
+                           hr_error *err) HR_MUST_USE;
+hr_status hr__google_identity(const char *token, const char *key_file, const char *key_text, hr_identity **out,
+                              hr_error *err) HR_MUST_USE;
+typedef struct hr_azure_login {
+    const char *token, *tenant, *client, *secret, *token_file, *authority, *endpoint;
+} hr_azure_login;
+hr_status hr__azure_identity(const hr_azure_login *given, hr_identity **out, hr_error *err) HR_MUST_USE;
+
 /* --- list_xml.c, store_list.c, url_list.c: lists of objects */
 typedef struct hr_list_key {
     char *key, *tag; /* tag NULL: none */
@@ -273,6 +307,7 @@ int64_t hr__version_of(const char *tag); /* a number for "has it changed?", in t
 /* --- s3_sign.c: signature 4, of Amazon and, with a condition, of Google */
 typedef struct hr_sign_keys {
     const char *key_id, *secret, *region;
+    const char *service;   /* NULL: the store */
     const char *token;     /* of a session; NULL: none */
     const char *condition; /* of the header x-goog-if-generation-match; NULL: the request has none */
 } hr_sign_keys;
@@ -284,6 +319,8 @@ void hr__s3_add_list_query(const char *prefix, const char *token, hr_text *out);
 void hr__s3_add_part_query(const char *id, int64_t number, hr_text *out);
 void hr__s3_add_complete_query(const char *id, hr_text *out);
 void hr__s3_add_parts(char *const *tags, int64_t n, hr_text *out);
+const char *hr__aws_domain(const char *region);                                    /* "amazonaws.com", but in China */
+hr_status hr__sha1_hex(const char *text, char out[41], hr_error *err) HR_MUST_USE; /* as names of SSO's files have it */
 /* Sets r->hash: the SHA-256 of the data; "UNSIGNED-PAYLOAD" over TLS, which protects them itself. */
 hr_status hr__s3_hash(hr_http_request *r, hr_error *err) HR_MUST_USE;
 static inline bool hr__http_writes(const hr_http_request *r)

@@ -356,6 +356,30 @@ static bool learns_clock(hr_http_request *r)
     return true;
 }
 
+/* The store does not know the credentials, or no longer. S3 answers 400 to HEAD, without words. */
+static bool refuses_credentials(const hr_http_request *r)
+{
+    static const char *const codes[] = { "<Code>ExpiredToken", "<Code>TokenRefreshRequired</Code>",
+                                         "<Code>InvalidAccessKeyId</Code>", "<Code>InvalidToken</Code>" };
+    int status = r->answer.status;
+
+    if (status == 401 || (status == 400 && strcmp(r->method, "HEAD") == 0))
+        return true;
+    for (int i = 0; i < HR_LEN(codes) && r->body.data; i++)
+        if ((status == 400 || status == 403) && strstr(r->body.data, codes[i]))
+            return true;
+    return false;
+}
+
+/* They ended sooner than they said, or were exchanged: the next attempt has others. Once. */
+static bool renews(hr_http_request *r)
+{
+    if (!r->who || r->renewed || !refuses_credentials(r))
+        return false;
+    r->renewed = true;
+    return hr__identity_refused(r->kind->identity(r->store), r->who);
+}
+
 static hr_http_next overrun(hr_http_request *r)
 {
     char what[64];
@@ -382,7 +406,7 @@ hr_http_next hr__http_settle(hr_http_request *r, const char *wrong, bool may_ret
         return replaced(r);
     if (status >= 300 && status < 400 && location)
         return redirected(r, location);
-    if (learns_clock(r))
+    if (learns_clock(r) || renews(r))
         return again(r, NULL);
     if (status >= 300)
         return is_passing(r) ? again(r, NULL) : (refused(r), HR_HTTP_DONE);
@@ -414,6 +438,7 @@ void hr__http_clear(hr_http_request *r)
     hr__free(r->target);
     hr__text_clear(&r->body);
     hr_error_clear(&r->err);
+    hr__credentials_unref(r->who);
     hr__store_unref(r->store);
     *r = (hr_http_request){ 0 };
 }

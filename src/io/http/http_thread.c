@@ -27,7 +27,8 @@
 #define MAX_SPARE 16 /* handles without an attempt that are kept */
 #define BUFFER_BYTES (256 << 10)
 #define LEAST_BUFFER_BYTES (16 << 10)
-#define TICK_MS 100 /* how often silence is looked for, and requests that were cancelled */
+#define TICK_MS 100       /* how often silence is looked for, and requests that were cancelled */
+#define CREDENTIALS_MS 20 /* how often a request looks whether credentials have come */
 #define WAKE_KEY UINT64_MAX
 
 static struct {
@@ -163,7 +164,8 @@ static hr_status make_headers(const hr_http_request *r, struct curl_slist **out,
     hr_status st = HR_OK;
 
     *out = NULL;
-    hr__text_add(&lines, "Accept:\nExpect:\nContent-Type:\n%s", r->more ? r->more : "");
+    hr__text_add(&lines, "Accept:\nExpect:\n%s%s", r->more && strstr(r->more, "Content-Type:") ? "" : "Content-Type:\n",
+                 r->more ? r->more : "");
     if (r->n_bytes > 0)
         hr__text_add(&lines, "Range: bytes=%lld-%lld\n", (long long)(r->offset + r->n_got),
                      (long long)(r->offset + r->n_bytes - 1));
@@ -301,12 +303,35 @@ static int64_t buffer_bytes(const hr_http_request *r)
     return HR_MAX(LEAST_BUFFER_BYTES, HR_MIN(HR_MIN(n, most), BUFFER_BYTES));
 }
 
+/* Takes the credentials for an attempt. False: they are being fetched, and the request is due again soon. */
+static bool take_credentials(hr_http_request *r)
+{
+    hr_identity *identity;
+
+    hr__credentials_unref(r->who);
+    r->who = NULL;
+    identity = r->kind && r->is_signed && !r->foreign ? r->kind->identity(r->store) : NULL;
+    if (!identity)
+        return true;
+    r->st = hr__identity_now(identity, &r->who, &r->err);
+    if (r->st || r->who)
+        return true;
+    r->due_ns = hr__clock_ns() + CREDENTIALS_MS * 1000000;
+    r->next = net.later;
+    net.later = r;
+    return false;
+}
+
 static void begin_attempt(hr_http_request *r)
 {
     struct curl_slist *headers = NULL;
 
     r->answer = (hr_http_answer){ .total = -1, .begin = -1, .wait_s = -1 };
-    r->st = make_headers(r, &headers, &r->err);
+    r->st = HR_OK;
+    if (!take_credentials(r))
+        return;
+    if (!r->st)
+        r->st = make_headers(r, &headers, &r->err);
     r->headers = headers;
     if (!r->st && !(r->easy = net.n_spare ? net.spare[--net.n_spare] : curl_easy_init()))
         r->st = hr__error_memory(&r->err, "a request", BUFFER_BYTES);
@@ -499,20 +524,28 @@ static void drop_all_cancelled(void)
             drop_cancelled(&hosts[i].lanes[k].queue, &hosts[i].lanes[k].queue_end);
 }
 
-/* Moves what is due to the queues. -> the time when the next one is due; INT64_MAX: none. */
-static int64_t take_later(void)
+/* Moves what is due to the queues. */
+static void take_later(void)
 {
-    int64_t now = hr__clock_ns(), due = INT64_MAX;
+    int64_t now = hr__clock_ns();
 
     for (hr_http_request **at = &net.later, *r; (r = *at);) {
         if (r->due_ns > now) {
-            due = HR_MIN(due, r->due_ns);
             at = &r->next;
         } else {
             *at = r->next;
             put_into_queue(r);
         }
     }
+}
+
+/* When the next one is due; INT64_MAX: there is none. */
+static int64_t next_due(void)
+{
+    int64_t due = INT64_MAX;
+
+    for (const hr_http_request *r = net.later; r; r = r->next)
+        due = HR_MIN(due, r->due_ns);
     return due;
 }
 
@@ -543,17 +576,17 @@ static void begin_of_host(hr_http_host *h)
 /* Begins what is due. -> the time when the next one is due; INT64_MAX: none. */
 static int64_t begin_waiting(void)
 {
-    int64_t due = take_later();
     hr_http_host *hosts;
     int n = hr__hosts(&hosts);
 
+    take_later();
     if (atomic_exchange(&net.n_cancelled, 0)) {
         drop_all_cancelled();
         look_for_silence();
     }
     for (int i = 0; i < n; i++)
         begin_of_host(&hosts[i]);
-    return due;
+    return next_due();
 }
 
 /* Milliseconds until something has to be done without an event. */

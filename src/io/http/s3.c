@@ -8,6 +8,11 @@
 
 static const char *region_of(const hr_store *s) { return s->s3.region ? s->s3.region : "us-east-1"; }
 
+const char *hr__aws_domain(const char *region)
+{
+    return strncmp(region, "cn-", 3) == 0 ? "amazonaws.com.cn" : "amazonaws.com";
+}
+
 /* A bucket's name with a dot is in no certificate; other servers mostly know no names of buckets. */
 static bool by_host(const hr_store *s, const hr_place *p)
 {
@@ -23,7 +28,7 @@ static void s3_add_address(const hr_store *s, const char *url, bool of_bucket, h
     char aws[100];
 
     if (!endpoint) {
-        snprintf(aws, sizeof aws, "https://s3.%s.amazonaws.com", region_of(s));
+        snprintf(aws, sizeof aws, "https://s3.%s.%s", region_of(s), hr__aws_domain(region_of(s)));
         endpoint = aws;
     }
     host = strstr(endpoint, "://");
@@ -47,12 +52,13 @@ static bool s3_signs(const hr_store *s, const char *url)
 
 static hr_status s3_sign(const hr_http_request *r, const char *url, int64_t now_s, hr_text *lines, hr_error *err)
 {
-    const hr_s3 *s3 = &r->store->s3;
-    hr_sign_keys keys = {
-        .key_id = s3->key_id, .secret = s3->secret, .token = s3->token, .region = region_of(r->store)
-    };
+    const hr_credentials *who = r->who;
 
-    return r->is_signed ? hr__sign4(&keys, r->method, url, r->hash, now_s, lines, err) : HR_OK;
+    if (!who)
+        return HR_OK;
+    return hr__sign4(
+        &(hr_sign_keys){ .key_id = who->id, .secret = who->secret, .token = who->token, .region = region_of(r->store) },
+        r->method, url, r->hash, now_s, lines, err);
 }
 
 void hr__s3_add_list_query(const char *prefix, const char *token, hr_text *out)
@@ -65,6 +71,8 @@ void hr__s3_add_list_query(const char *prefix, const char *token, hr_text *out)
     hr__text_add(out, "encoding-type=url&list-type=2&prefix=");
     hr__url_add_encoded(out, prefix, false);
 }
+
+static hr_identity *s3_identity(const hr_store *s) { return s->s3.identity; }
 
 /* The refusal names the bucket's region, which is another one: later requests go there. */
 static bool s3_learn_region(hr_store *s, const hr_http_request *r)
@@ -119,6 +127,7 @@ const hr_store_kind hr__s3_kind = {
     .schemes = "s3 s3a",
     .prepare = hr__s3_prepare,
     .signs = s3_signs,
+    .identity = s3_identity,
     .add_address = s3_add_address,
     .sign = s3_sign,
     .hash = hr__s3_hash,

@@ -37,12 +37,14 @@ typedef struct dialect {
     const char *name, *end, *service, *header;
 } dialect;
 
-static const dialect *dialect_of(const hr_sign_keys *k)
+static dialect dialect_of(const hr_sign_keys *k)
 {
     static const dialect amazon = { "AWS4", "aws4_request", "s3", "x-amz" },
                          google = { "GOOG4", "goog4_request", "storage", "x-goog" };
+    dialect d = k->condition ? google : amazon;
 
-    return k->condition ? &google : &amazon;
+    d.service = k->service ? k->service : d.service;
+    return d;
 }
 
 /* The key of a day, a region and the service. */
@@ -128,7 +130,7 @@ hr_status hr__s3_hash(hr_http_request *r, hr_error *err)
 hr_status hr__sign4(const hr_sign_keys *k, const char *method, const char *url, const char *hash, int64_t now_s,
                     hr_text *headers, hr_error *err)
 {
-    const dialect *d = dialect_of(k);
+    const dialect found = dialect_of(k), *d = &found;
     hr_text request = { 0 }, text = { 0 };
     uint8_t sum[HASH_BYTES], key[HASH_BYTES];
     time_t now = (time_t)now_s;
@@ -154,6 +156,17 @@ hr_status hr__sign4(const hr_sign_keys *k, const char *method, const char *url, 
     return ok ? HR_OK : hr__error_memory(err, "signature", 1000);
 }
 
+hr_status hr__sha1_hex(const char *text, char out[41], hr_error *err)
+{
+    uint8_t hash[20];
+
+    if (EVP_Digest(text, strlen(text), hash, NULL, EVP_sha1(), NULL) != 1)
+        return hr__error_memory(err, "a name", 1000);
+    for (int i = 0; i < HR_LEN(hash); i++)
+        snprintf(out + 2 * i, 3, "%02x", hash[i]);
+    return HR_OK;
+}
+
 #else
 
 hr_status hr__s3_hash(hr_http_request *r, hr_error *err)
@@ -171,6 +184,13 @@ hr_status hr__sign4(const hr_sign_keys *k, const char *method, const char *url, 
     (void)hash;
     (void)now_s;
     (void)headers;
+    return hr_error_set(err, HR_UNSUPPORTED, "this build has no OpenSSL and expat, so it reads no s3:// URLs");
+}
+
+hr_status hr__sha1_hex(const char *text, char out[41], hr_error *err)
+{
+    (void)text;
+    out[0] = 0;
     return hr_error_set(err, HR_UNSUPPORTED, "this build has no OpenSSL and expat, so it reads no s3:// URLs");
 }
 

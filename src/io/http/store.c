@@ -40,6 +40,10 @@ static const text_option texts[] = {
     { "aws_endpoint_url aws_endpoint endpoint_url endpoint", offsetof(hr_store, s3.endpoint) },
     { "aws_profile profile", offsetof(hr_store, s3.profile) },
     { "google_token bearer_token token", offsetof(hr_store, gs.token) },
+    { "google_service_account google_service_account_path google_application_credentials service_account "
+      "service_account_path application_credentials",
+      offsetof(hr_store, gs.key_file) },
+    { "google_service_account_key service_account_key", offsetof(hr_store, gs.key) },
     { "google_hmac_key_id", offsetof(hr_store, gs.key_id) },
     { "google_hmac_secret", offsetof(hr_store, gs.secret) },
     { "google_endpoint_url google_base_url endpoint_url endpoint", offsetof(hr_store, gs.endpoint) },
@@ -47,6 +51,14 @@ static const text_option texts[] = {
     { "azure_storage_account_key azure_storage_access_key account_key access_key", offsetof(hr_store, az.key) },
     { "azure_storage_sas_token azure_storage_sas_key sas_token sas_key", offsetof(hr_store, az.sas) },
     { "azure_storage_token bearer_token token", offsetof(hr_store, az.token) },
+    { "azure_storage_tenant_id azure_storage_authority_id azure_tenant_id azure_authority_id tenant_id authority_id",
+      offsetof(hr_store, az.tenant) },
+    { "azure_storage_client_id azure_client_id client_id", offsetof(hr_store, az.client) },
+    { "azure_storage_client_secret azure_client_secret client_secret", offsetof(hr_store, az.client_secret) },
+    { "azure_federated_token_file federated_token_file", offsetof(hr_store, az.token_file) },
+    { "azure_storage_authority_host azure_authority_host authority_host", offsetof(hr_store, az.authority) },
+    { "azure_msi_endpoint azure_identity_endpoint identity_endpoint msi_endpoint",
+      offsetof(hr_store, az.identity_endpoint) },
     { "azure_storage_connection_string connection_string", offsetof(hr_store, az.connection) },
     { "azure_storage_endpoint azure_endpoint endpoint_url endpoint", offsetof(hr_store, az.endpoint) },
     { "azure_endpoint_suffix endpoint_suffix", offsetof(hr_store, az.suffix) },
@@ -186,6 +198,9 @@ void hr__store_unref(hr_store *s)
 {
     if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
+    hr__identity_unref(s->s3.identity);
+    hr__identity_unref(s->gs.identity);
+    hr__identity_unref(s->az.identity);
     for (int i = 0; i < HR_LEN(texts); i++)
         hr__free(*(char **)((char *)s + texts[i].offset));
     hr__free(s);

@@ -167,16 +167,16 @@ static hr_status add_one(hr_store *store, const char *url, hr_http_request *r, c
             st = hr__http_run(r, err);
         r->st = st;
     }
+    if (asks_again(r))
+        st = ask_first_byte(store, url, out->account, r, err);
+    else if (st && r->err.status)
+        hr__error_move(err, &r->err);
     if (!st && r->answer.is_folder)
         st = HR_NOT_FOUND;
     if (hr__kind_of(url) && st == HR_NOT_FOUND) {
         hr_error_clear(err);
         return add_folder(store, url, options, out, err);
     }
-    if (asks_again(r))
-        st = ask_first_byte(store, url, out->account, r, err);
-    else if (st && r->err.status)
-        hr__error_move(err, &r->err);
     if (st == HR_NOT_FOUND && options->ignore_missing) {
         hr_error_clear(err);
         return HR_OK;

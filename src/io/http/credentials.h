@@ -1,0 +1,62 @@
+/* credentials.h - who we are to a store: keys or a token, which can end, and are fetched again before they do.
+ *
+ * Words: *credentials* are what signs a request, for a time. An *identity* gives credentials: fixed ones, or those that
+ * it fetches from a file, a program or a service. Equal identities are one in a process, so that a service is asked
+ * once for all readers. */
+#ifndef HR_CREDENTIALS_H
+#define HR_CREDENTIALS_H
+
+#include "base/all.h"
+
+/* Immutable; counted. AWS: an id, a secret, perhaps a token. Google and Azure: a token, which the request carries. */
+typedef struct hr_credentials {
+    atomic_int refs;
+    char *id, *secret, *token; /* owned; NULL: none */
+    int64_t until_s;           /* since 1970; 0: they do not end */
+} hr_credentials;
+hr_status hr__credentials_new(hr_credentials **out, hr_error *err) HR_MUST_USE;
+void hr__credentials_unref(hr_credentials *c); /* wipes the secrets; NULL is fine */
+
+/* Fills `out`, which is empty. `with` are the texts of the identity, each perhaps NULL. It can wait for a network: it
+ * runs in a thread that asks for credentials, or in one of its own. */
+typedef hr_status (*hr_fetch)(const char *const *with, hr_credentials *out, hr_error *err);
+#define HR_IDENTITY_TEXTS 20
+typedef struct hr_identity hr_identity;
+/* The process's identity of this function and these texts (copied). The process keeps it. */
+hr_status hr__identity_of(hr_fetch fetch, const char *const *with, int n, hr_identity **out, hr_error *err) HR_MUST_USE;
+/* One that gives these credentials (shared). */
+hr_status hr__identity_fixed(hr_credentials *c, hr_identity **out, hr_error *err) HR_MUST_USE;
+hr_status hr__identity_of_token(const char *token, hr_identity **out, hr_error *err) HR_MUST_USE;
+void hr__identity_unref(hr_identity *i); /* NULL is fine */
+
+/* Waits until there are credentials that have not ended: not for threads of the pool or of the network. */
+hr_status hr__identity_wait(hr_identity *i, hr_error *err) HR_MUST_USE;
+/* The credentials for an attempt now: *out is a reference. *out NULL with HR_OK: they are being fetched, ask again
+ * soon. Never waits; fetches new ones beside, from five minutes before the end of the present ones. */
+hr_status hr__identity_now(hr_identity *i, hr_credentials **out, hr_error *err) HR_MUST_USE;
+/* A store says that these have ended. -> whether others can come. */
+bool hr__identity_refused(hr_identity *i, const hr_credentials *c);
+void hr__identities_forget(void); /* For tests: waits for those that fetch, and drops all. */
+
+/* --- what functions that fetch share */
+/* The seconds since 1970 of "2024-02-29T12:30:00Z", also with a fraction, or an offset; 0: it is no time. */
+int64_t hr__time_of(const char *text);
+/* The content of a small file, without blanks at its end; new. HR_NOT_FOUND, HR_IO. */
+hr_status hr__text_of_file(const char *path, char **out, hr_error *err) HR_MUST_USE;
+/* Asks a service: a request with few retries. `more`: header lines; NULL: none. `form`: POST of this; NULL: `method`
+ * without a body. `what` names the service in errors, which never hold the answer's body but for refusals. */
+typedef struct hr_question {
+    const char *what, *method, *url, *more, *form;
+    int wait_s, max_retries; /* for a connection, and for silence */
+} hr_question;
+hr_status hr__ask_service(const hr_question *q, hr_text *answer, hr_error *err) HR_MUST_USE;
+void hr__form_add(hr_text *form, const char *name, const char *value); /* "&name=value", encoded */
+/* Takes members of a JSON answer: id, secret (both NULL: only a token), token. HR_BAD_DATA names the one that lacks.
+ * until: a time, or seconds or milliseconds since 1970; expires_in: seconds from now. */
+typedef struct hr_member_names {
+    const char *id, *secret, *token, *until, *expires_in;
+} hr_member_names;
+hr_status hr__credentials_of_json(const char *what, const char *json, int64_t n, const hr_member_names *names,
+                                  hr_credentials *out, hr_error *err) HR_MUST_USE;
+
+#endif
