@@ -139,7 +139,7 @@ static const struct {
     hr_status st;
     const char *text;
 } wrong[] = {
-    { "gs://bucket/key", HR_UNSUPPORTED, "gs://bucket/key: headrace does not read URLs of scheme 'gs' yet" },
+    { "ftp://me:hush@host/key", HR_UNSUPPORTED, "ftp://host/key: headrace does not read URLs of scheme 'ftp' yet" },
     { "gs+x://a", HR_UNSUPPORTED, "scheme 'gs+x'" },
     { "file://relative/path", HR_INVALID, "absolute path" },
     { "file:///a%00b", HR_INVALID, "a path cannot contain %00" }, /* was "/a" */

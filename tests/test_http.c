@@ -518,6 +518,8 @@ static void addresses(void **state)
 
 static void urls_are_shown_without_secrets(void **state)
 {
+    hr_error err = HR_ERROR_INIT;
+
     (void)state;
     for (int i = 0; i < HR_LEN(shown_cases); i++) {
         char *shown = hr__url_shown(shown_cases[i].url, NULL);
@@ -525,6 +527,11 @@ static void urls_are_shown_without_secrets(void **state)
         assert_string_equal(shown, shown_cases[i].shown);
         hr__free(shown);
     }
+    (void)hr_error_set(&err, HR_IO, "%s: no, %s", shown_cases[0].url, shown_cases[0].url);
+    hr__url_hide(shown_cases[0].url, &err);
+    assert_null(strstr(err.text, shown_cases[0].url));
+    assert_contains(err.text, shown_cases[0].shown);
+    hr_error_clear(&err);
     assert_true(hr__url_same_host("https://host:1/a", "https://HOST:1/b"));
     assert_false(hr__url_same_host("https://host:1/a", "http://host:1/a"));
     assert_false(hr__url_same_host("https://host:1/a", "https://host:2/a"));

@@ -1,0 +1,139 @@
+/* test_objects.c - single objects of a store, where each allocation fails once; test_objects.py has the store. */
+#include "harness.h"
+
+#include "http_server.h"
+#include "io/http/http.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#ifdef HR_HAVE_S3
+
+#define N_BYTES 20000
+#define URL "s3://bucket/object"
+
+static uint8_t object[N_BYTES];
+static http_server server;
+static char endpoint[100];
+static const char *options[] = { endpoint, "key=AKIATEST", "secret=hush", "max_retries=0", "aws_region=here" };
+static const hr_store_options store = { options, HR_LEN(options) };
+
+static void start(void)
+{
+    for (int i = 0; i < N_BYTES; i++)
+        object[i] = (uint8_t)(i * 31 + i / 256);
+    server = (http_server){ .data = object, .n = N_BYTES, .etag = "\"v1\"" };
+    http_server_start(&server);
+    snprintf(endpoint, sizeof endpoint, "endpoint=http://127.0.0.1:%d", server.port);
+}
+
+static hr_status read_object(hr_error *err)
+{
+    hr_text data = { 0 };
+    char *tag = NULL;
+    hr_status st = hr__object_read(&store, URL, &data, &tag, err);
+
+    if (!st) {
+        assert_int_equal(data.n, N_BYTES);
+        assert_memory_equal(data.data, object, N_BYTES);
+        assert_string_equal(tag, "\"v1\"");
+    }
+    hr__text_clear(&data);
+    hr__free(tag);
+    hr__http_stop();
+    return st;
+}
+
+static hr_status save_object(hr_error *err)
+{
+    char path[100];
+    hr_status st;
+
+    snprintf(path, sizeof path, "%s/saved", test_dir);
+    st = hr__object_save(&store, URL, path, err);
+    hr__http_stop();
+    return st;
+}
+
+static hr_status put_object(hr_error *err)
+{
+    char *tag = NULL;
+    hr_status st = hr__object_put(&store, URL, "12345", 5, "\"v0\"", &tag, err);
+
+    assert_true((st == HR_OK) == (tag != NULL));
+    hr__free(tag);
+    hr__http_stop();
+    return st;
+}
+
+static hr_status remove_objects(hr_error *err)
+{
+    static const char *const urls[] = { URL, "s3://bucket/other" };
+    hr_status st = hr__objects_remove(&store, urls, 2, err);
+
+    hr__http_stop();
+    return st;
+}
+
+static void no_memory_is_one_error(void **state)
+{
+    static hr_status (*const calls[])(hr_error *) = { read_object, save_object, put_object, remove_objects };
+
+    (void)state;
+    start();
+    for (int i = 0; i < HR_LEN(calls); i++)
+        assert_true(run_with_faults(calls[i], HR_FAULT_MEMORY | MAY_RECOVER) > 5);
+    http_server_stop(&server);
+}
+
+static void an_object_that_is_replaced_is_read_again(void **state)
+{
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    start();
+    http_server_fault(&server, HTTP_REPLACED, 1);
+    assert_ok(read_object(&err), &err);
+    http_server_stop(&server);
+}
+
+static void what_another_has_put_is_a_mismatch(void **state)
+{
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    start();
+    http_server_fault(&server, HTTP_412, 1);
+    assert_int_equal(put_object(&err), HR_MISMATCH);
+    assert_contains(err.text, URL ": somebody else has written or removed it meanwhile");
+    hr_error_clear(&err);
+    http_server_stop(&server);
+}
+
+#endif
+
+static void other_schemes_are_not_written_to(void **state)
+{
+    const hr_store_options none = { NULL, 0 };
+    hr_error err = HR_ERROR_INIT;
+    char *tag;
+
+    (void)state;
+    assert_int_equal(hr__object_put(&none, "ftp://me:hush@x/y?hush", "", 0, NULL, &tag, &err), HR_UNSUPPORTED);
+    assert_string_equal(err.text, "ftp://x/y: headrace does not write to URLs of this kind");
+    hr_error_clear(&err);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#ifdef HR_HAVE_S3
+        cmocka_unit_test(no_memory_is_one_error),
+        cmocka_unit_test(an_object_that_is_replaced_is_read_again),
+        cmocka_unit_test(what_another_has_put_is_a_mismatch),
+#endif
+        cmocka_unit_test(other_schemes_are_not_written_to),
+    };
+
+    return cmocka_run_group_tests(cases, test_dir_new, test_dir_free);
+}
