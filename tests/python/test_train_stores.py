@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,7 @@ import headrace.data as hd
 from headrace import train
 from headrace.exceptions import StorageError, UnsupportedError
 from headrace.train import Checkpoint, CheckpointUploadMode, Result, context
-
-torch = pytest.importorskip("torch")
-from headrace.train.torch import TorchTrainer  # noqa: E402
+from headrace.train.data_parallel_trainer import DataParallelTrainer
 
 RUN = "s3://bucket/runs/run"
 OWN = {"progress.json", "trainer.pkl"}
@@ -73,8 +73,10 @@ def loop(config):
     return rows
 
 
-def trainer(server, loop=loop, config=None, workers=0, keep=None, path="s3://bucket/runs", **more):
-    return TorchTrainer(
+def trainer(
+    server, loop=loop, config=None, workers=0, keep=None, path="s3://bucket/runs", given=None, **more
+):
+    return DataParallelTrainer(
         loop,
         train_loop_config=config or {},
         datasets={"train": hd.range(100)},
@@ -82,7 +84,7 @@ def trainer(server, loop=loop, config=None, workers=0, keep=None, path="s3://buc
         run_config=train.RunConfig(
             name="run",
             storage_path=path,
-            storage_options=options(server),
+            storage_options=given or options(server),
             checkpoint_config=train.CheckpointConfig(num_to_keep=keep),
         ),
         **more,
@@ -132,15 +134,15 @@ def test_a_new_trainer_goes_on(server):
 
 def test_restore(server):
     given = options(server)
-    assert not TorchTrainer.can_restore(RUN, storage_options=given)
+    assert not DataParallelTrainer.can_restore(RUN, storage_options=given)
     with pytest.raises(KeyError):
         trainer(server, config={"stop": 3}).fit()
-    assert TorchTrainer.can_restore(RUN, storage_options=given)
-    again = TorchTrainer.restore(
+    assert DataParallelTrainer.can_restore(RUN, storage_options=given)
+    again = DataParallelTrainer.restore(
         RUN, train_loop_config={}, datasets={"train": hd.range(100)}, storage_options=given
     )
     assert again.fit().return_value == ["19", *range(20, 100)]
-    ended = TorchTrainer.restore(RUN, datasets={"train": hd.range(100)}, storage_options=given).fit()
+    ended = DataParallelTrainer.restore(RUN, datasets={"train": hd.range(100)}, storage_options=given).fit()
     assert ended.return_value is None and ended.metrics == {"last": 99}
 
 
@@ -153,6 +155,7 @@ def test_resume_from_checkpoint(server):
         trainer(server, path="s3://bucket/x", resume_from_checkpoint=missing).fit()
 
 
+@pytest.mark.skipif(not find_spec("torch"), reason="needs torch")
 @pytest.mark.usefixtures("forked_ranks")
 def test_two_workers_in_the_background(server):
     def loop(config):
@@ -173,6 +176,7 @@ def test_two_workers_in_the_background(server):
     assert folders(server) == [f"checkpoint_{n:06d}" for n in range(4)]
 
 
+@pytest.mark.skipif(not find_spec("torch"), reason="needs torch")
 @pytest.mark.usefixtures("forked_ranks")
 def test_a_refused_upload_names_rank_url_and_the_stores_words(server):
     def loop(config):
@@ -252,6 +256,29 @@ def test_the_later_driver_takes_over(server):
     assert [m["n"] for m in there.history] == [1, 2]
     with there.checkpoint.as_directory() as folder:
         assert Path(folder, "model0").read_text() == "2"
+
+
+def test_positions_without_checkpoints(server):
+    def loop(config):
+        rows = []
+        for step, batch in enumerate(train.get_dataset_shard("train").iter_batches(batch_size=10)):
+            rows += batch["id"].tolist()
+            until = time.monotonic() + 30
+            while config and step == 5 and not Path(server.root, "bucket/runs/run/positions.json").exists():
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            if config and step == 6:
+                raise KeyError("stop")
+        return rows
+
+    for stop in (True, False):
+        one = trainer(server, loop, {"stop": True} if stop else {})
+        one.run_config.checkpoint_config.positions_every_n_batches = 2
+        if stop:
+            with pytest.raises(KeyError):
+                one.fit()
+    rows = one.fit().return_value
+    assert rows == list(range(rows[0], 100)) and 20 <= rows[0] <= 70
 
 
 def lose_once(name):
