@@ -1,4 +1,5 @@
-/* test_objects.c - single objects of a store, where each allocation fails once; test_objects.py has the store. */
+/* test_objects.c - single objects of a store, and blocks of Azure, where each allocation fails once; test_objects.py and
+ * test_store_write.py have the stores. */
 #include "harness.h"
 
 #include "http_server.h"
@@ -75,6 +76,39 @@ static hr_status remove_objects(hr_error *err)
     return st;
 }
 
+/* A file of Azure: blocks, and the list that makes it visible. */
+static hr_status upload_blob(hr_error *err)
+{
+    static const char *const keys[] = { endpoint, "account_name=acct", "account_key=aHVzaA==", "max_retries=0" };
+    hr_uploads *u = NULL;
+    hr_upload *f;
+    hr_status st;
+
+    HR_GO(hr__uploads_new("az://c/file", true, "", keys, HR_LEN(keys), NULL, &u, err));
+    HR_GO(hr__upload_begin(u, "az://c/file", &f, err));
+    HR_GO(hr__upload_write(f, "12345", 5, err));
+    HR_GO(hr__upload_finish(f, err));
+    HR_GO(hr__uploads_commit(u, true, true, NULL, err));
+    assert_true(server.n_put > 60); /* the list of its one block */
+    assert_memory_equal(server.put, "<?xml", 5);
+done:
+    hr__uploads_free(u);
+    hr__http_stop();
+    return st;
+}
+
+static void no_memory_for_blocks_is_one_error(void **state)
+{
+    static const char none[] = "<EnumerationResults><Blobs/></EnumerationResults>";
+
+    (void)state;
+    start();
+    server.data = (const uint8_t *)none;
+    server.n = sizeof none - 1;
+    assert_true(run_with_faults(upload_blob, HR_FAULT_MEMORY | MAY_RECOVER) > 20);
+    http_server_stop(&server);
+}
+
 static void no_memory_is_one_error(void **state)
 {
     static hr_status (*const calls[])(hr_error *) = { read_object, save_object, put_object, remove_objects };
@@ -129,6 +163,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
 #ifdef HR_HAVE_S3
         cmocka_unit_test(no_memory_is_one_error),
+        cmocka_unit_test(no_memory_for_blocks_is_one_error),
         cmocka_unit_test(an_object_that_is_replaced_is_read_again),
         cmocka_unit_test(what_another_has_put_is_a_mismatch),
 #endif
