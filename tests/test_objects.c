@@ -1,5 +1,5 @@
-/* test_objects.c - single objects of a store, and blocks of Azure, where each allocation fails once; test_objects.py and
- * test_store_write.py have the stores. */
+/* test_objects.c - single objects of a store, and blocks of Azure, where each allocation fails once; test_objects.py
+ * and test_store_write.py have the stores. */
 #include "harness.h"
 
 #include "http_server.h"

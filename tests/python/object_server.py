@@ -226,8 +226,9 @@ class S3Server(ObjectServer):
         return answer[0], {}, answer[2] or "<CompleteMultipartUploadResult/>"
 
     def _do_abort(self, handler, path, query):
-        if not self.uploads.pop(query["uploadId"][0], None):
+        if self.uploads.get(query["uploadId"][0], ("",))[0] != path:
             return self._error(404, "NoSuchUpload")
+        del self.uploads[query["uploadId"][0]]
         return 204, {}, ""
 
     def _do_delete(self, handler, path, query):
@@ -295,13 +296,13 @@ class S3Server(ObjectServer):
         prefix = query["prefix"][0]
         keys = sorted((str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()), key=str.encode)
         keys = [k for k in keys if k.startswith(prefix) and k > query.get("continuation-token", [""])[0]]
-        lines = ["<EncodingType>url</EncodingType>"]
+        encoded = query.get("encoding-type") == ["url"]
+        lines = ["<EncodingType>url</EncodingType>"] if encoded else []
         for key in keys[: self.page]:
             tag = self.etag(root / key).replace('"', "&quot;")
             size = (root / key).stat().st_size
-            lines.append(
-                f"<Contents><Key>{quote_plus(key)}</Key><ETag>{tag}</ETag><Size>{size}</Size></Contents>"
-            )
+            name = quote_plus(key) if encoded else escape(key)
+            lines.append(f"<Contents><Key>{name}</Key><ETag>{tag}</ETag><Size>{size}</Size></Contents>")
         if len(keys) > self.page:
             lines.append("<IsTruncated>true</IsTruncated>")
             token = escape(keys[self.page - 1])

@@ -270,20 +270,22 @@ def test_the_command_cleans(server, tmp_path):
     (tmp_path / "x.csv").write_text("id\n1\n2\n")
     headrace("convert", tmp_path / "x.csv", "s3://bucket/out", "--to", "csv")
     assert rows() == [1, 2]
-    for key in ("out/job7_000000_000000.csv", "out/job77_000000_000000.csv", "é/x.csv"):
+    for key in ("out/job7_000000_000000.csv", "out/job77_000000_000000.csv", "é +/x.csv"):
         server.uploads[key] = (f"/bucket/{key}", {})
     out, _ = headrace("clean", "--job", "job7", "s3://bucket")
     assert out.splitlines() == [
         "unfinished\ts3://bucket/out/job77_000000_000000.csv",
         "aborted\ts3://bucket/out/job7_000000_000000.csv",
-        "unfinished\ts3://bucket/é/x.csv",
+        "unfinished\ts3://bucket/é +/x.csv",
     ]
     assert headrace("clean", "--all", "s3://bucket/out/")[0] == (
         "aborted\ts3://bucket/out/job77_000000_000000.csv\n"
     )
     assert headrace("clean", "--json", "s3://bucket/")[0] == (
-        '{"state": "unfinished", "path": "s3://bucket/é/x.csv"}\n'
+        '{"state": "unfinished", "path": "s3://bucket/é +/x.csv"}\n'
     )
+    assert headrace("clean", "--all", "s3://bucket/")[0] == "aborted\ts3://bucket/é +/x.csv\n"
+    assert not server.uploads
 
     def break_off(kind, path, handler):
         return server.refuse(handler, 403, "AccessDenied") or True if kind == "COMPLETE" else None

@@ -118,6 +118,11 @@ static hr_status gs_hash(hr_http_request *r, hr_error *err)
     return r->store->gs.identity ? HR_OK : hr__s3_hash(r, err);
 }
 
+static void gs_add_list_query(const char *prefix, const char *token, hr_text *out)
+{
+    hr__s3_add_list_query(prefix, token, false, out);
+}
+
 /* The store knows no conditions for completing an upload. */
 static const hr_upload_kind gs_upload = {
     .has_ids = true,
@@ -139,6 +144,6 @@ const hr_store_kind hr__gs_kind = {
     .sign = gs_sign,
     .hash = gs_hash,
     .skewed = "RequestTimeTooSkewed",
-    .add_list_query = hr__s3_add_list_query,
+    .add_list_query = gs_add_list_query,
     .upload = &gs_upload,
 };

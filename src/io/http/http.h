@@ -300,6 +300,7 @@ typedef struct hr_list_page {
 /* HR_BAD_DATA: it is no list, or a damaged one. On failure `out` is cleared. */
 hr_status hr__list_parse(const char *xml, int64_t n, hr_list_page *out, hr_error *err) HR_MUST_USE;
 void hr__list_clear(hr_list_page *page);
+bool hr__list_decode(char *key); /* "a+b%2B" -> "a b+", in place; false: it has a zero byte */
 /* Adds the objects whose keys begin with `prefix`, and fit the pattern (NULL: that are visible below the prefix). */
 hr_status hr__store_list(hr_store *s, const char *url, const char *prefix, const char *pattern,
                          const hr_paths_options *options, hr_paths *out, hr_error *err) HR_MUST_USE;
@@ -315,7 +316,7 @@ typedef struct hr_sign_keys {
 hr_status hr__sign4(const hr_sign_keys *k, const char *method, const char *url, const char *hash, int64_t now_s,
                     hr_text *headers, hr_error *err) HR_MUST_USE;
 /* --- s3.c: for Google, whose API is like it */
-void hr__s3_add_list_query(const char *prefix, const char *token, hr_text *out);
+void hr__s3_add_list_query(const char *prefix, const char *token, bool encoded, hr_text *out);
 void hr__s3_add_part_query(const char *id, int64_t number, hr_text *out);
 void hr__s3_add_complete_query(const char *id, hr_text *out);
 void hr__s3_add_parts(char *const *tags, int64_t n, hr_text *out);

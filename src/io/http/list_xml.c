@@ -9,6 +9,14 @@
 
 #include <stdlib.h>
 
+bool hr__list_decode(char *key)
+{
+    for (char *c = key; *c; c++)
+        if (*c == '+')
+            *c = ' ';
+    return hr__percent_decode(key) == (int64_t)strlen(key);
+}
+
 #ifdef HR_HAVE_S3
 
 #include <expat.h>
@@ -173,15 +181,6 @@ static void XMLCALL on_end(void *context, const XML_Char *name)
         p->text.data[0] = 0;
 }
 
-/* "a+b%2B" -> "a b+", in place; false: it has a zero byte. */
-static bool decode(char *key)
-{
-    for (char *c = key; *c; c++)
-        if (*c == '+')
-            *c = ' ';
-    return hr__percent_decode(key) == (int64_t)strlen(key);
-}
-
 hr_status hr__list_parse(const char *xml, int64_t n, hr_list_page *out, hr_error *err)
 {
     list_parser p = { .page = out, .key.n_bytes = -1 };
@@ -199,7 +198,7 @@ hr_status hr__list_parse(const char *xml, int64_t n, hr_list_page *out, hr_error
     if (!out->is_list)
         HR_FAIL(HR_BAD_DATA, "list of objects: expected a %s", of_s3.root);
     for (int64_t i = 0; i < out->n && p.is_url; i++)
-        if (!decode(out->items[i].key))
+        if (!hr__list_decode(out->items[i].key))
             HR_FAIL(HR_BAD_DATA, "list of objects: a key has a zero byte");
 done:
     key_clear(&p.key);

@@ -61,15 +61,20 @@ static hr_status s3_sign(const hr_http_request *r, const char *url, int64_t now_
         r->method, url, r->hash, now_s, lines, err);
 }
 
-void hr__s3_add_list_query(const char *prefix, const char *token, hr_text *out)
+void hr__s3_add_list_query(const char *prefix, const char *token, bool encoded, hr_text *out)
 {
     if (token) {
         hr__text_add(out, "continuation-token=");
         hr__url_add_encoded(out, token, false);
         hr__text_add(out, "&");
     }
-    hr__text_add(out, "encoding-type=url&list-type=2&prefix=");
+    hr__text_add(out, "%slist-type=2&prefix=", encoded ? "encoding-type=url&" : "");
     hr__url_add_encoded(out, prefix, false);
+}
+
+static void s3_add_list_query(const char *prefix, const char *token, hr_text *out)
+{
+    hr__s3_add_list_query(prefix, token, true, out);
 }
 
 static hr_identity *s3_identity(const hr_store *s) { return s->s3.identity; }
@@ -132,7 +137,7 @@ const hr_store_kind hr__s3_kind = {
     .sign = s3_sign,
     .hash = hr__s3_hash,
     .skewed = "RequestTimeTooSkewed",
-    .add_list_query = hr__s3_add_list_query,
+    .add_list_query = s3_add_list_query,
     .learn = s3_learn_region,
     .upload = &s3_upload,
 };

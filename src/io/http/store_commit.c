@@ -702,7 +702,7 @@ static hr_status abort_page(hr_store *s, const commit *c, const char *job, const
         hr_status st = HR_OK;
 
         if (key && encoded)
-            (void)hr__percent_decode(key);
+            (void)hr__list_decode(key);
         url = key && id ? hr__url_of_key(c->root, key, NULL) : NULL;
         if (url && is_of_job(key, job))
             st = abort_upload(s, url, id, err);
@@ -735,7 +735,7 @@ static hr_status abort_job(hr_store *s, const char *root, const char *job, hr_te
         from = hr__xml_text(xml, "NextKeyMarker", NULL);
         id = hr__xml_text(xml, "NextUploadIdMarker", NULL);
         if (from && strstr(xml, "<EncodingType>url</EncodingType>"))
-            (void)hr__percent_decode(from);
+            (void)hr__list_decode(from);
         more = from && from[0] && strstr(xml, "<IsTruncated>true</IsTruncated>");
     }
 done:
