@@ -316,7 +316,9 @@ static PyMethodDef functions[] = {
     { "objects_upload", pyhr_objects_upload, METH_VARARGS,
       "objects_upload(folder, urls, paths, options): copies local files; they appear when all have arrived." },
     { "objects_abort", pyhr_objects_abort, METH_VARARGS,
-      "objects_abort(folder, options): aborts all unfinished uploads below it." },
+      "objects_abort(folder, job, options): aborts the unfinished uploads of a job ('': of all) below it, and "
+      "completes "
+      "what jobs have decided." },
     { "process_name", process_name, METH_NOARGS,
       "A name of this process that is unique on a shared file system: 'space-pid-start'." },
     { "process_is_gone", process_is_gone, METH_O,

@@ -199,14 +199,15 @@ PyObject *pyhr_objects_abort(PyObject *module, PyObject *args)
     hr_error err = HR_ERROR_INIT;
     hr_text report = { 0 };
     texts given = { 0 };
-    const char *folder;
+    const char *folder, *job;
     PyObject *list;
     hr_status st;
 
-    if (!PyArg_ParseTuple(args, "O&O", pyhr_text_arg, &folder, &list) || texts_of(list, "storage_options", &given) < 0)
+    if (!PyArg_ParseTuple(args, "O&O&O", pyhr_text_arg, &folder, pyhr_text_arg, &job, &list) ||
+        texts_of(list, "storage_options", &given) < 0)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    st = hr__store_clean(folder, "", given.items, given.n, &report, &err);
+    st = hr__store_clean(folder, job, given.items, given.n, &report, &err);
     Py_END_ALLOW_THREADS
     hr__text_clear(&report);
     texts_clear(&given);

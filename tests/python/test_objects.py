@@ -105,7 +105,9 @@ def test_a_failed_upload_leaves_nothing(server, given, tmp_path):
     assert _core.objects_list("s3://bucket/up", given) == [] and not server.uploads
     server.uploads["1"] = ("/bucket/up/c", {})
     server.on_write = None
-    _core.objects_abort("s3://bucket/up", given)
+    _core.objects_abort("s3://bucket/up", "other", given)
+    assert server.uploads
+    _core.objects_abort("s3://bucket/up", "", given)
     assert not server.uploads
 
 

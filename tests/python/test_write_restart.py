@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from object_server import S3Server
 
 import headrace.data as hd
 from headrace import exceptions
@@ -123,6 +124,56 @@ def test_a_job_that_is_killed(job):
     assert rows_of(out) == list(range(4000))
 
 
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    (tmp_path / "root" / "bucket").mkdir(parents=True)
+    server = S3Server(tmp_path / "root")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
+    yield server
+    server.close()
+
+
+# The request that kills the job: its kind, what its path has, its number among these, whether it is done.
+DEATHS = [
+    ("PUT", ".pending", 3, True),
+    ("PART", "/out/", 3, True),
+    ("PUT", "_headrace_commit", 3, True),
+    ("PUT", "_SUCCESS", 3, True),
+    ("COMPLETE", "/done/", 3, False),
+    ("DELETE", ".pending", 3, False),
+]
+
+
+@pytest.mark.parametrize(("kind", "what", "number", "done"), DEATHS)
+def test_a_job_in_a_store_that_is_killed(kind, what, number, done, store, monkeypatch):
+    monkeypatch.setattr(restarting, "PART_BYTES", 4000)
+    seen = [0]
+
+    def kill(found, path, handler):
+        seen[0] += found == kind and what in path
+        if found != kind or what not in path or seen[0] != number:
+            return None
+        child.kill()
+        return "lose" if done else True
+
+    store.on_write = kill
+    words = ["s3://bucket/out", "s3://bucket/done"]
+    child = subprocess.Popen([sys.executable, "-c", KILLED.replace("0.05", "0"), *words])
+    assert child.wait(60) == -signal.SIGKILL
+    store.on_write = None
+    context = hd.DataContext.get_current()
+    context.checkpoint_config = CheckpointConfig("id", words[1])
+    try:
+        made = hd.range(4000, override_num_blocks=8).write_parquet(words[0])
+    finally:
+        context.checkpoint_config = None
+    assert 0 < sum(f["rows"] for f in made) <= 3500
+    assert rows_of(words[0]) == list(range(4000)) and not store.uploads
+    assert not list((store.root / "bucket" / "done").glob("*"))
+
+
 def test_what_is_kept(job):
     out, done = job
     config = hd.DataContext.get_current().checkpoint_config
@@ -180,7 +231,7 @@ def test_configs(tmp_path, monkeypatch):
     assert CheckpointConfig("id").checkpoint_path == str(tmp_path / "ray_data_checkpoint")
     assert CheckpointConfig("id", "/x") == CheckpointConfig("id", "/x") != CheckpointConfig("id", "/y")
     monkeypatch.delenv("RAY_DATA_CHECKPOINT_PATH_BUCKET")
-    for arguments in ((), ("",), ("id",), ("id", "s3://x/y")):
+    for arguments in ((), ("",), ("id",), ("id", "ftp://x/y")):
         with pytest.raises(InvalidCheckpointingConfig):
             CheckpointConfig(*arguments)
     with pytest.raises(exceptions.UnsupportedError, match="override_backend is not supported"):

@@ -28,7 +28,7 @@ def shown(path):
     scheme, found, rest = path.partition("://")
     if not found:
         return path
-    if scheme.lower().startswith("http"):
+    if scheme.lower() not in STORE_SCHEMES or "sig=" in rest:
         rest = rest.partition("?")[0]
     host, slash, below = rest.partition("/")
     return scheme + found + host.rpartition("@")[2] + slash + below

@@ -3,6 +3,9 @@
 A part is some rows of one pass. The checkpoint folder has a file for each part, NAME.parquet with the ids of
 its rows. While the files of the part are written it is NAME.pending, and their names contain NAME: a restart
 removes the files of pending parts, so that each row is in the destination once.
+
+In a store nothing is renamed: NAME.pending is empty, NAME.parquet comes after the files of the part, and then
+NAME.pending goes. Beside NAME.parquet it means nothing.
 """
 
 import os
@@ -10,9 +13,12 @@ import time
 import uuid
 from pathlib import Path
 
+from headrace import places
 from headrace._core import InvalidArgument, UnsupportedError
 from headrace.data.checkpoint.interfaces import InvalidCheckpointingOperators
+from headrace.data.paths import is_store, shown, storage_texts
 from headrace.data.plan import Node
+from headrace.places import StorePath
 
 PART_BYTES, PART_S = 64 << 20, 30.0
 _ROW_BY_ROW = ("calls", "filter", "fragments", "project", "rebatch", "with_columns")
@@ -56,17 +62,28 @@ def _no_column(config):
 class Parts:
     """The checkpoint folder of a job that writes to `path`."""
 
-    def __init__(self, config, path):
-        self.config, self.path = config, path
-        self.folder = Path(config.checkpoint_path)
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, config, path, options):
+        self.config = config
+        self.to = places.of(path, options)
+        self.folder = places.of(config.checkpoint_path, options)
+        if isinstance(self.folder, Path):
+            self.folder.mkdir(parents=True, exist_ok=True)
 
     def clean(self):
         """Removes what a part that was not completed has left."""
-        for pending in self.folder.glob("*.pending"):
-            for file in Path(self.path).rglob(f"*{pending.stem}*"):
-                file.unlink()
-            pending.unlink()
+        for pending in list(self.folder.glob("*.pending")):
+            if not (self.folder / f"{pending.stem}.parquet").exists():
+                self._remove_part(pending.stem)
+            if isinstance(self.folder, StorePath):
+                self.folder.abort_uploads(pending.stem)
+            _remove(pending)
+
+    def _remove_part(self, name):
+        if isinstance(self.to, StorePath):
+            self.to.remove_part(name)
+            return
+        for file in self.to.rglob(f"*{name}*"):
+            file.unlink()
 
     def done(self):
         """The paths of the files with the ids of all complete parts."""
@@ -78,17 +95,32 @@ class Parts:
             raise _no_column(self.config)
         name = uuid.uuid4().hex
         pending, complete = self.folder / f"{name}.pending", self.folder / f"{name}.parquet"
-        write_ids(ds.select_columns([self.config.id_column]), str(pending))
+        ids = ds.select_columns([self.config.id_column])
+        if isinstance(pending, StorePath):
+            pending.write(b"")
+            made = write(ds, name)
+            write_ids(ids, str(complete))
+            pending.remove()
+            return made
+        write_ids(ids, str(pending))
         made = write(ds, name)
         os.replace(pending, complete)
         return made
 
     def end(self):
-        if self.config.delete_checkpoint_on_success:
-            for file in self.folder.glob("*.parquet"):
-                file.unlink()
-            if not any(self.folder.iterdir()):
-                self.folder.rmdir()
+        if not self.config.delete_checkpoint_on_success:
+            return
+        for file in list(self.folder.glob("*.parquet")):
+            _remove(file)
+        if isinstance(self.folder, Path) and not any(self.folder.iterdir()):
+            self.folder.rmdir()
+
+
+def _remove(file):
+    if isinstance(file, StorePath):
+        file.remove()
+    else:
+        file.unlink()
 
 
 def _parts(ds):
@@ -106,18 +138,20 @@ def _parts(ds):
         yield held
 
 
-def write_in_parts(ds, where, path, config, write, write_ids):
+def write_in_parts(ds, where, path, config, storage_options, write, write_ids):
     """What write(ds, name) returns for the rows that are not written yet: a list for each part.
 
     where: the writer's name, for errors. write_ids(ds, path) writes a file of ids.
     """
-    if "://" in path:
-        raise UnsupportedError(f"{where}: checkpoint_config: {path}: only local paths are supported")
-    parts = Parts(config, path)
+    if "://" in path and not is_store(path):
+        raise UnsupportedError(
+            f"{where}: checkpoint_config: expected a local folder or the URL of a store, found {shown(path)}"
+        )
+    parts = Parts(config, path, places.checked(where, storage_options))
     parts.clean()
     files = parts.done()
-    done = ds._plain(Node("read", {"urls": files, "format": "parquet"})) if files else None
-    rest = _without(ds, config, done)
+    found = {"urls": files, "format": "parquet", "storage_options": storage_texts(where, storage_options)}
+    rest = _without(ds, config, ds._plain(Node("read", found)) if files else None)
     made = []
     for tables in _parts(rest):
         part = ds._plain(Node("tables", {"tables": tables, "what": where}))

@@ -25,7 +25,7 @@ from headrace.data.datasinks import (
     WriteReturnType,
     save_mode,
 )
-from headrace.data.paths import check_stream_args, is_store, local_path, shown, storage_texts
+from headrace.data.paths import check_stream_args, is_store, local_path, storage_texts
 from headrace.data.plan import Node
 from headrace.data.records import of_tf_schema
 from headrace.data.sample_encoders import encoded
@@ -137,19 +137,15 @@ def write_files(ds, where, format, path, **arguments):
         raise UnsupportedError(
             f"{where}: checkpoint_config: expected mode 'append', no filename_provider and no single_file"
         )
-
-    if is_store(os.fspath(path)):
-        raise UnsupportedError(
-            f"{where}: checkpoint_config: expected a local folder, found {shown(os.fspath(path))}"
-        )
+    storage = arguments.get("storage_options")
 
     def write(part, name):
         return _write_files(part, where, format, path, job=name, **arguments)
 
     def write_ids(ids, file):
-        _write_files(ids, where, "parquet", file, single_file=True, sync=1)
+        _write_files(ids, where, "parquet", file, single_file=True, sync=1, storage_options=storage)
 
-    return restarting.write_in_parts(ds, where, os.fspath(path), config, write, write_ids)
+    return restarting.write_in_parts(ds, where, os.fspath(path), config, storage, write, write_ids)
 
 
 def _no_checkpoint(where):

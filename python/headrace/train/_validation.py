@@ -19,7 +19,7 @@ from headrace.train._worker import die_with
 
 
 def outcome(payload: dict) -> bytes:
-    from headrace.train import places
+    from headrace import places
     from headrace.train.validation import called
     from headrace.udf import sending
 

@@ -36,8 +36,8 @@ def users_traceback(e: BaseException) -> str:
 
 def run(payload: dict, channel, rank: int):
     from headrace.data.iterator import SplitIterator
+    from headrace.places import checked
     from headrace.train import context, watch
-    from headrace.train.places import checked
     from headrace.train.shards import open_shards
     from headrace.udf import sending
 

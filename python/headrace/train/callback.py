@@ -16,10 +16,10 @@ from typing import Any
 
 from headrace._core import UnsupportedError
 from headrace.optional import package
+from headrace.places import is_url
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.files import write_whole
 from headrace.train.metrics import plain, plain_number
-from headrace.train.places import is_url
 
 
 @dataclass

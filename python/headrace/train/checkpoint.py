@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from headrace.train import places
+from headrace import places
+from headrace.places import Place, StorePath
 from headrace.train.files import write_whole
-from headrace.train.places import Place, StorePath
 
 METADATA_FILE = ".metadata.json"
 

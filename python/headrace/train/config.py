@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from headrace import _core
+from headrace import _core, places
 from headrace.settings import OnlyKnown
-from headrace.train import places
 from headrace.train.callback import UserCallback
 
 if TYPE_CHECKING:

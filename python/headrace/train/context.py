@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from headrace.train import places
+from headrace import places
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.reported_checkpoint import (
     CheckpointConsistencyMode,

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+from headrace.places import plainly
 from headrace.train.callback import Callbacks
 from headrace.train.checkpoint import Checkpoint
-from headrace.train.places import plainly
 from headrace.train.reports import Begun, Given, Open, Raised, Reports
 from headrace.train.shards import ShardServer
 from headrace.train.storage import RunStorage

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from headrace import _core
 from headrace._core import HeadraceError, MismatchError, StorageError
-from headrace.train.places import Place, StorePath
+from headrace.places import Place, StorePath
 
 STATE_FILE = ".headrace.json"  # in the folder of each checkpoint that counts
 PART = ".part"  # of a file that write_whole() writes

@@ -10,9 +10,9 @@ import os
 import pickle
 from typing import Any
 
-from headrace.train import places
+from headrace import places
+from headrace.places import Place
 from headrace.train.files import write_whole
-from headrace.train.places import Place
 from headrace.udf import sending
 
 TRAINER_FILE = "trainer.pkl"

@@ -7,11 +7,11 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace import places
 from headrace.optional import package
-from headrace.train import places
+from headrace.places import StorePath
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.files import STATE_FILE, folders_with
-from headrace.train.places import StorePath
 
 PROGRESS_FILE = "progress.json"
 

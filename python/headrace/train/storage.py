@@ -37,14 +37,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from headrace import _core, events
-from headrace.train import files, places
+from headrace import _core, events, places
+from headrace.places import Place, StorePath
+from headrace.train import files
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.config import CheckpointConfig, RunConfig
 from headrace.train.files import STATE_FILE
 from headrace.train.metrics import plain
 from headrace.train.owner import Lock
-from headrace.train.places import Place, StorePath
 from headrace.train.result import PROGRESS_FILE, Result
 
 POSITIONS_FILE = "positions.json"

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
-from headrace import absent, events
+from headrace import absent, events, places
 from headrace.data import launchers
-from headrace.train import context, places, restore
+from headrace.train import context, restore
 from headrace.train.backend import BackendConfig
 from headrace.train.callback import Callbacks, TrainRunContext
 from headrace.train.checkpoint import Checkpoint

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace import places
 from headrace._core import StorageError
-from headrace.train import places
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.files import copy_folder
 from headrace.train.reported_checkpoint import CheckpointUploadMode

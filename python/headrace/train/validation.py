@@ -22,9 +22,9 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+from headrace.places import plainly
 from headrace.train import context
 from headrace.train.checkpoint import Checkpoint
-from headrace.train.places import plainly
 from headrace.train.reported_checkpoint import ReportedCheckpointStatus as Status
 from headrace.train.storage import Kept, RunStorage
 from headrace.train.validation_config import ValidationConfig

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import absent
 from headrace._core import InvalidArgument, UnsupportedError
-from headrace.data.paths import local_path
+from headrace.data.paths import is_store, local_path, shown
 
 
 class InvalidCheckpointingConfig(InvalidArgument):
@@ -24,7 +24,8 @@ class CheckpointConfig:
     leaves out these rows at its source, and writes each other row once.
 
     id_column: a column whose values are unique and not null, from the source to what is written.
-    checkpoint_path: a local folder, for one job at a time; None: ray_data_checkpoint in the folder that the
+    checkpoint_path: a folder, local or of a store (which the writer's storage_options reach), for one job at
+    a time; None: ray_data_checkpoint in the folder that the
     environment variable RAY_DATA_CHECKPOINT_PATH_BUCKET names. delete_checkpoint_on_success: removes its
     files when the job is complete. write_num_threads has no effect. The other arguments are an error.
     """
@@ -59,8 +60,10 @@ class CheckpointConfig:
                 raise UnsupportedError(f"CheckpointConfig: {name} is not supported")
         path = os.fspath(checkpoint_path) if checkpoint_path else self._default_path()
         path = local_path("CheckpointConfig", override_filesystem, path).removeprefix("file://")
-        if "://" in path:
-            raise InvalidCheckpointingConfig(f"CheckpointConfig: {path}: expected a local folder")
+        if "://" in path and not is_store(path):
+            raise InvalidCheckpointingConfig(
+                f"CheckpointConfig: {shown(path)}: expected a local folder, or the URL of a store"
+            )
         self.id_column: str = id_column
         self.checkpoint_path: str = path
         self.delete_checkpoint_on_success: bool = delete_checkpoint_on_success

@@ -1,8 +1,9 @@
-"""Paths of runs and checkpoints: of this machine (pathlib.Path), or of a store (StorePath, of a URL).
+"""Paths of this machine (pathlib.Path) or of a store (StorePath, of a URL), for what Python keeps in folders:
+runs, checkpoints, the parts of write jobs.
 
-A StorePath has those names of pathlib.Path that this package reads with; files.py writes to both kinds.
+A StorePath has those names of pathlib.Path that its users read with; train/files.py writes to both kinds.
 
-Tests: tests/python/test_train_stores.py
+Tests: tests/python/test_train_stores.py, test_write_restart.py
 """
 
 from __future__ import annotations
@@ -97,6 +98,10 @@ class StorePath:
         return self._url.rpartition("/")[2]
 
     @property
+    def stem(self) -> str:
+        return PurePosixPath(self.name).stem
+
+    @property
     def parent(self) -> StorePath:
         return StorePath(self._url.rpartition("/")[0], self.options)
 
@@ -175,9 +180,17 @@ class StorePath:
         os.makedirs(os.path.dirname(to), exist_ok=True)
         _core.object_save(str(self / name), to, self._texts)
 
-    def abort_uploads(self) -> None:
-        """Removes what killed processes have left of uploads below this folder."""
-        _core.objects_abort(self._url, self._texts)
+    def remove_part(self, name: str) -> None:
+        """Removes what a write job of this name has left below: its uploads, and its files."""
+        self.abort_uploads(name)
+        found = [str(self / key) for key, _ in self.below() if name in PurePosixPath(key).name]
+        _core.objects_remove(found, self._texts)
+
+    def abort_uploads(self, job: str = "") -> None:
+        """Completes the write jobs below that had decided, and removes the unfinished uploads of a job; of
+        all without a job.
+        """
+        _core.objects_abort(self._url, job, self._texts)
 
 
 Place = Path | StorePath
