@@ -4,6 +4,7 @@ them contains HUSH.
 
 import contextlib
 import io
+import json
 import logging
 import os
 import pickle
@@ -49,6 +50,12 @@ def fails(call, *args, **kwargs):
     check_error(found.value)
 
 
+@pytest.fixture(autouse=True)
+def no_machine(monkeypatch):
+    """Nothing waits for the metadata of a machine."""
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
 @pytest.fixture
 def seen(capfd, caplog):
     """All output of this process is searched at the end of the test."""
@@ -67,6 +74,7 @@ def server(tmp_path, monkeypatch):
     server.secret, server.token = SECRET, TOKEN
     for name in [n for n in os.environ if n.startswith(("AWS_", "AZURE_"))]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     yield server
@@ -154,6 +162,48 @@ def test_options_of_azure_and_google(seen):
     fails(hd.read_csv, "az://container/x", storage_options={"connection_string": "HUSHnonsense"})
     token = {"google_token": "HUSHtoken", "endpoint": "http://localhost:1", "max_retries": 0}
     fails(hd.read_csv, "gs://bucket/x", storage_options=token)
+
+
+# What a service answers that gives credentials, and whom it refuses.
+ANSWERS = [
+    (200, b"HUSHnonsense"),
+    (200, b'{"SecretAccessKey": "HUSH", "access_tokn": "HUSH"}'),
+    (403, b'{"message": "HUSH is no valid token", "error_description": "HUSH"}'),
+]
+
+
+@pytest.mark.parametrize(("code", "body"), ANSWERS)
+def test_services_of_credentials(code, body, server, seen, tmp_path, monkeypatch):
+    def answer(number, handler):
+        handler.send_response(code)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+        return True
+
+    service = ObjectServer(tmp_path)
+    service.fault = answer
+    user = {"type": "authorized_user", "client_id": "me", "client_secret": "HUSH", "refresh_token": "HUSH"}
+    (tmp_path / "user").write_text(json.dumps({**user, "token_uri": service.url}))
+    (tmp_path / "token").write_text("HUSHtoken")
+    (tmp_path / "config").write_text("[profile p]\ncredential_process = echo HUSHnonsense; echo HUSH >&2\n")
+    (tmp_path / "wrong").write_text("HUSH{nonsense")
+    whole = "AWS_CONTAINER_CREDENTIALS_FULL_URI"
+    token = {"AWS_WEB_IDENTITY_TOKEN_FILE": f"{tmp_path}/token", "AWS_ROLE_ARN": "arn:aws:iam::1:role/x"}
+    client = {"AZURE_CLIENT_ID": "me", "AZURE_CLIENT_SECRET": "HUSHsecret", "AZURE_TENANT_ID": str(tmp_path)}
+    for url, variables in (
+        ("s3://b/x", {"AWS_CONFIG_FILE": f"{tmp_path}/config", "AWS_PROFILE": "p"}),
+        ("s3://b/x", {whole: f"{service.url}/x?HUSH", "AWS_CONTAINER_AUTHORIZATION_TOKEN": "HUSHtoken"}),
+        ("s3://b/x", {**token, "AWS_ENDPOINT_URL_STS": service.url, "AWS_REGION": "here"}),
+        ("gs://b/x", {"GOOGLE_APPLICATION_CREDENTIALS": f"{tmp_path}/user"}),
+        ("gs://b/x", {"GOOGLE_APPLICATION_CREDENTIALS": f"{tmp_path}/wrong"}),
+        ("az://me.blob.core.windows.net/b/x", {**client, "AZURE_AUTHORITY_HOST": service.url}),
+    ):
+        with monkeypatch.context() as only:
+            for name, value in variables.items():
+                only.setenv(name, value)
+            fails(hd.read_csv, url, storage_options={"max_retries": 0})
+    service.close()
 
 
 def test_wrong_options(seen):
@@ -248,7 +298,8 @@ def test_the_command(server, given):
         check(*headrace(*words, "s3://bucket/in/a.csv", **env))
     check(*headrace("ls", "s3://bucket/none", status=1, **env))
     check(*headrace("head", "s3://bucket/none", status=1, **{**env, "AWS_SECRET_ACCESS_KEY": "HUSH2"}))
-    check(*headrace("ls", "http://me:HUSHpw@localhost:1/x?sig=HUSH", status=1))
+    once = "--storage-option", "max_retries=0"
+    check(*headrace("ls", "http://me:HUSHpw@localhost:1/x?sig=HUSH", *once, status=1))
     check(*headrace("convert", "s3://bucket/in", "az://me:HUSH@x/y?sig=HUSH", "--to", "csv", status=1, **env))
 
 
