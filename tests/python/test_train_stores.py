@@ -132,6 +132,34 @@ def test_a_new_trainer_goes_on(server):
     assert [m["last"] for m in result.history] == [19, 39, 59, 79, 99]
 
 
+def test_files_that_the_user_brings(server):
+    """As a program of the user's would write them into the bucket."""
+
+    def bring(name):
+        folder = Path(server.root, "bucket/runs/run", name)
+        folder.mkdir(parents=True)
+        (folder / "model0").write_text(name)
+        return Checkpoint(f"{train.get_context().get_storage().experiment_fs_path}/{name}")
+
+    def loop(config):
+        train.report({"n": 1}, bring("mine"), checkpoint_upload_mode=CheckpointUploadMode.NO_UPLOAD)
+        train.report({"n": 2}, saved(1), checkpoint_upload_fn=lambda checkpoint, name: bring(name))
+        with pytest.raises(ValueError, match="expected a folder below the run's folder s3://"):
+            train.report({"n": 3}, Checkpoint("s3://bucket/x"), None, CheckpointUploadMode.NO_UPLOAD)
+        with pytest.raises(ValueError, match="expected a folder below the run's folder s3://"):
+            train.report({"n": 3}, saved(1), checkpoint_upload_fn=lambda checkpoint, name: checkpoint)
+        with pytest.raises(KeyError):
+            train.report({"n": 3}, saved(1), checkpoint_upload_fn=lambda c, name: {}[bring(name)])
+        train.report({"n": 3}, train.get_checkpoint())
+
+    result = trainer(server, loop).fit()
+    names = [Path(c.path).name for c, _ in result.best_checkpoints]
+    assert names == ["mine", "checkpoint_000001", "checkpoint_000002"]
+    with result.checkpoint.as_directory() as folder:
+        assert Path(folder, "model0").read_text() == "checkpoint_000001"
+    assert folders(server) == sorted(names)
+
+
 def test_restore(server):
     given = options(server)
     assert not DataParallelTrainer.can_restore(RUN, storage_options=given)
