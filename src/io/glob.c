@@ -259,10 +259,10 @@ static bool suffix_fits(const hr_paths_options *options, const char *path)
 
 static bool is_visible(const char *key)
 {
-    for (const char *name = key; name; name = strchr(name, '/')) {
-        name += name > key; /* after the slash */
+    for (const char *name = key, *slash; name; name = slash ? slash + 1 : NULL) {
         if (is_hidden(name))
             return false;
+        slash = strchr(name, '/');
     }
     return true;
 }
