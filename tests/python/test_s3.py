@@ -128,6 +128,8 @@ def test_what_is_not_there(server):
         hd.read_csv("s3://many/*.csv")
     with pytest.raises(HeadraceError, match=r"HTTP 404\), NoSuchBucket: refused"):
         hd.read_csv("s3://nothing/")
+    with pytest.raises(NotFoundError, match=r"s3://many/x"):  # it was a crash
+        hd.read_csv("s3://many/x", file_extensions=["csv", "tsv"])
     ds = hd.read_text(["s3://many/y", "s3://many/x/000.txt"], ignore_missing_paths=True)
     assert ds.count() == 1
 

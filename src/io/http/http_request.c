@@ -273,17 +273,17 @@ static void give_token(hr_http_host *h)
         ;
 }
 
-/* When the next attempt is due. */
+/* When the next attempt is due: not before the server says, and not at once even if it says so. */
 static void set_pause(hr_http_request *r)
 {
-    bool throttled = r->answer.status == 429 || r->answer.status == 503;
+    bool throttled = (r->answer.status == 429 || r->answer.status == 503) && r->answer.wait_s < 0;
     int64_t now = hr__clock_ns(), ms = throttled ? PAUSE_THROTTLED_MS : PAUSE_MS;
     uint64_t dice = (uint64_t)now * 0x9e3779b97f4a7c15u;
 
     ms = HR_MIN(ms << HR_MIN(r->n_retries - 1, 10), MAX_PAUSE_MS);
     ms = ms / 2 + (int64_t)(dice >> 40) % (ms / 2 + 1);
     if (r->answer.wait_s >= 0)
-        ms = HR_MIN((int64_t)(r->answer.wait_s * 1000), 60000);
+        ms = HR_MAX(ms, HR_MIN((int64_t)(r->answer.wait_s * 1000), 60000));
     r->due_ns = now + ms * 1000000;
 }
 

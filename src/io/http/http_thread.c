@@ -370,7 +370,8 @@ static const char *wrong_of(CURLcode code, bool *may_retry)
     case CURLE_PEER_FAILED_VERIFICATION: *may_retry = false; return "the server's certificate is not valid";
     case CURLE_SSL_CACERT_BADFILE: *may_retry = false; return "the file of certificates cannot be read";
     case CURLE_URL_MALFORMAT: *may_retry = false; return "the URL is malformed";
-    case CURLE_UNSUPPORTED_PROTOCOL: *may_retry = false; return "the scheme of the URL is not supported";
+    case CURLE_UNSUPPORTED_PROTOCOL:
+    case CURLE_WEIRD_SERVER_REPLY: return "what the server sends is no HTTP";
     default: return curl_easy_strerror(code);
     }
 }

@@ -142,6 +142,7 @@ static hr_status add_folder(hr_store *store, const char *url, const hr_paths_opt
     if (st || out->n > n || options->ignore_missing)
         return st;
     all.suffixes = NULL;
+    all.n_suffixes = 0;
     st = list_below(store, url, &all, &any, err);
     n = any.n;
     hr__paths_clear(&any);
