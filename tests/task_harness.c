@@ -77,6 +77,12 @@ void hr__task_save_at(hr_task *task, const hr_coord *at, const char *state)
     (void)state;
 }
 
+void hr__task_source(const hr_task *task, hr_coord row, hr_text *out)
+{
+    (void)task;
+    hr__text_add(out, " of the harness, fragment %d", row.fragment);
+}
+
 void hr__task_where(const hr_task *task, const hr_origin *o, hr_text *out)
 {
     (void)task;

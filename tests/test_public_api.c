@@ -780,6 +780,12 @@ static const struct {
     { "is_in(k, [1, -2,3])", "is_in(col('k'), [1, -2, 3])" },
     { "is_in(k, [1, 2.5])", "is_in(col('k'), [1.0, 2.5])" },
     { "coalesce(a, b, 1.5e3, true, false, null)", "coalesce(col('a'), col('b'), 1500.0, true, false, null)" },
+    { "k in [1, 2] and not s in ('a',)", "is_in(col('k'), [1, 2]) & ~is_in(col('s'), [\"a\"])" },
+    { "k not in (1, 2)", "not_in(col('k'), [1, 2])" },
+    { "a is null or b is not None", "is_null(col('a')) | is_not_null(col('b'))" },
+    { "not (a + 1 is null)", "~is_null(col('a') + 1)" },
+    { "coalesce(True, False, None)", "coalesce(true, false, null)" },
+    { "inner in [1]", "is_in(col('inner'), [1])" },
     { "  gr\u00f6\u00dfe<=9223372036854775807 ", "col('gr\u00f6\u00dfe') <= 9223372036854775807" },
 };
 
@@ -790,6 +796,15 @@ static const struct {
     { "", "character 1, at '': expected a value, a column or a function", HR_INVALID },
     { "a +", "character 4, at '': expected a value", HR_INVALID },
     { "a b", "character 3, at 'b': expected an operator or the end", HR_INVALID },
+    { "a = 1", "character 3, at '= 1': expected '==' instead of '='", HR_INVALID },
+    { "a > 1 && b", "expected 'and' instead of '&&'", HR_INVALID },
+    { "a > 1 || b", "expected 'or' instead of '||'", HR_INVALID },
+    { "a <> 1", "'!=' instead of '<>'", HR_INVALID },
+    { "a.is_null()", "a function, as is_null(x), instead of a method", HR_INVALID },
+    { "a is 1", "expected null after 'is'", HR_INVALID },
+    { "a in 1", "expected a list, as [1, 2]", HR_INVALID },
+    { "a in (1 2)", "expected ',' or ')'", HR_INVALID },
+    { "a not 1", "character 3, at 'not 1': expected an operator or the end", HR_INVALID },
     { "(a", "character 3, at '': expected ')'", HR_INVALID },
     { "a < b < c", "character 7, at '< c': expected an operator or the end", HR_INVALID },
     { "'abc", "expected the end of the text, a quote", HR_INVALID },
@@ -894,7 +909,7 @@ static void test_files(void **state)
     OK(hr_plan_files(q, &n, &err));
     assert_int_equal(n, 1);
     OK(hr_plan_describe_file(q, 0, &text, &err));
-    assert_non_null(strstr(text, "a.csv: 1 fragments\n"));
+    assert_non_null(strstr(text, "a.csv: 1 fragment\n"));
     assert_non_null(strstr(text, "fragment 0: 12 bytes stored"));
     hr_string_free(text);
     OK(hr_plan_describe_file_json(q, 0, &text, &err));

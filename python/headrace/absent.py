@@ -156,7 +156,8 @@ ABSENT = {
     "headrace.data.datasource.MCAPDatasource": _READERS["read_mcap"],
     "headrace.data.datasource.TimeRange": _READERS["read_mcap"],
     "headrace.data.datasource.TurbopufferDatasink": _WRITERS["write_turbopuffer"],
-    "headrace.data.datasource._S3FileSystemWrapper": "only local files are read; it is private in Ray",
+    "headrace.data.datasource._S3FileSystemWrapper": "readers take URLs and storage_options; it is private "
+    "in Ray",
     "headrace.data.datasource.RandomIntRowDatasource": "it is for Ray's own tests; range(n) gives rows, and "
     "with_column and random() give numbers",
     "headrace.data.datasource.Reader": "give a Datasource the method get_read_tasks(parallelism)",
@@ -233,9 +234,12 @@ def error(name: str) -> UnsupportedError | None:
     return None if text is None else UnsupportedError(f"{name}: {text}")
 
 
-def hook(module: str, otherwise: str | None = None) -> Callable[[str], Any]:
+def hook(
+    module: str, otherwise: str | None = None, elsewhere: dict[str, str] | None = None
+) -> Callable[[str], Any]:
     """A `__getattr__` for `module`: an UnsupportedError with the sentence of ABSENT, or an AttributeError.
 
+    elsewhere: names that people look for here, and the modules that have them.
     otherwise: a module whose names are names of this one, too. Python imports it on first use.
     """
 
@@ -244,7 +248,10 @@ def hook(module: str, otherwise: str | None = None) -> Callable[[str], Any]:
             raise found
         if otherwise is not None and not name.startswith("__"):
             return getattr(importlib.import_module(otherwise), name)
-        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        text = f"module {module!r} has no attribute {name!r}"
+        if elsewhere is not None and name in elsewhere:
+            text += f": write from {elsewhere[name]} import {name}"
+        raise AttributeError(text)
 
     return attribute
 

@@ -16,6 +16,13 @@ def wanted(name: str) -> bool:
     return logging is not None and logging.getLogger(name).isEnabledFor(logging.INFO)
 
 
+def warn(text: str) -> None:
+    """Logs a warning of the engine."""
+    import logging
+
+    logging.getLogger(DATA).warning("%s", text)
+
+
 def tell(name: str, text: str, *args: object) -> None:
     """Logs an event; `text` and `args` as for logging.info()."""
     if wanted(name):

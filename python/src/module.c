@@ -353,6 +353,8 @@ static int module_exec(PyObject *module)
     pyhr_state *s = PyModule_GetState(module);
 
     hr__reads_ask(was_interrupted);
+    if (pyhr_log_begin() < 0)
+        return -1;
     s->drain = pyhr_drain_new();
     if (!s->drain) {
         PyErr_NoMemory();

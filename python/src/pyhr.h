@@ -131,6 +131,9 @@ hr_table *pyhr_build_rows(pyhr_state *s, const hr_mem *mem, PyObject *rows);    
 PyObject *pyhr_row_dicts(PyObject *module, PyObject *args);
 PyObject *pyhr_take_rows(PyObject *module, PyObject *args);
 PyObject *pyhr_command(PyObject *module, PyObject *words);
+
+/* --- py_log.c */
+int pyhr_log_begin(void); /* once for the process */
 PyObject *pyhr_store(PyObject *module, PyObject *options);
 PyObject *pyhr_download(PyObject *module, PyObject *args);
 

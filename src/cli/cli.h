@@ -91,7 +91,7 @@ void pipes_print(FILE *to, const char *text, bool one_line);
 void pipes_clear(void);
 
 /* --- input.c: the options of every command that reads files, for its own getopt_long table and --help. */
-enum { INPUT_FILTER = 1024, INPUT_STORAGE };
+enum { INPUT_FILTER = 1024, INPUT_STORAGE, INPUT_FOLDERS, INPUT_UNIFY };
 #define STORAGE_LONG { "storage-option", required_argument, NULL, INPUT_STORAGE }
 #define STORAGE_HELP                                                                                                   \
     "      --storage-option NAME=VALUE  how URLs are reached, as endpoint=http://host:9000; may be repeated; other\n"  \
@@ -99,11 +99,14 @@ enum { INPUT_FILTER = 1024, INPUT_STORAGE };
 #define INPUT_SHORT "f:o:m:jqh"
 #define INPUT_LONG                                                                                                     \
     { "format", required_argument, NULL, 'f' }, { "option", required_argument, NULL, 'o' }, STORAGE_LONG,              \
+        { "partitioning", required_argument, NULL, INPUT_FOLDERS }, { "unify", required_argument, NULL, INPUT_UNIFY }, \
         { "memory", required_argument, NULL, 'm' }, { "json", no_argument, NULL, 'j' },                                \
         { "quiet", no_argument, NULL, 'q' }, { "help", no_argument, NULL, 'h' }
 #define INPUT_HELP                                                                                                     \
     "  -f, --format NAME        the files' format; default: by suffix and first bytes\n"                               \
     "  -o, --option NAME=VALUE  an option of the format, see headrace formats NAME; may be repeated\n"                 \
+    "      --partitioning HOW   hive: folders 'year=2024' are text columns, the default; none: they are not\n"         \
+    "      --unify WHICH        the columns of the first file (first, the default), or of all files (all)\n"           \
     "  -m, --memory BYTES       the limit for data, as 256MiB or 2GB; default: half of the memory\n"                   \
     "  -j, --json               prints one JSON object a line\n"                                                       \
     "  -q, --quiet              no progress on the terminal\n"                                                         \
@@ -132,7 +135,9 @@ typedef struct input {
     char **columns;
     int64_t n_columns, cap_columns;
     bool json, quiet;
-    hr_plan *files; /* all rows of the files, once input_plan was called: for the progress */
+    bool plain_folders; /* folders "key=value" are no columns */
+    bool unify;         /* the columns of all files */
+    hr_plan *files;     /* all rows of the files, once input_plan was called: for the progress */
 } input;
 /* One option that getopt_long returned: true if it is one of INPUT_LONG but for --help, or of ROWS_LONG, and right. */
 bool input_option(input *in, int option, char *value);

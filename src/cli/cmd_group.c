@@ -9,6 +9,7 @@
 
 static const struct option long_options[] = {
     { "key", required_argument, NULL, 'k' },
+    { "by", required_argument, NULL, 'k' },
     { "agg", required_argument, NULL, 'a' },
     PRINT_LONG,
     OUTPUT_LONG,
@@ -148,7 +149,8 @@ const command cmd_group = {
     .name = "group",
     .args = "[OPTION]... --key A,... --agg 'mean(X)' IN... [OUT]",
     .doc = "Writes or prints one row for all rows with equal keys, of files of any format and size",
-    .more = "  -k, --key A,B            the columns whose values make a group; default: all rows are one group\n"
+    .more = "  -k, --key A,B            the columns whose values make a group; default: all rows are one group;\n"
+            "                           --by is the same\n"
             "  -a, --agg 'mean(X)'      one result for each group: a function, a column, settings and a name, as in\n"
             "                           'quantile(X, q=0.9) as far'; may be repeated. headrace functions lists "
             "them\n" PRINT_HELP OUTPUT_HELP INPUT_HELP,

@@ -4,10 +4,12 @@
 #include "cli/cli.h"
 
 #include <stdlib.h>
+#include <strings.h>
 
 enum { OPTION_NULLS_FIRST = 512 };
 static const struct option long_options[] = {
     { "key", required_argument, NULL, 'k' },
+    { "by", required_argument, NULL, 'k' },
     { "reverse", no_argument, NULL, 'r' },
     { "nulls-first", no_argument, NULL, OPTION_NULLS_FIRST },
     { "rows", required_argument, NULL, 'n' },
@@ -25,6 +27,18 @@ typedef struct sort_args {
     int64_t n_rows;            /* < 0: all */
 } sort_args;
 
+/* Takes the direction off a key: "b:desc", or as in SQL "b desc". */
+static bool falls(char *key)
+{
+    char *end = strrchr(key, ':');
+
+    end = end ? end : strrchr(key, ' ');
+    if (!end || (strcasecmp(end + 1, "desc") && strcasecmp(end + 1, "asc")))
+        return false;
+    *end = 0;
+    return (end[1] | 32) == 'd';
+}
+
 /* "a,b:desc,c" */
 static hr_status add_keys(sort_args *a, const char *text, hr_error *err)
 {
@@ -33,14 +47,9 @@ static hr_status add_keys(sort_args *a, const char *text, hr_error *err)
     HR_TRY(input_columns(&a->names, text, err));
     if (!cli_grow(&a->keys, &a->cap, a->names.n_columns, sizeof *a->keys))
         return cli_no_memory(err, "--key", a->names.n_columns);
-    for (int64_t i = from; i < a->names.n_columns; i++) {
-        char *end = strrchr(a->names.columns[i], ':');
-        bool falls = end && !strcmp(end, ":desc");
-
-        if (falls || (end && !strcmp(end, ":asc")))
-            *end = 0;
-        a->keys[a->n++] = (hr_sort_key){ .struct_bytes = sizeof(hr_sort_key), .descending = falls };
-    }
+    for (int64_t i = from; i < a->names.n_columns; i++)
+        a->keys[a->n++] =
+            (hr_sort_key){ .struct_bytes = sizeof(hr_sort_key), .descending = falls(a->names.columns[i]) };
     return HR_OK;
 }
 
@@ -106,7 +115,8 @@ const command cmd_sort = {
     .name = "sort",
     .args = "[OPTION]... --key A[:desc],... IN... [OUT]",
     .doc = "Writes or prints the rows of files of any format and size, ordered by columns",
-    .more = "  -k, --key A,B:desc       the keys of the order, the first one decides first; may be repeated\n"
+    .more = "  -k, --key A,B:desc       the keys of the order, the first one decides first; may be repeated;\n"
+            "                           --by is the same\n"
             "  -r, --reverse            reverses the order of every key\n"
             "      --nulls-first        puts nulls first; default: last\n"
             "  -n, --rows N             writes only the first N rows of that order, and keeps no more\n" PRINT_HELP

@@ -85,6 +85,16 @@ static bool add_setting(const char ***items, int64_t *n, int64_t *cap, const cha
     return true;
 }
 
+/* *out: the value is `yes`; `no` is the other one. */
+static bool set_choice(bool *out, const char *option, const char *value, const char *yes, const char *no)
+{
+    *out = strcmp(value, yes) == 0;
+    if (*out || strcmp(value, no) == 0)
+        return true;
+    cli_warn("%s: expected %s or %s, found '%s'", option, no, yes, value);
+    return false;
+}
+
 bool input_option(input *in, int option, char *value)
 {
     hr_error err = HR_ERROR_INIT;
@@ -93,6 +103,8 @@ bool input_option(input *in, int option, char *value)
         return set_memory(value);
     switch (option) {
     case INPUT_FILTER: return set_filter(in, value);
+    case INPUT_FOLDERS: return set_choice(&in->plain_folders, "--partitioning", value, "none", "hive");
+    case INPUT_UNIFY: return set_choice(&in->unify, "--unify", value, "all", "first");
     case 'c': return !input_columns(in, value, &err) || refused("--columns", &err);
     case 'f': in->format = value; return true;
     case 'j': return in->json = true;
@@ -137,6 +149,9 @@ hr_status input_plan(input *in, int argc, char **argv, hr_plan **out, hr_error *
     options.n_columns = in->filter ? 0 : (int)in->n_columns;
     options.format_options = in->settings;
     options.n_format_options = (int)in->n_settings;
+    options.partitioning = in->plain_folders ? NULL : "hive";
+    options.partition_text = true;
+    options.unify = in->unify;
     options.storage_options = in->storage;
     options.n_storage_options = (int)in->n_storage;
     hr_plan_unref(in->files);

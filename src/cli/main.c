@@ -146,12 +146,22 @@ static int dispatch(int argc, char **argv)
     return no_command(what);
 }
 
+/* What the engine has to say beside errors. */
+static void show_line(void *context, hr_log_level level, const char *text)
+{
+    (void)context;
+    if (level >= HR_LOG_WARNING)
+        cli_warn("%s", text);
+}
+
 int cli_main(int argc, char **argv)
 {
     int status;
 
     signal(SIGPIPE, SIG_DFL);
+    hr_set_log(show_line, NULL);
     status = dispatch(argc, argv);
+    hr_set_log(NULL, NULL);
     pipes_clear();
     if (fflush(stdout) || ferror(stdout)) {
         print_error("headrace: standard output", strerror(errno));

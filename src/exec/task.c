@@ -186,27 +186,32 @@ static const hr_stage *source_of(const hr_run *r, int32_t instance)
     return NULL;
 }
 
+void hr__task_source(const hr_task *task, hr_coord row, hr_text *out)
+{
+    const hr_stage *s = source_of(task->run, row.instance);
+
+    if (s && row.file < hr__scan_n_files(s->scan))
+        hr__text_add(out, " of %s", hr__scan_file_name(s->scan, row.file));
+    if (s && row.fragment)
+        hr__text_add(out, ", fragment %d", row.fragment);
+}
+
 void hr__task_where(const hr_task *task, const hr_origin *o, hr_text *out)
 {
     int64_t n = hr__origin_rows(o);
     hr_coord first, last;
-    const hr_stage *s;
 
     if (n == 0)
         return;
     first = hr__origin_at(o, 0);
     last = hr__origin_at(o, n - 1);
-    s = source_of(task->run, first.instance);
     if (first.instance != last.instance || first.file != last.file || first.fragment != last.fragment)
         hr__text_add(out, "%" PRId64 " rows from row %" PRId64 " on", n, first.row);
     else if (first.row == last.row)
         hr__text_add(out, "row %" PRId64, first.row);
     else
         hr__text_add(out, "rows %" PRId64 " to %" PRId64, first.row, last.row);
-    if (s && first.file < hr__scan_n_files(s->scan))
-        hr__text_add(out, " of %s", hr__scan_file_name(s->scan, first.file));
-    if (s && first.fragment)
-        hr__text_add(out, ", fragment %d", first.fragment);
+    hr__task_source(task, first, out);
 }
 
 void hr__task_pass(hr_task *task, hr_marker *takes, const char *state)

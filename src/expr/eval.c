@@ -14,15 +14,19 @@
 
 /* ---------------------------------------------------------------------------------------------------- making arrays */
 
-const char *hr__eval_place(const hr_eval *how, int64_t row, char text[96])
+const char *hr__eval_place(const hr_eval *how, int64_t row, char text[HR_PLACE_BYTES])
 {
     hr_coord c;
 
     if (how->origin && row < hr__origin_rows(how->origin)) {
         c = hr__origin_at(how->origin, row);
-        snprintf(text, 96, "row %" PRId64 " of fragment %d of file %d", c.row, (int)c.fragment, (int)c.file);
+        if (how->name_row)
+            how->name_row(how->context, c, text, HR_PLACE_BYTES);
+        else
+            snprintf(text, HR_PLACE_BYTES, "row %" PRId64 " of fragment %d of file %d", c.row, (int)c.fragment,
+                     (int)c.file);
     } else {
-        snprintf(text, 96, "row %" PRId64, row);
+        snprintf(text, HR_PLACE_BYTES, "row %" PRId64, row);
     }
     return text;
 }

@@ -52,6 +52,9 @@ typedef struct hr_eval {
     uint64_t seed;           /* of the run */
     int64_t epoch;
     int op_index; /* of the operator: enters seeds */
+    /* Names a row of `origin` for people ("row 3 of a.csv"); NULL: by numbers. */
+    void (*name_row)(const void *context, hr_coord row, char *out, size_t cap);
+    const void *context;
 } hr_eval;
 
 /* A call while it is bound. The function's bind sets `type` (a new reference) and may set `state`. It may set casts[i]

@@ -47,7 +47,8 @@ hr_status hr__constant_rows(const hr_mem *mem, const hr_array *a, int64_t n, hr_
 /* --- eval.c */
 
 /* The place of a row for error texts: "row 17", with file and fragment if they are known. */
-const char *hr__eval_place(const hr_eval *how, int64_t row, char text[96]);
+#define HR_PLACE_BYTES 400
+const char *hr__eval_place(const hr_eval *how, int64_t row, char text[HR_PLACE_BYTES]);
 /* The validity of rows that are valid in all of the arrays (of n rows, or constants of one): *out NULL if all rows are;
  * *all_null if a constant is null. *out is new, its first row is bit 0. */
 hr_status hr__eval_validity(const hr_eval *how, hr_array *const *args, int n_args, hr_buffer **out, bool *all_null,

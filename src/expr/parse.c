@@ -3,16 +3,17 @@
  *   or     := and (("or" | "|" | "^") and)*
  *   and    := not (("and" | "&") not)*
  *   not    := "not" not | compare
- *   compare:= sum (("==" | "!=" | "<" | "<=" | ">" | ">=") sum)?
+ *   compare:= sum (("==" | "!=" | "<" | "<=" | ">" | ">=") sum | ["not"] "in" list | "is" ["not"] ("null" | "None"))?
  *   sum    := product (("+" | "-") product)*
  *   product:= unary (("*" | "/" | "//" | "%") unary)*
  *   unary  := ("-" | "~") unary | primary
  *   primary:= number | text | "true" | "false" | "null" | list | "(" or ")" | name | name "(" arguments ")"
+ *   list   := "[" constants "]", after "in" also "(" constants ")"
  *
  * A name is a column; col('any name') is one as well. An argument "name=value" is a setting of the function. "&" and
  * "|" bind as "and" and "or" do, so `a > 1 & b < 2` needs no parentheses; hr_expr_print() writes parentheses around
- * every operand that is an operation, so its texts mean the same here. The depth of the text is bounded, since parsing
- * recurses.
+ * every operand that is an operation, so its texts mean the same here. True, False and None are Python's names of true,
+ * false and null. The depth of the text is bounded, since parsing recurses.
  *
  * Tests: test_public_api.c, test_expr.c. */
 #include "expr/fn.h"
@@ -70,9 +71,9 @@ static bool take(parser *p, const char *token)
     if (strncmp(p->at, token, n) != 0)
         return false;
     next = p->at[n];
-    if (is_name(token[0]) ? is_name(next) : (strchr("<>=!", token[0]) && n == 1 && next == '='))
+    if (is_name(token[0]) ? is_name(next) : (strchr("<>=!", token[0]) && n == 1 && strchr("=>", next) && next))
         return false;
-    if (!strcmp(token, "/") && next == '/')
+    if (n == 1 && strchr("/&|", token[0]) && next == token[0])
         return false;
     p->at += n;
     return true;
@@ -286,15 +287,18 @@ static hr_status parse_constant(parser *p, hr_expr **out, hr_error *err)
     return wrong(p, "a number or a text", err);
 }
 
-static hr_status parse_list(parser *p, hr_expr **out, hr_error *err)
+/* After the sign that opens it; `close` ends it. */
+static hr_status parse_list(parser *p, const char *close, hr_expr **out, hr_error *err)
 {
     hr_expr **items = NULL;
     int64_t n = 0, cap = 0;
     hr_status st = HR_OK;
 
-    while (!take(p, "]")) {
+    while (!take(p, close)) {
         if (n && !take(p, ","))
-            HR_GO(wrong(p, "',' or ']'", err));
+            HR_GO(wrong(p, *close == ']' ? "',' or ']'" : "',' or ')'", err));
+        if (n && take(p, close)) /* (1,) is Python's list of one */
+            break;
         if (!hr__grow(NULL, (void **)&items, &cap, n + 1, sizeof(hr_expr *)))
             HR_GO(hr__error_memory(err, "expression", n));
         items[n] = NULL;
@@ -433,6 +437,23 @@ static hr_status parse_name(parser *p, hr_expr **out, hr_error *err)
 
 /* ------------------------------------------------------------------------------------------------------ operators */
 
+/* `expected`, or what to write instead of what other languages write. */
+static const char *expected_at(const parser *p, const char *expected)
+{
+    static const struct {
+        const char *theirs, *ours;
+    } words[] = { { "&&", "'and' instead of '&&'" },
+                  { "||", "'or' instead of '||'" },
+                  { "=", "'==' instead of '='" },
+                  { "<>", "'!=' instead of '<>'" },
+                  { ".", "a function, as is_null(x), instead of a method" } };
+
+    for (int i = 0; i < HR_LEN(words); i++)
+        if (strncmp(p->at, words[i].theirs, strlen(words[i].theirs)) == 0)
+            return words[i].ours;
+    return expected;
+}
+
 static hr_status parse_primary(parser *p, hr_expr **out, hr_error *err)
 {
     hr_status st;
@@ -442,14 +463,14 @@ static hr_status parse_primary(parser *p, hr_expr **out, hr_error *err)
         return parse_number(p, false, out, err);
     if (*p->at == '\'' || *p->at == '"')
         return parse_text(p, out, err);
-    if (take(p, "true"))
+    if (take(p, "true") || take(p, "True"))
         return constant("bool", false, 1, out, err);
-    if (take(p, "false"))
+    if (take(p, "false") || take(p, "False"))
         return constant("bool", false, 0, out, err);
-    if (take(p, "null"))
+    if (take(p, "null") || take(p, "None"))
         return constant("null", true, 0, out, err);
     if (take(p, "["))
-        return parse_list(p, out, err);
+        return parse_list(p, "]", out, err);
     if (!take(p, "("))
         return parse_name(p, out, err);
     st = parse_or(p, out, err);
@@ -457,7 +478,7 @@ static hr_status parse_primary(parser *p, hr_expr **out, hr_error *err)
         return st;
     hr_expr_unref(*out);
     *out = NULL;
-    return wrong(p, "')'", err);
+    return wrong(p, expected_at(p, "')'"), err);
 }
 
 static hr_status parse_unary(parser *p, hr_expr **out, hr_error *err)
@@ -500,13 +521,61 @@ static hr_status parse_sum(parser *p, hr_expr **out, hr_error *err)
     return parse_chain(p, table, parse_product, false, out, err);
 }
 
+/* After "in" or "not in": function(*out, list) in the place of *out. */
+static hr_status parse_in(parser *p, const char *function, hr_expr **out, hr_error *err)
+{
+    hr_expr *list = NULL;
+    bool square = take(p, "[");
+
+    if (!square && !take(p, "("))
+        return wrong(p, "a list, as [1, 2]", err);
+    HR_TRY(parse_list(p, square ? "]" : ")", &list, err));
+    return call2(function, out, list, err);
+}
+
+/* After "is". */
+static hr_status parse_is(parser *p, hr_expr **out, hr_error *err)
+{
+    const char *function = take(p, "not") ? "is_not_null" : "is_null";
+    hr_expr *value = *out;
+
+    if (!take(p, "null") && !take(p, "None") && !take(p, "NULL"))
+        return wrong(p, "null after 'is'", err);
+    *out = NULL;
+    return call1(function, value, out, err);
+}
+
+/* "in [...]", "not in [...]", "is null", "is not null" after a value. *out is NULL after an error. */
+static hr_status parse_membership(parser *p, hr_expr **out, hr_error *err)
+{
+    const char *from = p->at;
+    hr_status st = HR_OK;
+
+    if (take(p, "is")) {
+        st = parse_is(p, out, err);
+    } else if (take(p, "in")) {
+        st = parse_in(p, "is_in", out, err);
+    } else if (take(p, "not")) {
+        if (take(p, "in"))
+            st = parse_in(p, "not_in", out, err);
+        else
+            p->at = from;
+    }
+    if (st) {
+        hr_expr_unref(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
 static hr_status parse_compare(parser *p, hr_expr **out, hr_error *err)
 {
     static const infix table[] = { { "==", "equal" }, { "!=", "not_equal" },     { "<=", "less_equal" },
                                    { "<", "less" },   { ">=", "greater_equal" }, { ">", "greater" },
                                    { NULL, NULL } };
 
-    return parse_chain(p, table, parse_sum, true, out, err);
+    HR_TRY(parse_chain(p, table, parse_sum, true, out, err));
+    return parse_membership(p, out, err);
 }
 
 static hr_status parse_not(parser *p, hr_expr **out, hr_error *err)
@@ -549,5 +618,5 @@ hr_status hr_expr_parse(const char *text, hr_expr **out, hr_error *err)
         return HR_OK;
     hr_expr_unref(*out);
     *out = NULL;
-    return wrong(&p, "an operator or the end", err);
+    return wrong(&p, expected_at(&p, "an operator or the end"), err);
 }

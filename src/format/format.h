@@ -103,6 +103,7 @@ struct hr_scan_file {
     int n_fragments;
     int64_t n_rows; /* of the whole file; -1: known only by reading */
     int file;       /* number in its scan: enters the origins */
+    int n_columns;  /* of the file, projected or not; 0: not known */
     bool is_remote; /* its bytes travel: what is read soon is announced, and waited for without a thread */
 };
 hr_scan_file *hr__scan_file_ref(hr_scan_file *f);

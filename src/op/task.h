@@ -42,6 +42,7 @@ void hr__task_save(hr_task *task, const char *state);
 void hr__task_save_at(hr_task *task, const hr_coord *at, const char *state);
 /* "rows 0 to 4095 of a.parquet, row group 3": where n rows from `begin` on came from. */
 void hr__task_where(const hr_task *task, const hr_origin *o, hr_text *out);
+void hr__task_source(const hr_task *task, hr_coord row, hr_text *out);  /* " of a.csv, fragment 3" */
 void hr__task_pass(hr_task *task, hr_marker *takes, const char *state); /* STREAM only; state borrowed, NULL: none */
 void hr__marker_drop(hr_marker *m); /* instead of passing it, if a newer one exists. NULL is fine */
 hr_status hr__marker_copy(const hr_marker *m, hr_marker **out, hr_error *err) HR_MUST_USE; /* *out is new */

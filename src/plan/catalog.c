@@ -166,7 +166,7 @@ static hr_status describe_lines(hr_scan_file *f, hr_text *text, hr_error *err)
     hr__text_add(text, "%s: ", f->name);
     if (f->n_rows >= 0)
         hr__text_add(text, "%lld rows in ", (long long)f->n_rows);
-    hr__text_add(text, "%d fragments\n", f->n_fragments);
+    hr__text_add(text, "%d fragment%s\n", f->n_fragments, f->n_fragments == 1 ? "" : "s");
     HR_TRY(describe_part(f, -1, false, text, err));
     for (int i = 0; i < f->n_fragments && !text->failed; i++)
         HR_TRY(describe_fragment(f, i, text, err));

@@ -556,7 +556,7 @@ hr_status hr_plan_write(hr_plan *in, const char *format, const char *path, const
     if (all.mode == HR_WRITE_IGNORE || all.mode == HR_WRITE_CREATE)
         HR_GO(hr__write_exists(path, &all, &exists, err));
     if (exists && all.mode == HR_WRITE_CREATE)
-        HR_FAIL(HR_IO, "%s: already contains files (mode is \"create\")", path);
+        HR_FAIL(HR_IO, "%s: already contains files (mode is \"create\", and \"overwrite\" replaces them)", path);
     if (exists) {
         HR_GO(nothing_written(out, err));
         goto done;

@@ -498,3 +498,47 @@ def test_the_c_example(folder):
     assert float(done.stdout.split("= ")[1]) == sum(labels["label"].to_pylist())
     wrong = subprocess.run([program, data, "nosuch"], capture_output=True, text=True, timeout=120)
     assert wrong.returncode == 1 and "nosuch" in wrong.stderr
+
+
+def test_folders_and_columns_of_later_files(tmp_path):
+    """Columns of folders, which convert lost; columns that the first file lacks, which nobody heard of."""
+    for year, text in (("2023", "a\n1\n"), ("2024", "a,b\n2,x\n")):
+        (tmp_path / f"d/year={year}").mkdir(parents=True)
+        (tmp_path / f"d/year={year}/f.csv").write_text(text)
+    folder = tmp_path / "d"
+    out, warning = headrace("head", "--json", folder, warns=True)
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"a": 1, "year": "2023"},
+        {"a": 2, "year": "2024"},
+    ]
+    assert warning.startswith(f"headrace: {folder}/year=2024/f.csv: 'b': not read, since {folder}/year=2023")
+    assert headrace("head", "--json", "--partitioning", "none", "-c", "a", folder) == (
+        '{"a":1}\n{"a":2}\n',
+        "",
+    )
+    out, warning = headrace("head", "--json", "--unify", "all", "--filter", "year == '2024'", folder)
+    assert (out, warning) == ('{"a":2,"b":"x","year":"2024"}\n', "")
+    headrace(
+        "convert", folder, tmp_path / "out", "--to", "parquet", "--unify", "all", "--partition", "year,b"
+    )
+    assert "year=2024/b=x" in headrace("ls", tmp_path / "out")[0]
+    assert headrace("count", tmp_path / "out", "--filter", "b is null and year in ('2023',)")[0] == "1\n"
+    assert "expected hive or none" in headrace("head", "--partitioning", "dir", folder, status=2)[1]
+    assert "expected first or all" in headrace("head", "--unify", "yes", folder, status=2)[1]
+
+
+def test_words_of_other_tools(tmp_path):
+    file = tmp_path / "f.csv"
+    file.write_text("a,b\n1,2\n3,4\n")
+    assert headrace("sort", "--by", "a desc", "--json", file)[0] == '{"a":3,"b":4}\n{"a":1,"b":2}\n'
+    assert headrace("group", "--by", "a", "-a", "sum(b)", "--json", file)[0].count("\n") == 2
+    assert "unknown function 'avg': use mean(x)" in headrace("group", "-a", "avg(b)", file, status=1)[1]
+    headrace("convert", file, tmp_path / "o.csv")
+    assert '"overwrite" replaces them' in headrace("convert", file, tmp_path / "o.csv", status=1)[1]
+    for text, expected in (
+        ("a = 1", "'==' instead of '='"),
+        ("a > 0 && b > 0", "'and' instead of '&&'"),
+        ("a == null", "is_null(x) and is_not_null(x) test for null"),
+    ):
+        status = 1 if "null" in text else 2
+        assert expected in headrace("head", "--filter", text, file, status=status, warns=True)[1]

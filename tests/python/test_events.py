@@ -87,3 +87,21 @@ def test_silent_by_default():
     begins, ends = done.stderr.splitlines()
     assert begins == "INFO:headrace.data:run 2 begins: range(5)"
     assert ends.startswith("INFO:headrace.data:run 2 ends after ")
+
+
+def test_columns_that_the_first_file_lacks(caplog, tmp_path):
+    """They were left out in silence. The warning comes once, from a thread of the engine."""
+    for name, header in (("a", "x"), ("b", "x,y"), ("c", "x,z")):
+        (tmp_path / f"{name}.csv").write_text(
+            f"{header}\n1,2\n".replace("\n1,2", "\n1" if name == "a" else "\n1,2")
+        )
+    hd.read_csv(tmp_path).to_arrow()
+    told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    assert len(told) == 1 and re.search(
+        r"/[bc].csv: '[yz]': not read, since .*/a.csv lacks it; unify", told[0]
+    )
+    caplog.clear()
+    hd.read_csv(tmp_path, unify="all").to_arrow()
+    hd.read_csv(tmp_path).select_columns(["x"]).to_arrow()
+    hd.read_csv(tmp_path / "b.csv").to_arrow()
+    assert not caplog.records

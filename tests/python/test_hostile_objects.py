@@ -273,6 +273,7 @@ WAITS = re.compile(
 )
 HELD = {
     ("module.c", "hr_set_spill_quota"),  # a number
+    ("py_log.c", "hr_set_log"),  # waits for functions of the log, which do not wait for the GIL
     ("py_split.c", "hr__ring_stop"),  # what nobody got, without memory for its object
     ("py_split.c", "hr__ring_close"),
     ("py_split.c", "hr__ring_server_of"),  # two numbers

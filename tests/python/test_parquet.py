@@ -206,7 +206,7 @@ def test_stat(tmp_path):
     assert lines[-5].startswith("fragment 2: 1000 rows, ")
     text = tmp_path / "a.txt"
     text.write_text("a\nb\n")
-    assert stat(text).startswith(f"{text}: 1 fragments\nfragment 0: 4 bytes stored")
+    assert stat(text).startswith(f"{text}: 1 fragment\nfragment 0: 4 bytes stored")
 
 
 def test_a_file_that_is_cut_between_groups_is_named_once(tmp_path):

@@ -66,7 +66,10 @@ def launched(tmp_path, begins_at):
     command = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
     command += ["--num_machines", "1", "--main_process_port", "0", program, tmp_path, str(begins_at)]
     env = {**os.environ, "HF_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
+        if "terminate called without an active exception" not in done.stderr:
+            break  # rarely, a thread of torch is not joined when a rank ends, on a loaded machine
     assert done.returncode == 0, done.stderr
     assert "Exception ignored" not in done.stderr
     return [json.loads((tmp_path / f"from-{begins_at}-{rank}.json").read_text()) for rank in range(2)]

@@ -284,7 +284,7 @@ def table_of(result, build, what):
         return tables[0] if len(tables) == 1 else Table.concat(tables)
     if hasattr(result, "items") and hasattr(result, "keys"):
         return build(dict(result.items()))
-    found = called(result)
+    found = "NoneType (has it a return?)" if result is None else called(result)
     raise TypeMismatchError(
         f"{what} returned {found}; expected a dict of column name to values, a DataFrame, or Arrow data"
     )

@@ -339,14 +339,16 @@ _CLUSTER_ONLY = {
 _warned = False
 
 
-def accept_cluster_arguments(where, arguments):
+def accept_cluster_arguments(where, arguments, others=()):
     """Ignores keyword arguments that have a meaning only on a cluster, with one warning. Other names are a
-    TypeError.
+    TypeError. others: names that the function takes as well, for its hint.
     """
     global _warned
     unknown = sorted(set(arguments) - _CLUSTER_ONLY)
     if unknown:
-        raise TypeError(f"{where}() got an unexpected keyword argument '{unknown[0]}'")
+        from headrace.data import hints
+
+        raise hints.unexpected(where, unknown[0], others)
     given = sorted(name for name, value in arguments.items() if value not in (None, -1))
     if given and not _warned:
         _warned = True

@@ -1137,6 +1137,12 @@ class Dataset(Consumers, Conversions, Writing):
             )
 
         def __getitem__(self, row):
+            if isinstance(row, (str, list)):
+                names = [row] if isinstance(row, str) else row
+                raise TypeMismatchError(
+                    f"a Dataset has no [{row!r}]: select_columns({names!r}) is a Dataset of these columns, "
+                    f"and col({names[0] if names else 'name'!r}) a column in an expression"
+                )
             raise TypeMismatchError(
                 "a Dataset has no rows by number: use limit(), take() or split_at_indices(); "
                 "for torch's DataLoader use to_torch()"

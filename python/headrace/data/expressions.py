@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, TypeAlias
 
 from headrace import _core
-from headrace._core import InvalidArgument, TypeMismatchError
+from headrace._core import InvalidArgument, NotFoundError, TypeMismatchError
 from headrace.optional import package
 from headrace.settings import hint
 
@@ -71,6 +71,11 @@ def core_of(value: Any, where: Name = "expression") -> Any:
         raise TypeMismatchError(
             f"{where}: expected an expression of headrace.data.expressions, found a "
             "pyarrow.compute.Expression"
+        )
+    if callable(value):
+        raise TypeMismatchError(
+            f"{where}: expected an expression or a constant, found a function; map(), map_batches() and "
+            "add_column() call functions"
         )
     return _literal(value)
 
@@ -861,6 +866,17 @@ _IN_TEXT |= {"sin", "cos", "tan", "asin", "acos", "atan"}
 _FUNCTIONS_IN_TEXT = {f.__name__: f for f in (col, lit, if_else, coalesce, least, greatest)}
 
 
+def _instead_of(text, at):
+    """What to write instead of the operator of another language at this place; None: nothing."""
+    for theirs, ours in (("&&", "and"), ("||", "or"), ("<>", "!="), ("=", "==")):
+        if text.startswith(theirs, at) or len(theirs) > 1 and text.startswith(theirs, at - 1):
+            return f"expected {ours!r} instead of {theirs!r}"
+    for theirs, ours in (("between", "a <= x and x <= b"), ("like", "x.str.match(pattern)")):
+        if text[at:].lower().startswith(theirs):
+            return f"{theirs} is not supported; write {ours}"
+    return None
+
+
 class _Parser:
     """Parses Python syntax into an Expr: names are columns; comparisons, arithmetic, and/or/not, in, is
     None.
@@ -890,7 +906,7 @@ class _Parser:
             line = (self.text.splitlines() or [""])[(e.lineno or 1) - 1 :][:1] or [""]
             begin = e.offset - 1 if e.offset else len(line[0])  # 0: the text ends too soon
             end = (e.end_offset or 0) - 1 if e.end_lineno == e.lineno else 0
-            self.refuse_at(line[0], begin, end, e.msg)
+            self.refuse_at(line[0], begin, end, _instead_of(line[0], begin) or e.msg)
         except (ValueError, RecursionError, MemoryError) as e:
             raise InvalidArgument(f"expression {self.text!r}: {e}") from None
         return self.expr(tree.body)
@@ -915,6 +931,8 @@ class _Parser:
         words = {k.arg: self.visit(k.value) for k in node.keywords}
         if isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS_IN_TEXT:
             return _FUNCTIONS_IN_TEXT[node.func.id](*args, **words)
+        if isinstance(node.func, ast.Name):
+            return self.engine_function(node, args, words)
         if isinstance(node.func, ast.Attribute):
             inner = node.func.value
             if isinstance(inner, ast.Attribute) and inner.attr in _NAMESPACES:
@@ -930,6 +948,15 @@ class _Parser:
         self.refuse(
             node, "expected a call of col(), lit(), a function of expressions or a method of a column"
         )
+
+    def engine_function(self, node, args, words):
+        """A function by the engine's name, as in the command: is_null(x)."""
+        if words:
+            self.refuse(node, f"write {node.func.id}'s settings as a method's: x.{node.func.id}(...)")
+        try:
+            return made(node.func.id, args)
+        except (NotFoundError, InvalidArgument, TypeMismatchError) as e:
+            self.refuse(node.func, str(e))
 
     def expr(self, node):
         return self.as_expr(self.visit(node))
@@ -986,6 +1013,8 @@ class _Parser:
         return whole
 
     def one_comparison(self, op, left, right):
+        if isinstance(op, (ast.Is, ast.IsNot)) and isinstance(right, ast.Name) and right.id.lower() == "null":
+            right = ast.copy_location(ast.Constant(None), right)  # as in SQL
         a, b = self.visit(left), self.visit(right)
         expr = a if isinstance(a, Expr) else lit(a)
         if isinstance(op, (ast.In, ast.NotIn)):

@@ -113,7 +113,7 @@ def read_files(where, form, paths, *, columns=None, options=None, name=None, **c
     common.setdefault("file_extensions", EXTENSIONS.get(form))
     known = FileArguments.__annotations__
     given = {name: common.pop(name, None) for name in known}
-    accept_cluster_arguments(where, {"parallelism": given["parallelism"] or -1, **common})
+    accept_cluster_arguments(where, {"parallelism": given["parallelism"] or -1, **common}, known)
     filesystem = given["filesystem"]
     check_stream_args(where, given["arrow_open_stream_args"], form in DECOMPRESSED)
     _check_counts(where, given)

@@ -12,16 +12,20 @@ from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
+from headrace import lazy_module
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.data.context import DataContext, accept_cluster_arguments, is_whole
 from headrace.data.plan import Node
 from headrace.settings import OnlyKnown
+
+hints = lazy_module("headrace.data.hints")
 
 BATCH_BLOCK_ROWS = 4096  # most rows of a batch without a size from the user
 ROW_BLOCK_ROWS = 512
 ROW_BATCH_BYTES = 8 << 20
 MAX_BATCHES = 64  # most short batches in one message to a worker
 BATCHED = ("batches", "column", "groups")  # kinds that get columns, in batch_format
+_OF_ROWS = ("rows", "flat", "filter")  # kinds that get rows
 SEVERAL = ("batches", "rows", "flat", "filter")  # kinds that can get several batches at a time
 
 
@@ -262,8 +266,8 @@ def function_node(
     fn_kwargs=None,
     fn_constructor_args=None,
     fn_constructor_kwargs=None,
-    batch_format="numpy",
-    zero_copy_batch=True,
+    batch_format=None,
+    zero_copy_batch=None,
     column=None,
     batch_size=None,
     num_cpus=None,
@@ -274,6 +278,13 @@ def function_node(
     """The Node that runs `fn` over the rows of `node`. kind: see headrace.udf.call.Runner. options: those of
     Plan.calls. other: Ray's arguments that have a meaning only on a cluster.
     """
+    if kind in _OF_ROWS:
+        given = {"batch_format": batch_format, "zero_copy_batch": zero_copy_batch, "batch_size": batch_size}
+        for name, value in given.items():
+            if value is not None:
+                raise hints.unexpected(method, name)
+    batch_format = batch_format or "numpy"
+    zero_copy_batch = zero_copy_batch is not False
     _check_function(method, fn, fn_args, fn_kwargs, fn_constructor_args, fn_constructor_kwargs)
     made = workers(method, compute, concurrency)
     if made["compute"] == "processes":
@@ -284,7 +295,7 @@ def function_node(
     from headrace.udf.call import BATCHES_AT_A_TIME, is_async
 
     made["max_retries"] = _retries(method, other)
-    accept_cluster_arguments(method, other)
+    accept_cluster_arguments(method, other, _CALL_ARGUMENTS)
     if memory is not None and (isinstance(memory, bool) or not isinstance(memory, Real) or memory < 0):
         raise InvalidArgument(f"{method}: memory: expected a number of bytes, found {memory!r}")
     policy, max_errored = _policy()
@@ -330,6 +341,9 @@ def function_node(
 
 
 WHOLE = 1 << 62  # rows: more than any dataset has
+
+
+_CALL_ARGUMENTS = function_node.__kwdefaults__.keys()  # of all methods, for hints
 
 
 def grouped_function_node(node, method, fn, keys, **arguments):

@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
+from headrace import lazy_module
 from headrace._core import InvalidArgument
 from headrace.data.aggregate import AggregateFn, BuiltIn, Count, Max, Mean, Min, Std, Sum
 from headrace.data.context import accept_cluster_arguments
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     )
     from headrace.data.dataset import Dataset
 
+hints = lazy_module("headrace.data.hints")
 
 BLOCK_ROWS = 65536  # rows of a partial result of a user's aggregate
 
@@ -179,6 +181,11 @@ class GroupedData:
 
     def __init__(self, ds: Dataset, key: Key | None) -> None:
         self._dataset, self._keys = with_keys(ds, key)
+
+    if not TYPE_CHECKING:  # checkers mark wrong names
+
+        def __getattr__(self, name):
+            raise hints.no_group_method(self, name)
 
     def __repr__(self) -> str:
         return f"GroupedData(dataset={self._dataset!r}, key={self._keys!r})"

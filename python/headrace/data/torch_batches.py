@@ -14,13 +14,23 @@ np = lazy_module("numpy")
 blocks = lazy_module("headrace.data.blocks")  # imports numpy, while the engine already reads
 
 
+def _checked(dtypes):
+    """`dtypes`, if it is of torch's types; they may be by column."""
+    for dtype in dtypes.values() if isinstance(dtypes, dict) else () if dtypes is None else (dtypes,):
+        if type(dtype).__module__ != "torch":
+            name = getattr(dtype, "__name__", None) or str(dtype)
+            use = f": write torch.{name}" if name.isidentifier() else ""
+            raise TypeMismatchError(f"dtypes: expected a torch.dtype, found {dtype!r}{use}")
+    return dtypes
+
+
 class TorchBatches:
     """Converts a table to a dict of tensors; see DataIterator.iter_torch_batches."""
 
     def __init__(self, dtypes, device, collate_fn, pin_memory, padding=None):
         if vars(type(collate_fn)).get("_is_default"):
             dtypes, collate_fn = collate_fn.dtypes, None
-        self.dtypes = dtypes
+        self.dtypes = _checked(dtypes)
         self.device = device
         self.collate_fn = collate_fn
         self.wanted_pin = bool(pin_memory)

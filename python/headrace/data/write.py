@@ -6,6 +6,7 @@ Their content depends on the rows alone.
 
 from __future__ import annotations
 
+import difflib
 import os
 import uuid
 import warnings
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from headrace.data.annotations import ClusterArguments, Columns, Encoder, Path
 
 blocks = lazy_module("headrace.data.blocks")  # imports numpy
+hints = lazy_module("headrace.data.hints")
 
 NAME_COLUMN = "__headrace_file_name__"
 DEFAULT_FILE_BYTES = 512 << 20
@@ -186,6 +188,7 @@ def _write_files(
     if filename_provider is not None and not hasattr(filename_provider, "get_filename_for_block"):
         found = type(filename_provider).__name__
         raise TypeMismatchError(f"{where}: filename_provider: expected a FilenameProvider, found {found}")
+    _refuse_others_names(where, options or {})
     options = {**_stream_options(where, format, arrow_open_stream_args), **(options or {})}
     min_rows_per_file, max_rows_per_file = _rows_per_file(
         where, min_rows_per_file, max_rows_per_file, num_rows_per_file
@@ -253,6 +256,17 @@ def _split(arguments):
     """(arguments for all files, options of the format)."""
     files = {k: arguments.pop(k) for k in _FILE_ARGUMENTS if k in arguments}
     return files, arguments
+
+
+def _refuse_others_names(where, options):
+    """Raises for the name of an argument that is another tool's, or nearly one of ours; the engine knows only
+    its own options.
+    """
+    ours = [*_FILE_ARGUMENTS, "partition_cols"]
+    for name in options:
+        near = difflib.get_close_matches(name, ours, 1, 0.8)
+        if near or name in hints.INSTEAD or set(hints.ARGUMENTS.get(name, ())) & set(ours):
+            raise hints.unexpected(where, name, ours)
 
 
 _PARQUET_NAMES = {

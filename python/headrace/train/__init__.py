@@ -55,8 +55,18 @@ from headrace.train.result import (
 )
 from headrace.train.validation_config import ValidationConfig, ValidationFn, ValidationTaskConfig
 
+_ELSEWHERE = {  # as in Ray, frameworks have modules of their own
+    "TorchTrainer": "headrace.train.torch",
+    "TorchConfig": "headrace.train.torch",
+    "prepare_model": "headrace.train.torch",
+    "prepare_data_loader": "headrace.train.torch",
+    "XGBoostTrainer": "headrace.train.xgboost",
+    "LightGBMTrainer": "headrace.train.lightgbm",
+    "DataParallelTrainer": "headrace.train.data_parallel_trainer",
+}
+
 if not TYPE_CHECKING:
-    __getattr__ = absent.hook("headrace.train")
+    __getattr__ = absent.hook("headrace.train", elsewhere=_ELSEWHERE)
 
 __all__ = [
     "TRAIN_DATASET_KEY",

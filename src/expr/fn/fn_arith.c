@@ -182,7 +182,7 @@ hr_status hr__arith_overflow(const hr_bound_call *call, hr_arith_op op, const hr
                              const int64_t at[2], int64_t row, hr_error *err)
 {
     hr_text a = { 0 }, b = { 0 }, type = { 0 }, whole = { 0 };
-    char place[96];
+    char place[HR_PLACE_BYTES];
     hr_status st;
 
     hr__expr_print(call->expr, &whole);

@@ -181,7 +181,7 @@ static bool number_of(hr_type_id id, enum number *out)
 hr_status hr__cast_refuse(const hr_bound_call *call, const hr_eval *how, const hr_array *a, int64_t row, hr_error *err)
 {
     hr_text value = { 0 }, type = { 0 };
-    char place[96];
+    char place[HR_PLACE_BYTES];
     hr_status st;
 
     hr__array_print_some(a, row, 60, &value);

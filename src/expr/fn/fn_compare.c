@@ -537,10 +537,25 @@ hr_status hr__comparing_bind(hr_bound_call *call, int a, int b, hr_comparing **o
     return st;
 }
 
+static bool is_null_word(const hr_expr *e) { return e->kind == HR_EXPR_LITERAL && e->value->type->id == HR_T_NULL; }
+
+/* People who write x == None mean is_null. Without an error they would get no rows. */
+static hr_status refuse_null(const hr_expr *e, hr_error *err)
+{
+    char *text = NULL;
+
+    HR_TRY(hr_expr_print(e, &text, err));
+    hr_error_set(err, HR_INVALID, "%s is null in every row: is_null(x) and is_not_null(x) test for null", text);
+    hr_string_free(text);
+    return HR_INVALID;
+}
+
 static hr_status compare_bind(hr_bound_call *call, hr_error *err)
 {
     hr_comparing *c = NULL;
 
+    if (is_null_word(call->inputs[0]) || is_null_word(call->inputs[1]))
+        return refuse_null(call->expr, err);
     HR_TRY(hr__comparing_bind(call, 0, 1, &c, err));
     call->state = c;
     call->type = hr__type_simple(HR_T_BOOL);

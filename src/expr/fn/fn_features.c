@@ -59,7 +59,7 @@ static hr_status refuse_missing(const hr_bound_call *call, const hr_eval *how, c
 {
     const place_options *o = call->expr->options;
     bool floats = a->type->id == HR_T_FLOAT32 || a->type->id == HR_T_FLOAT64;
-    char place[96];
+    char place[HR_PLACE_BYTES];
 
     if (!o || !o->strict || (!floats && a->type->id != HR_T_NULL && (!a->buffers[0] || !hr__array_null_count(a))))
         return HR_OK;
@@ -442,7 +442,7 @@ static hr_status put_missing(const hr_bound_call *call, const hr_eval *how, cons
 {
     hr_type *item = call->type->children[0].type;
     int bytes = hr__type_bytes(item);
-    char place[96];
+    char place[HR_PLACE_BYTES];
 
     if ((!a->buffers[0] || !hr__array_null_count(a)) && (!values->buffers[0] || !hr__array_null_count(values)))
         return HR_OK;

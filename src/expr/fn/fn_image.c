@@ -211,7 +211,7 @@ static hr_status fixed_rows(const hr_bound_call *call, const hr_eval *how, const
     for (int64_t i = 0; i < how->n_rows && !st; i++) {
         uint8_t *to = (*out)->data + i * bytes;
         hr_image_plan p;
-        char place[96];
+        char place[HR_PLACE_BYTES];
 
         if (hr__array_is_null(a, i)) {
             memset(to, 0, (size_t)bytes);
@@ -236,7 +236,7 @@ static hr_status ragged_rows(const hr_bound_call *call, const hr_eval *how, cons
 
     for (int64_t i = 0; i < how->n_rows && !st; i++) {
         hr_image_plan p;
-        char place[96];
+        char place[HR_PLACE_BYTES];
 
         if (hr__array_is_null(a, i)) {
             st = hr__image_rows_add_null(rows, err);

@@ -328,7 +328,7 @@ static hr_status math_bind(hr_bound_call *call, result_kind kind, kernel_row ker
 static hr_status refuse(const hr_bound_call *call, const hr_eval *how, const hr_array *a, int64_t row, hr_error *err)
 {
     hr_text value = { 0 }, type = { 0 };
-    char place[96];
+    char place[HR_PLACE_BYTES];
     hr_status st;
 
     hr__array_print_some(a, row, 60, &value);
@@ -432,7 +432,7 @@ static hr_status power_refuse(const hr_bound_call *call, const hr_eval *how, hr_
                               int64_t row, hr_error *err)
 {
     hr_text a = { 0 }, b = { 0 }, type = { 0 };
-    char place[96];
+    char place[HR_PLACE_BYTES];
     hr_status st;
 
     hr__array_print_some(args[0], at[0], 60, &a);

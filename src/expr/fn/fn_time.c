@@ -369,7 +369,7 @@ static hr_status round_refuse(const hr_bound_call *call, const hr_eval *how, con
                               hr_error *err)
 {
     hr_text value = { 0 };
-    char place[96];
+    char place[HR_PLACE_BYTES];
     hr_status st;
 
     hr__array_print_some(a, row, 60, &value);

@@ -136,7 +136,7 @@ hr_status hr__list_of_text(const hr_type *text, hr_type **out, hr_error *err)
 
 hr_status hr__at_row(const hr_eval *how, int64_t row, hr_status st, hr_error *err)
 {
-    char place[96];
+    char place[HR_PLACE_BYTES];
 
     return st == HR_NO_MEMORY ? st : hr__error_at(err, st, "%s", hr__eval_place(how, row, place));
 }

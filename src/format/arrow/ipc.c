@@ -754,6 +754,7 @@ static hr_status project(ipc_file *f, const hr_projection *projection, hr_error 
     hr_field *fields = NULL;
     hr_status st = HR_OK;
 
+    f->base.n_columns = all->n;
     f->columns = hr__alloc(f->base.account, (size_t)n * sizeof *f->columns);
     fields = hr__alloc(f->base.account, (size_t)n * sizeof *fields);
     if (!f->columns || !fields)

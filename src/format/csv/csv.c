@@ -413,9 +413,11 @@ static hr_status ragged_error(csv_reader *r, const csv_ragged *ragged, hr_error 
 
     while (n < most && p[n] != '\n' && p[n] != '\r')
         n++;
-    return hr_error_set(err, HR_BAD_DATA, "%s: line %lld: expected %d fields, found %lld: %.*s%s", r->s->source->name,
-                        (long long)line_of(r->s, r->at + ragged->at), r->s->n_columns, (long long)ragged->found, (int)n,
-                        (const char *)p, n == 80 ? "..." : "");
+    return hr_error_set(err, HR_BAD_DATA,
+                        "%s: line %lld: expected %d fields, found %lld: '%.*s%s'; ragged= "
+                        "('skip', 'truncate', ...) says what to do with it",
+                        r->s->source->name, (long long)line_of(r->s, r->at + ragged->at), r->s->n_columns,
+                        (long long)ragged->found, (int)n, (const char *)p, n == 80 ? "..." : "");
 }
 
 /* The error for the file's last row, if its end is cut off, or a quote in the wrong place swallows all rows after
@@ -443,7 +445,8 @@ static hr_status value_error(csv_reader *r, const csv_rows *rows, int column, co
     hr__type_print(r->s->types[column], &type);
     st = hr_error_set(
         err, HR_BAD_DATA,
-        "%s: line %lld, column '%s': expected %s, found %s%s'%.*s'%s (byte %lld); dtypes= says how to read it",
+        "%s: line %lld, column '%s': expected %s, found %s%s'%.*s'%s (byte %lld); null_values= makes it null, "
+        "dtypes= reads the column as another type",
         r->s->source->name, (long long)line_of(r->s, at), r->s->names.items[column], type.data ? type.data : "?",
         bad->why ? bad->why : "", bad->why ? ", " : "", (int)HR_MIN(n, 60), (const char *)p, n > 60 ? "..." : "",
         (long long)at);
@@ -1067,8 +1070,11 @@ static hr_status infer_types(csv_head *h, const hr_open *how)
     st = hr__csv_cut(&cutter, h->bytes->data + h->at, 0, HR_MAX(s->values.options->infer_bytes - h->at, 1), &h->index,
                      &rows, &used, &ragged, h->err);
     if (st == HR_BAD_DATA && ragged.at >= 0)
-        st = hr_error_set(h->err, HR_BAD_DATA, "%s: line %lld: expected %d fields, found %lld", s->source->name,
-                          (long long)line_of(s, h->at + ragged.at), s->n_columns, (long long)ragged.found);
+        st = hr_error_set(h->err, HR_BAD_DATA,
+                          "%s: line %lld: expected %d fields, found %lld; ragged= ('skip', 'truncate', "
+                          "...) says what to do with it",
+                          s->source->name, (long long)line_of(s, h->at + ragged.at), s->n_columns,
+                          (long long)ragged.found);
     if (st)
         goto done;
     rows.is_utf8 = hr__utf8_valid(rows.data, used);
@@ -1170,6 +1176,7 @@ static hr_status make_file(csv_shared *s, const hr_open *how, hr_scan_file **out
     }
     ((csv_file *)*out)->shared = s;
     ((csv_file *)*out)->skipped = how->skipped;
+    (*out)->n_columns = s->n_columns;
     (*out)->n_fragments = s->n_fragments;
     (*out)->n_rows = s->n_fragments == 0 ? 0 : -1;
     st = choose_columns((csv_file *)*out, how->projection, err);

@@ -183,6 +183,7 @@ static hr_status file_new(hr_source *source, pq_meta *meta, const hr_open *how, 
     if (how->filter && !f->verify) /* untrusted statistics must not skip rows */
         HR_GO(pq__filter_set(f, how, err));
     f->base.schema = hr__schema_ref(f->schema->arrow);
+    f->base.n_columns = meta->elements[0].n_children;
     f->base.n_fragments = meta->n_groups;
     for (int i = 0; i < meta->n_groups; i++) {
         if (__builtin_add_overflow(f->base.n_rows, meta->groups[i].n_rows, &f->base.n_rows))

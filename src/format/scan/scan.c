@@ -19,6 +19,7 @@
 #define BLOCK_BYTES (16 << 10)
 #define SMALL_BLOCK_BYTES (4 << 10) /* for many files: two blocks, the first and the last */
 #define READERS 16                  /* threads, which mostly wait for disks */
+#define MOST_TOLD 5                 /* names in a warning */
 #define NOT_KNOWN 1                 /* instead of a hash: the file could not be read */
 
 typedef struct scan_types {
@@ -37,6 +38,7 @@ typedef struct file_scan {
     hr_partitions partitions;
     hr_schema *given; /* NULL: none */
     bool unify;
+    atomic_bool told_unread; /* see tell_unread */
     bool shuffle, shuffle_once, has_seed;
     uint64_t seed;
     _Atomic(hr_scan_file *) first;     /* the first file, with all of its columns */
@@ -712,6 +714,34 @@ done:
     return st;
 }
 
+/* Says once that a file has columns that the first one lacks: nobody asked to leave them out. `found`: the file with
+ * those that the first one has. */
+static hr_status tell_unread(file_scan *s, const scan_types *types, int file, const hr_open *how,
+                             const hr_scan_file *found, hr_error *err)
+{
+    hr_scan_file *whole = NULL;
+    hr_text names = { 0 };
+    int n = 0;
+
+    if (found->n_columns <= found->schema->n || atomic_exchange(&s->told_unread, true))
+        return HR_OK;
+    HR_TRY(open_file(s, file, &(hr_open){ .account = how->account, .source = how->source }, &whole, err));
+    for (int i = 0; i < whole->schema->n; i++) {
+        const char *name = whole->schema->fields[i].name;
+
+        if (hr__schema_find(types->whole, name) < 0 && n++ < MOST_TOLD)
+            hr__text_add(&names, "%s'%.100s'", n > 1 ? ", " : "", name);
+    }
+    hr__scan_file_unref(whole);
+    if (names.failed)
+        return hr__error_memory(err, name_of(s, file), names.n);
+    if (n > 0)
+        hr__log(HR_LOG_WARNING, "%s: %s%s: not read, since %s lacks %s; unify=\"all\" reads the columns of all files",
+                name_of(s, file), names.data, n > MOST_TOLD ? ", ..." : "", name_of(s, 0), n > 1 ? "them" : "it");
+    hr__text_clear(&names);
+    return HR_OK;
+}
+
 /* --- filters */
 
 /* A file for which a filter is evaluated: partition columns and the path have one value in it. */
@@ -864,6 +894,10 @@ static hr_status files_open(hr_scan *base, int file, const hr_open *how, hr_scan
         f = NULL;
         mine.filter = NULL;
         HR_GO(open_own(s, file, &mine, all, &f, err));
+    }
+    if (file > 0 && !how->projection && !s->given && !s->unify && (st = tell_unread(s, types, file, how, f, err))) {
+        hr__scan_file_unref(f);
+        goto done;
     }
     if (f->file != file)
         f->file = file; /* origins carry the number of the scan's file */
@@ -1283,7 +1317,9 @@ static hr_status unknown_format(const char *path, const char *name, hr_error *er
         return hr_error_set(err, HR_INVALID, "format '%s' is unknown%s; formats are %s", name, hr__near_hint(&near),
                             known);
     }
-    return hr_error_set(err, HR_INVALID, "%s: neither the name nor the first bytes identify the format; formats are %s",
+    return hr_error_set(err, HR_INVALID,
+                        "%s: neither the name nor the first bytes identify the format, and --format or format= "
+                        "does not name it; formats are %s",
                         path, known);
 }
 

@@ -33,9 +33,15 @@ const char *hr__aggregate_at(int i, const char **doc)
 
 static hr_status class_missing(const char *name, hr_error *err)
 {
+    static const char *const others[][2] = { { "avg", "mean(x)" },   { "average", "mean(x)" },
+                                             { "stddev", "std(x)" }, { "median", "quantile(x)" },
+                                             { "size", "count()" },  { "nunique", "count_distinct(x)" } };
     const char *doc, *known;
     hr_near near;
 
+    for (int i = 0; i < HR_LEN(others); i++)
+        if (strcmp(others[i][0], name) == 0)
+            return hr_error_set(err, HR_NOT_FOUND, "aggregate: unknown function '%s': use %s", name, others[i][1]);
     hr__near_begin(&near, name, strlen(name));
     for (int i = 0; (known = hr__aggregate_at(i, &doc)); i++)
         hr__near_try(&near, known, strlen(known));

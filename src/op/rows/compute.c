@@ -4,6 +4,8 @@
  * unknown column or a wrong type is an error at the user's line. with_columns passes its input's columns on. */
 #include "op/operators.h"
 
+#include <stdio.h>
+
 typedef struct compute_op {
     hr_op base;
     int n;
@@ -155,11 +157,26 @@ static hr_status thread_for(const compute_op *c, hr_task *task, hr_schema *in, c
     return st;
 }
 
+static void name_row(const void *task, hr_coord row, char *out, size_t cap)
+{
+    hr_text text = { 0 };
+
+    hr__text_add(&text, "row %lld", (long long)row.row);
+    hr__task_source(task, row, &text);
+    snprintf(out, cap, "%s", text.data ? text.data : "a row");
+    hr__text_clear(&text);
+}
+
 static hr_eval how_in(hr_task *task, const hr_mem *mem)
 {
     const hr_op_run *run = hr__task_run(task);
 
-    return (hr_eval){ .mem = mem, .seed = run->seed, .epoch = run->epoch, .op_index = run->index };
+    return (hr_eval){ .mem = mem,
+                      .seed = run->seed,
+                      .epoch = run->epoch,
+                      .op_index = run->index,
+                      .name_row = name_row,
+                      .context = task };
 }
 
 /* The output columns, with all rows. *out is new. */

@@ -11,6 +11,7 @@ from headrace.data.preprocessors.utils import (
     is_float,
     is_integer,
     is_list,
+    is_text,
     read_only,
     types_of,
 )
@@ -144,6 +145,8 @@ class Concatenator(BuiltInPreprocessor):
                 )
             made = batches.stacked(cells)
             return made.reshape(len(made), -1) if made.dtype != object else made
+        if is_text(str(values.dtype).removesuffix("[pyarrow]")):
+            raise TypeError(f"Concatenator: column {values.name!r} is {values.dtype}, expected numbers")
         if values.hasnans or values.dtype.kind not in "biufc":
             return values.to_numpy(np.float64, na_value=np.nan)
         return values.to_numpy(values.dtype.numpy_dtype if hasattr(values.dtype, "numpy_dtype") else None)
@@ -171,6 +174,8 @@ class Concatenator(BuiltInPreprocessor):
                 raise TypeError(
                     f"Concatenator: column {c!r} is {types[c]}, expected numbers; flatten=True takes lists"
                 )
+            if is_text(types[c]):
+                raise TypeError(f"Concatenator: column {c!r} is {types[c]}, expected numbers")
             if not _fits(types[c], dtype):
                 return None
         values = [

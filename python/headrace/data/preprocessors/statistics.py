@@ -166,6 +166,10 @@ def is_number(kind: str) -> bool:
     return is_float(kind) or is_integer(kind) or kind.startswith("decimal")
 
 
+def is_text(kind: str) -> bool:
+    return kind in ("string", "large_string", "string_view", "str")
+
+
 def is_list(kind: str) -> bool:
     return kind.startswith(
         ("list<", "large_list<", "fixed_size_list<", "extension<arrow.fixed_shape_tensor", "tensor")

@@ -14,8 +14,10 @@ from headrace.data.preprocessors.statistics import (
     is_integer,
     is_list,
     is_number,
+    is_text,
     types_of,
 )
+from headrace.settings import hint
 
 if TYPE_CHECKING:
     from headrace.data.dataset import Dataset
@@ -31,6 +33,7 @@ __all__ = [
     "is_integer",
     "is_list",
     "is_number",
+    "is_text",
     "read_only",
     "simple_hash",
     "simple_split_tokenizer",
@@ -55,7 +58,7 @@ def check_columns(who: Preprocessor, ds: "Dataset", columns: Iterable[str]) -> d
     if types and missing:
         raise ValueError(
             f"{type(who).__name__}: no column {', '.join(map(repr, missing))}; "
-            f"the dataset has {', '.join(types)}"
+            f"the dataset has {', '.join(types)}{hint(missing[0], types)}"
         )
     return types
 
@@ -95,7 +98,15 @@ class BuiltInPreprocessor(SerializablePreprocessorBase):
             self._fitted = True
 
     def _transform_batch(self, data: Any) -> Any:
-        made = super()._transform_batch(data)
+        try:
+            made = super()._transform_batch(data)
+        except KeyError as e:
+            missing = [c for c in self.get_input_columns() if e.args == (c,)]
+            if not missing:
+                raise
+            raise ValueError(
+                f"{type(self).__name__}: transform_batch: the batch has no column {missing[0]!r}"
+            ) from None
         return batches.to_arrow(made) if batches.is_table(data) and batches.is_frame(made) else made
 
     def _repr(self, **arguments: Any) -> str:
