@@ -39,7 +39,9 @@ def test_every_format_through_both_pipes(parquet, table):
         got = pq.read_table(pa.BufferReader(back))
         assert got.select(table.column_names).cast(table.schema).equals(table), name
     assert headrace("count", "-", given=parquet.read_bytes())[0] == "50000\n"  # known by its first bytes
-    assert headrace("schema", "-f", "json", "-", given=b'{"a": 1}\n')[0] == "a: int64\n"
+    for text in (b'{"a": 1}\n', b'\n{ "a": 1}', b'[\n  {"a": 1}]', b'{"a": null}\n{"a": 3}'):
+        assert headrace("schema", "-", given=text)[0] == "a: int64\n"  # it needed -f json
+    assert "neither the name" in headrace("schema", "-", given=b"{a}\n", status=1)[1]
 
 
 def test_compressed_text(table, parquet):

@@ -348,3 +348,24 @@ def test_arguments_of_clusters_are_accepted():
         assert hd.range(3).map(lambda row: row, compute="inline", **{name: value}).take(1) == [{"id": 0}]
     with pytest.raises(TypeError, match="unexpected keyword argument 'nope'"):
         hd.range(3).map(lambda row: row, nope=1)
+
+
+def test_help_names_the_common_arguments():
+    """`**common` says nothing; the docstring lists what it takes."""
+    from headrace.data.files import FileArguments
+
+    readers = [
+        getattr(hd, name)
+        for name in hd.__all__
+        if name.startswith("read_") and "**common" in _signature(name)
+    ]
+    assert len(readers) > 10
+    for reader in readers:
+        for name in set(FileArguments.__annotations__) - {"parallelism"}:
+            assert name in reader.__doc__, (reader.__name__, name)
+    for method in (hd.Dataset.map, hd.Dataset.map_batches, hd.Dataset.filter):
+        assert "max_retries" in method.__doc__
+
+
+def _signature(name):
+    return str(inspect.signature(getattr(hd, name)))

@@ -194,6 +194,8 @@ class Dataset(Consumers, Conversions, Writing):
         rows in order, the last one the rest; None: up to 4,096 rows of one source fragment.
         udf_modifying_row_count=False promises one row per row (otherwise an error), so that limits can move
         before the function.
+
+        other: num_cpus, num_gpus, max_retries, max_restarts, max_task_retries: see docs/functions.md.
         """
         if batch_size in ("default", "auto"):
             batch_size = None
@@ -236,6 +238,8 @@ class Dataset(Consumers, Conversions, Writing):
         may write to, two-dimensional for lists of lists of equal length. fn may return these, numpy scalars,
         torch tensors, lists, dicts, dates, decimals. Arrays of two or more dimensions and equal shape become
         a tensor column.
+
+        other: num_cpus, num_gpus, max_retries, max_restarts, max_task_retries: see docs/functions.md.
         """
         return self._with_function(
             "map",
@@ -263,7 +267,10 @@ class Dataset(Consumers, Conversions, Writing):
         concurrency: Concurrency = None,
         **other: Unpack[FunctionArguments],
     ) -> Dataset:
-        """Calls fn(row) -> list or generator of rows, for each row; see map()."""
+        """Calls fn(row) -> list or generator of rows, for each row; see map().
+
+        other: num_cpus, num_gpus, max_retries, max_restarts, max_task_retries: see docs/functions.md.
+        """
         return self._with_function(
             "flat_map",
             "flat",
@@ -296,6 +303,8 @@ class Dataset(Consumers, Conversions, Writing):
         expr: an expression of headrace.data.expressions, such as col("x") > 3, or its text: "x > 3". A row
         for which it is null does not pass. The engine computes it, and does not read what the statistics of
         the files exclude.
+
+        other: num_cpus, num_gpus, max_retries, max_restarts, max_task_retries: see docs/functions.md.
         """
         if expr is None and isinstance(fn, (str, expressions.Expr)):
             fn, expr = None, fn
@@ -339,6 +348,8 @@ class Dataset(Consumers, Conversions, Writing):
     ) -> Dataset:
         """Adds the column `col`, or replaces it: fn(batch) -> a Series, a DataFrame of one column, an array
         or a list with one value per row, or a number or text for all rows.
+
+        other: num_cpus, num_gpus, max_retries, max_restarts, max_task_retries: see docs/functions.md.
         """
         if not isinstance(col, str):
             raise TypeMismatchError(f"add_column: expected a name, found {type(col).__name__}")

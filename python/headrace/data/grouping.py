@@ -244,6 +244,8 @@ class GroupedData:
 
         The engine sorts the rows by the keys: in memory up to half of the memory limit, beyond that with
         files in the spill folder. Each group must fit in memory.
+
+        other: num_cpus, num_gpus, max_retries, max_restarts, max_task_retries: see docs/functions.md.
         """
         from headrace.data.context import check_format
         from headrace.data.functions import grouped_function_node

@@ -57,6 +57,10 @@ def read_parquet(
     (minima, maxima and null counts of row groups and pages), if it has them; DataError names the column, the
     value and the bound. It also follows each bit stream of zstd pages without a checksum. skip_paths: files
     to leave out. use_threads and batch_size, pyarrow's, have no effect.
+
+    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
+    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
+    docs/reading.md.
     """
     for name, given in (
         ("tensor_column_schema", tensor_column_schema),
@@ -87,6 +91,10 @@ def read_arrow(
     views and run ends become plain values. check_values: "usual" (the default), "all" or "none". "usual":
     times beyond the day, dates that are not whole days and null keys of maps are a DataError; "all": decimals
     with more digits than their type, too. read_ipc and read_feather are the same function.
+
+    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
+    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
+    docs/reading.md.
     """
     options = {"check_values": check_values}
     return read_files("read_arrow", "arrow", paths, columns=columns, options=options, **common)
@@ -107,6 +115,10 @@ def read_text(
     encoding: any name that iconv knows ("latin-1", "utf-16", "cp1252", ...); one thread reads a file that is
     not UTF-8. drop_empty_lines: leaves out lines with only white space. include_paths: a column 'path' with
     each row's file. DataError names the file and the invalid byte.
+
+    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
+    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
+    docs/reading.md.
     """
     options = {"encoding": encoding, "drop_empty_lines": drop_empty_lines}
     return read_files("read_text", "text", paths, options=options, **common)
@@ -117,6 +129,10 @@ def read_binary_files(paths: Paths, *, large: bool = False, **common: Unpack[Fil
 
     include_paths: a column 'path' with each row's file. large=True: the column is large_binary, for files of
     more than 2 GiB; otherwise such a file is an error.
+
+    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
+    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
+    docs/reading.md.
     """
     return read_files("read_binary_files", "binary", paths, options={"large": large}, **common)
 
@@ -149,6 +165,10 @@ def read_json(
     without) stay strings; by default they are timestamps. lines: Ray's argument; True means layout='lines'.
     parse_options: pyarrow.json's; explicit_schema, unexpected_field_behavior and newlines_in_values have an
     effect. read_options: pyarrow.json's, without effect: rows may have any length. See docs/formats/json.md.
+
+    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
+    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
+    docs/reading.md.
     """
     if lines and layout is None:
         layout = "lines"
@@ -195,6 +215,10 @@ def read_numpy(
     member, all of the same length. Rows of one or more dimensions are tensors. Arrays of Python objects are
     an error: unpickling them would run code from the file. DataError names file and byte of the damage.
     mmap_mode, fix_imports and encoding, numpy.load's, have no effect.
+
+    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
+    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
+    docs/reading.md.
     """
     if allow_pickle:
         raise UnsupportedError("read_numpy: allow_pickle=True: this reader never loads pickled objects")
@@ -219,6 +243,10 @@ def read_tfrecords(
     "list<...>" of these, or a schema of tensorflow_metadata; the reader leaves out other features. raw=True:
     the records themselves, in the column 'bytes'. check=False: does not compare the checksums of payloads.
     DataError names file, record and byte.
+
+    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
+    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
+    docs/reading.md.
     """
     options = {"tf_schema": tf_schema_text(tf_schema), "raw": raw, "sample": sample, "check": check}
     return read_files("read_tfrecords", "tfrecords", paths, options=options, **common)
@@ -252,6 +280,10 @@ def read_images(
     DataError that names the file, or "skip" the file. allow_truncated: the missing end of a file is grey or
     black. max_pixels: an image with more pixels is damaged (179 million; 0: no limit). include_paths: a
     column 'path' with each row's file.
+
+    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
+    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
+    docs/reading.md.
     """
     common.setdefault("arrow_open_stream_args", arrow_open_file_args)
     if size is not None and (not isinstance(size, (tuple, list)) or len(size) != 2):
@@ -297,6 +329,10 @@ def read_webdataset(
     beginning and end of each archive. With fileselect, filerename or verbose_open Python reads the archives,
     in worker processes. A sample without a member has null in its column. DataError names file, byte and
     member.
+
+    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
+    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
+    docs/reading.md.
     """
     paths_column = common.pop("include_paths", None)
     steps = decoder_list(decoder)

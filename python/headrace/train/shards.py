@@ -198,10 +198,13 @@ class ShardServer:
 
 
 def _differs(where: str, what: str) -> _core.MismatchError:
-    return _core.MismatchError(
-        f"{where}: {what}. Give what the run had; or another RunConfig(name=...), to begin anew, and "
-        "resume_from_checkpoint=..., to take over the model without the positions"
-    )
+    return _core.MismatchError(f"{where}: {what}. {_ADVICE}")
+
+
+_ADVICE = (
+    "Give what the run had; or another RunConfig(name=...), to begin anew, and resume_from_checkpoint=..., "
+    "to take over the model without the positions"
+)
 
 
 def _print_difference(name: str, differs: str | None) -> None:
@@ -230,7 +233,10 @@ class RingSource:
         return self._ring
 
     def begin(self, batch_rows, **request):
-        return self.ring.begin(batch_rows, **request)  # the driver watches ranks that wait: watch.py
+        try:
+            return self.ring.begin(batch_rows, **request)  # the driver watches ranks that wait: watch.py
+        except _core.MismatchError as e:  # the run goes on from a position with other batches
+            raise _core.MismatchError(f"{e}. {_ADVICE}") from None
 
     def next(self, number=0):
         return self.ring.next(number)

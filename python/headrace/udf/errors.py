@@ -7,7 +7,7 @@ import os
 import pickle
 import traceback
 
-from headrace._core import CallbackError, TypeMismatchError
+from headrace._core import CallbackError, HeadraceError, TypeMismatchError
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # In the consumer these would have another meaning: the end of a loop, or of the program.
@@ -15,7 +15,9 @@ _MISLEADING = (StopIteration, StopAsyncIteration, GeneratorExit, SystemExit, Key
 
 
 def user_traceback(exception):
-    """The traceback as text, without Headrace's own frames."""
+    """The traceback as text, without Headrace's own frames; nothing for an error of Headrace about a result,
+    which has no others.
+    """
     made = traceback.TracebackException.from_exception(exception, compact=True)
     seen = set()
     todo = [made]
@@ -25,6 +27,8 @@ def user_traceback(exception):
             continue
         seen.add(id(one))
         kept = [f for f in one.stack if not os.path.abspath(f.filename).startswith(_OURS)]
+        if one is made and not kept and isinstance(exception, HeadraceError):
+            return ""
         one.stack = traceback.StackSummary.from_list(kept or one.stack)
         todo += [one.__cause__, one.__context__]
     return "".join(made.format())
@@ -143,5 +147,5 @@ def rebuild(detail, text):
     operator, _, rest = text.partition(": ")
     rows = rest[: -len(line) - 2] if line and rest.endswith(": " + line) else ""
     rows = f", for {rows}" if rows else ""
-    found.add_note(f"raised by the function of {operator}{where}{rows}\n{trace.rstrip()}")
+    found.add_note(f"raised by the function of {operator}{where}{rows}\n{trace}".rstrip())
     return found

@@ -546,7 +546,7 @@ static hr_status refuse_null(const hr_expr *e, hr_error *err)
 
     HR_TRY(hr_expr_print(e, &text, err));
     hr_error_set(err, HR_INVALID, "%s is null in every row: is_null(x) and is_not_null(x) test for null", text);
-    hr_string_free(text);
+    hr__free(text);
     return HR_INVALID;
 }
 

@@ -347,12 +347,34 @@ done:
     return st;
 }
 
+/* "{", or "[" and "{": then a name or the end. */
+static int json_bid(hr_view head)
+{
+    const uint8_t *p = head.data, *end = p + head.n;
+    int n = 0;
+
+    for (; p < end && n < 3; p++) {
+        if (strchr(" \t\r\n", *p) && *p)
+            continue;
+        if (*p == '[' && n == 0)
+            n = 1;
+        else if (*p == '{' && n < 2)
+            n = 2;
+        else if ((*p == '"' || *p == '}') && n == 2)
+            n = 3;
+        else
+            return 0;
+    }
+    return n == 3 ? 16 : 0;
+}
+
 const hr_format hr__format_json = {
     .name = "json",
     .suffixes = "json jsonl ndjson geojsonl",
     .doc = "one object per row: lines, an array, or objects after each other",
     .options = json_option_table,
     .options_bytes = sizeof(hr_json_options),
+    .bid = json_bid,
     .open = json_open,
     .write_options = hr__json_write_options,
     .write_options_bytes = sizeof(hr_json_write_options),

@@ -1318,8 +1318,8 @@ static hr_status unknown_format(const char *path, const char *name, hr_error *er
                             known);
     }
     return hr_error_set(err, HR_INVALID,
-                        "%s: neither the name nor the first bytes identify the format, and --format or format= "
-                        "does not name it; formats are %s",
+                        "%s: neither the name nor the first bytes identify the format: --format (in Python a reader "
+                        "of a format) names it; formats are %s",
                         path, known);
 }
 

@@ -67,6 +67,10 @@ def read_audio(paths: Paths, **common: Unpack[FileArguments]) -> Dataset:
     shape. Formats: WAV, FLAC, Ogg (Vorbis, Opus), MP3, AIFF, AU, CAF and the others of libsndfile; needs the
     package soundfile. A worker process decodes each file as a whole. DataError names a file that is damaged
     or ends early.
+
+    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
+    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
+    docs/reading.md.
     """
     package("soundfile", "read_audio")
     return read_each_file("read_audio", "audio", paths, _sound, extensions=EXTENSIONS, **common)

@@ -100,6 +100,10 @@ def read_hdf5(paths: Paths, *, datasets: Any = None, **common: Unpack[FileArgume
     datasets: names (with slashes for groups); None: all arrays at the top of the file whose first axis is as
     long as the first array's. Arrays of more axes become tensor columns. Worker processes read slabs of whole
     chunks; each holds about 4 MiB, or one chunk, in memory. Needs h5py.
+
+    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
+    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
+    docs/reading.md.
     """
     return _read("read_hdf5", "hdf5", paths, datasets, ["h5", "hdf5", "he5"], common)
 
@@ -107,5 +111,9 @@ def read_hdf5(paths: Paths, *, datasets: Any = None, **common: Unpack[FileArgume
 def read_netcdf(paths: Paths, *, variables: Any = None, **common: Unpack[FileArguments]) -> Dataset:
     """Rows are slices along the first axis of variables of NetCDF 4 files (which are HDF5 files); see
     read_hdf5. Values are the stored ones, without scale_factor, add_offset and fill values.
+
+    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
+    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
+    docs/reading.md.
     """
     return _read("read_netcdf", "netcdf", paths, variables, ["nc", "nc4"], common)
