@@ -159,7 +159,8 @@ struct hr_http_host {
     char name[160]; /* "https://host:port/bucket" */
     hr_http_lane lanes[HR_N_LANES];
     int n_active;
-    atomic_int tokens_spent; /* of retries */
+    atomic_int tokens_spent;     /* of retries */
+    _Atomic int64_t refilled_ns; /* when time last gave tokens back */
     _Atomic int64_t requests, bytes, retries, throttled, failed, wasted, hedges, hedges_won;
     atomic_int in_flight, peak, levels[HR_N_LANES];
 };

@@ -2,8 +2,9 @@
  *
  * 1. Sent again, after a pause: what broke on the way, and the answers 408, 429, 500, 502, 503 and 504, and 400
  *    RequestTimeout. The pause doubles from PAUSE_MS on, its half is random, and the server's Retry-After counts if
- *    it is longer. A host has a bucket of retries: RETRY_COST tokens for each, and a success gives one back, so that
- *    a host that fails everything is not asked for ever.
+ *    it is longer. A host has a bucket of retries: RETRY_COST tokens for each (THROTTLE_COST after a throttle), so
+ *    that a host that fails everything is not asked for ever. A success gives one back, and time one every REFILL_NS:
+ *    a host that recovers is trusted again before it has answered.
  * 2. A body that broke off goes on where it ended, if the object has an ETag, which If-Match then requires. Without an
  *    ETag it begins again.
  * 3. The number of bytes is checked against the range. 412, another ETag and another size are one error: the object was
@@ -26,6 +27,8 @@
 #define MAX_REDIRECTS 5
 #define RETRY_TOKENS 500
 #define RETRY_COST 14
+#define THROTTLE_COST 5
+#define REFILL_NS (20 * 1000000)
 #define SKEW_S 60
 #define WORDS_BYTES 600 /* of a refusal's body, that go into the error */
 
@@ -257,20 +260,33 @@ static bool is_passing(const hr_http_request *r)
     return status == 408 || status == 429 || status == 500 || status == 502 || status == 503 || status == 504;
 }
 
-static bool take_tokens(hr_http_host *h)
-{
-    if (atomic_fetch_add(&h->tokens_spent, RETRY_COST) + RETRY_COST <= RETRY_TOKENS)
-        return true;
-    atomic_fetch_sub(&h->tokens_spent, RETRY_COST);
-    return false;
-}
-
-static void give_token(hr_http_host *h)
+static void give_tokens(hr_http_host *h, int n)
 {
     int spent = atomic_load(&h->tokens_spent);
 
-    while (spent > 0 && !atomic_compare_exchange_weak(&h->tokens_spent, &spent, spent - 1))
+    while (spent > 0 && !atomic_compare_exchange_weak(&h->tokens_spent, &spent, HR_MAX(spent - n, 0)))
         ;
+}
+
+/* Gives back what time has given since the last call. */
+static void refill(hr_http_host *h)
+{
+    int64_t now = hr__clock_ns(), last = atomic_load(&h->refilled_ns), n = (now - last) / REFILL_NS;
+
+    if (n > 0 && atomic_compare_exchange_strong(&h->refilled_ns, &last, now))
+        give_tokens(h, (int)HR_MIN(n, RETRY_TOKENS));
+}
+
+static bool take_tokens(const hr_http_request *r)
+{
+    bool throttled = r->answer.status == 429 || r->answer.status == 503;
+    int cost = throttled ? THROTTLE_COST : RETRY_COST;
+
+    refill(r->host);
+    if (atomic_fetch_add(&r->host->tokens_spent, cost) + cost <= RETRY_TOKENS)
+        return true;
+    atomic_fetch_sub(&r->host->tokens_spent, cost);
+    return false;
 }
 
 /* When the next attempt is due: not before the server says, and not at once even if it says so. */
@@ -289,7 +305,7 @@ static void set_pause(hr_http_request *r)
 
 static hr_http_next again(hr_http_request *r, const char *wrong)
 {
-    if (r->n_retries >= r->store->max_retries || !take_tokens(r->host))
+    if (r->n_retries >= r->store->max_retries || !take_tokens(r))
         return wrong ? fails(r, HR_IO, wrong) : (refused(r), HR_HTTP_DONE);
     r->n_retries++;
     hr__host_count(r, HR_TRAFFIC_RETRIES, 1);
@@ -338,7 +354,7 @@ static hr_http_next accept(hr_http_request *r)
         return fails(r, HR_UNSUPPORTED, "the server answers a request for a range with the whole object");
     if (is_ranged(r) && r->n_got < r->n_bytes)
         return again(r, "the server sends fewer bytes than it promised");
-    give_token(r->host);
+    give_tokens(r->host, 1);
     r->st = HR_OK;
     return HR_HTTP_DONE;
 }
