@@ -210,7 +210,7 @@ def inside(what, folder, n, out):
 
     begin = time.monotonic()
     found, ds = {f.__name__: f for f in OPERATIONS}[what](folder, n, out)
-    stats = json.loads(ds.stats())
+    stats = ds.stats("dict")
     found["spilled"] = stats["spill_written_bytes"] + _core.spill_used()
     found["limit"] = stats["limit_bytes"]
     found["peak"] = _core.memory_peak()

@@ -130,7 +130,7 @@ def first(batches, state):
     with batches:
         batch = next(iter(batches))
         ms = (time.perf_counter_ns() - begin) / 1e6
-        done = counters(batches.stats())
+        done = counters(batches.stats("dict"))
     return ms, done, batch["id"][:1].tolist()
 
 

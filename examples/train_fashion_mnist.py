@@ -91,7 +91,7 @@ def train_loop(config):
             correct += (logits.argmax(1) == labels).sum().item()
             check += checksum(to_pixels(images).sum(dim=(1, 2, 3)), labels)
         seconds = time.perf_counter() - begin
-        waited = batches.stats()["wait_ns"][rank] / 1e9
+        waited = batches.stats("dict")["wait_ns"][rank] / 1e9
 
         total = torch.tensor([rows, check, correct, loss_sum, waited, seconds], dtype=torch.float64)
         dist.all_reduce(total)

@@ -838,7 +838,7 @@ class References:
             consumer.case["batch"] = max(case["batch"], 16)
         its = consumer.iterable(readable)
         rows = [[d for batch in its for d in row_digests(batch)] for _ in range(2)]
-        has_lanes = case["lanes"] > 1 and its.stats()["run"].get("lanes", {}).get("lanes", 1) > 1
+        has_lanes = case["lanes"] > 1 and its.stats("dict")["run"].get("lanes", {}).get("lanes", 1) > 1
         out.write_text(json.dumps([rows, has_lanes]))
 
 

@@ -84,7 +84,7 @@ if what == "images":
 rows = sum(len(next(iter(b.values()))) for b in made.iter_batches(**options))
 done.set()
 thread.join()
-print(json.dumps([rows, samples, json.loads(made.stats())]))
+print(json.dumps([rows, samples, made.stats("dict")]))
 """
 
 

@@ -38,7 +38,7 @@ def ids(ds, **options):
 
 
 def operator(ds):
-    return next(o for o in json.loads(ds.stats())["operators"] if o["name"].startswith("batch_by_length"))
+    return next(o for o in ds.stats("dict")["operators"] if o["name"].startswith("batch_by_length"))
 
 
 # ---------------------------------------------------------------------------------------------------- batches
@@ -203,7 +203,7 @@ def test_shares_take_whole_batches(files, n):
     shares = ds.streaming_split(n)
     for rank, got in enumerate(read(shares)):
         assert [g for g, _ in got] == want[rank:full:n]
-    stats = json.loads(shares[0].stats())
+    stats = shares[0].stats("dict")
     assert stats["dropped_rows"] == sum(map(len, want[full:])) and stats["steps"] == full // n
     uneven = read(ds.streaming_split(n, tail="uneven"))
     assert [[g for g, _ in got] for got in uneven] == [want[r::n] for r in range(n)]
@@ -221,7 +221,7 @@ def test_shares_with_padding(files):
         last, padding = got[rank][-1]
         assert last == want[len(want) - rest + rank % rest]
         assert set(padding) == {rank >= rest}
-    assert json.loads(shares[0].stats())["padded_rows"] == sum(len(got[r][-1][0]) for r in range(rest, n))
+    assert shares[0].stats("dict")["padded_rows"] == sum(len(got[r][-1][0]) for r in range(rest, n))
 
 
 def test_shares_resume_with_another_number(files):

@@ -70,7 +70,7 @@ def test_many_files_resumed(many):
         rest = ds.iterator().iter_batches(batch_size=ROWS)
         rest.load_state_dict(json.loads(json.dumps(batches.state_dict())))
         assert seen + ids(rest) == whole
-        assert rest.stats()["files_opened"] <= 40 - max(taken - 1, 0) // 48 * 16
+        assert rest.stats("dict")["files_opened"] <= 40 - max(taken - 1, 0) // 48 * 16
 
 
 def test_seeds_and_epochs(folder):

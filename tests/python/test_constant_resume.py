@@ -229,7 +229,7 @@ def whole_pass(ds, args):
     for batch in batches:
         digests.append(digest(batch))
         states.append(batches.state_dict())
-    return digests, states, batches.stats()
+    return digests, states, batches.stats("dict")
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -247,7 +247,7 @@ def test_the_rest_is_exact_and_not_repeated(folder, name):
     batches.load_state_dict(states[len(states) * 9 // 10])
     for _ in batches:
         pass
-    assert called(batches.stats()) <= most * called(stats)
+    assert called(batches.stats("dict")) <= most * called(stats)
 
 
 @pytest.mark.parametrize("name", ["parquet", "two functions", "zip", "mix", "union", "sort", "class"])
@@ -289,7 +289,7 @@ def test_a_class_goes_on_with_its_state(folder, how):
     batches.load_state_dict(states[len(states) * 9 // 10])
     for _ in batches:
         pass
-    assert called(batches.stats()) <= 0.5 * called(stats)
+    assert called(batches.stats("dict")) <= 0.5 * called(stats)
 
 
 def test_readers_skip(folder):
@@ -302,7 +302,7 @@ def test_readers_skip(folder):
         batches.load_state_dict(states[len(states) * 9 // 10])
         for _ in batches:
             pass
-        assert batches.stats()["rows_read"] <= N // 10 + 4096 + 2 * BATCH
+        assert batches.stats("dict")["rows_read"] <= N // 10 + 4096 + 2 * BATCH
 
 
 def test_explain_says_what_runs_again(folder, capsys):

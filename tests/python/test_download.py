@@ -133,7 +133,13 @@ def test_objects_of_s3_and_secrets(folder):
         again = pickle.loads(pickle.dumps(ds))
         for each in (ds, again):
             assert [row["bytes"] for row in each.iter_rows()] == [bytes([i]) * (i * 10) for i in range(20)]
-        shown = repr(ds) + str(ds.stats()) + str(ds.iter_batches().state_dict()) + str(ds._node.plan)
+        shown = (
+            repr(ds)
+            + ds.stats()
+            + ds.stats("json")
+            + str(ds.iter_batches().state_dict())
+            + str(ds._node.plan)
+        )
         assert server.secret not in shown and server.key not in shown
         other = {**options, "secret": "wrong"}
         with pytest.raises(OSError, match="403"):

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import os
 import pickle
 import uuid as python_uuid
@@ -352,7 +351,7 @@ def wide(tmp_path_factory):
 def run(ds):
     """(rows of one pass, bytes that its functions got)."""
     rows = ds.to_arrow()
-    return rows, [o["input_bytes"] for o in json.loads(ds.stats())["operators"] if "input_bytes" in o]
+    return rows, [o["input_bytes"] for o in ds.stats("dict")["operators"] if "input_bytes" in o]
 
 
 def check_wide(rows, ids):

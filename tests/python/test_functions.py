@@ -2,7 +2,6 @@
 travel together.
 """
 
-import json
 import logging
 import os
 import signal
@@ -22,7 +21,7 @@ def column(ds, name="id"):
 
 
 def operators(ds):
-    return {o["name"]: o for o in json.loads(ds.stats())["operators"]}
+    return {o["name"]: o for o in ds.stats("dict")["operators"]}
 
 
 # ------------------------------------------------------------------------------------------------ the workers

@@ -1,7 +1,6 @@
 """Images: pixels of every kind and mode against Pillow; sizes, orientation, damage, several shapes."""
 
 import io
-import json
 import struct
 
 import numpy as np
@@ -272,7 +271,7 @@ def test_damage(tmp_path):
             read(tmp_path / name)
     ds = rd.read_images(str(tmp_path), mode="RGB", on_error="skip", include_paths=True)
     assert [r["path"][-5:] for r in ds.take_all()] == ["a.jpg"]
-    assert json.loads(ds.stats())["bad_rows"] == 3
+    assert ds.stats("dict")["bad_rows"] == 3
     assert ds.count() == len(ds.select_columns(["path"]).take_all()) == 1
     assert read(tmp_path / "b.jpg", allow_truncated=True).shape == (40, 50, 3)
     with pytest.raises(DataError, match=r"a.jpg.*50 x 40 pixels, the limit is 1999"):

@@ -247,7 +247,7 @@ def test_keys_narrow_the_left_scan(kind, tmp_path, capsys):
         assert found.select_columns(["a"]).count() == whole.count()
         batches = found.iter_batches(batch_size=1000)
         assert sum(len(b["a"]) for b in batches) == whole.count()
-        assert (batches.stats()["rows_read"] <= 2000 + 301) == (drops and skips)
+        assert (batches.stats("dict")["rows_read"] <= 2000 + 301) == (drops and skips)
 
 
 def first_is_left(plan, capsys):
@@ -344,7 +344,7 @@ def test_keys_narrow_the_right_scan(kind, tmp_path):
     batches = found.iter_batches(batch_size=1000)
     assert sum(len(b["a"]) for b in batches) == whole.count()
     drops = kind in ("inner", "left_outer", "left_semi", "left_anti")
-    assert (batches.stats()["rows_read"] <= 2000 + 301) == drops
+    assert (batches.stats("dict")["rows_read"] <= 2000 + 301) == drops
 
 
 # ---- filters after a join run on its sides, too

@@ -134,7 +134,7 @@ def measure(compute):
         ds.limit(1).take_all()  # workers have started
         with Watch() as watch:
             complete = consume(name, ds)
-        found[name] = complete, watch.grew, json.loads(ds.stats())["peak_bytes"]
+        found[name] = complete, watch.grew, ds.stats("dict")["peak_bytes"]
     return found
 
 

@@ -599,7 +599,7 @@ def test_the_first_to_end_feeds_the_others(runs):
             write(0)
         else:
             while not os.path.exists(f"{OUT}/0.json"):
-                if not its.stats():
+                if not its.stats("dict"):
                     break
             out = 0
             for b in its:

@@ -35,7 +35,7 @@ def same(batch):
 
 
 def stats(ds):
-    return json.loads(ds.stats())
+    return ds.stats("dict")
 
 
 PLANS = {

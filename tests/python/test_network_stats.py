@@ -1,7 +1,5 @@
 """What travelled over the network stands in stats(): the server's counters say the same."""
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,7 +28,7 @@ def run_of(server, **options):
     ds.schema()  # the footer is read before the run
     before = len(server.requests), server.body_bytes()
     ds.materialize()
-    stats = json.loads(ds.stats())
+    stats = ds.stats("dict")
     return stats, len(server.requests) - before[0], server.body_bytes() - before[1]
 
 
@@ -95,7 +93,7 @@ def test_small_files_are_many_at_once(server):
 def test_local_runs_have_no_network(server):
     ds = hd.range(10)
     ds.materialize()
-    assert "network" not in json.loads(ds.stats())
+    assert "network" not in ds.stats("dict")
 
 
 def test_bytes_are_received_once(server, tmp_path):
@@ -108,6 +106,6 @@ def test_bytes_are_received_once(server, tmp_path):
     ds.schema()
     batches = ds.iter_batches(batch_size=8192)
     assert sum(len(b["a"]) for b in batches) == t.num_rows
-    network = batches.stats()["network"]
+    network = batches.stats("dict")["network"]
     assert network["received_bytes"] < size * 1.03
     assert network["requests"] < 500

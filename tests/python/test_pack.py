@@ -335,7 +335,7 @@ def test_resuming_reads_little(tmp_path):
     rest = ds.iterator().iter_batches(batch_size=16)
     rest.load_state_dict(state)
     assert sum(1 for _ in rest) == n - 9 * n // 10
-    assert rest.stats()["rows_read"] <= 4000 + 4500
+    assert rest.stats("dict")["rows_read"] <= 4000 + 4500
     assert len(json.dumps(state)) < 4096
 
 
@@ -408,7 +408,7 @@ def test_other_numbers_of_ranks_go_on(folder, docs):
 
 
 def pack_stats(ds):
-    return next(o for o in json.loads(ds.stats())["operators"] if o["name"].startswith("pack("))
+    return next(o for o in ds.stats("dict")["operators"] if o["name"].startswith("pack("))
 
 
 def test_stats():

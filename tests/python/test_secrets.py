@@ -91,11 +91,11 @@ def looked_at(ds):
     """Everything that a dataset and its passes say of themselves."""
     with contextlib.redirect_stdout(io.StringIO()) as out:
         ds.explain()
-    check(out.getvalue(), ds, ds.schema(), ds.stats())
+    check(out.getvalue(), ds, ds.schema(), ds.stats(), ds.stats("json"))
     batches = ds.iter_batches(batch_size=10)
     next(iter(batches))
-    check(batches.state_dict(), batches.stats())
-    check(ds.stats(), pickle.dumps(batches.state_dict()))
+    check(batches.state_dict(), batches.stats("dict"))
+    check(ds.stats("json"), pickle.dumps(batches.state_dict()))
     return batches
 
 
@@ -278,7 +278,7 @@ import pickle, sys, headrace.data as hd
 ds = hd.read_csv("s3://bucket/in", storage_options={given!r})
 shares = ds.streaming_split(2)
 sys.stdout.buffer.write(b"".join(pickle.dumps(s) for s in shares))
-sys.stdout.buffer.write(repr([s.stats() for s in shares]).encode())
+sys.stdout.buffer.write(repr([s.stats("json") for s in shares]).encode())
 """
 
 

@@ -71,7 +71,7 @@ def test_rows_go_to_the_ranks_in_turn(folder, n, equal):
     got = on_all(shards, lambda r, s: ids(s.iter_rows()))
     end = N // n * n if equal else N
     assert got == [list(range(r, end, n)) for r in range(n)]
-    assert json.loads(shards[0].stats())["rows"] == [len(g) for g in got]
+    assert shards[0].stats("dict")["rows"] == [len(g) for g in got]
 
 
 def test_inline_functions_of_several_threads(folder):
@@ -334,7 +334,7 @@ def test_padding_hides_no_row_and_is_counted(folder, n, by_row):
         assert sorted(i for g in got for i, pad in g if not pad) == list(range(N))
         padded = sum(pad for g in got for _, pad in g)
         assert padded == -N % n
-        stats = json.loads(shards[0].stats())
+        stats = shards[0].stats("dict")
         assert (stats["dropped_rows"], stats["padded_rows"]) == (0, padded)
     assert stats["all_epochs"] == {"ended": 2, "dropped_rows": 0, "padded_rows": 2 * padded}
     assert "__pad__" in shards[0].schema().names

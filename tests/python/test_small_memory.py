@@ -3,7 +3,6 @@
 import functools
 import gc
 import hashlib
-import json
 import threading
 
 import numpy as np
@@ -236,7 +235,7 @@ def result(made):
 
 def spilled(made):
     parts = made if isinstance(made, (list, tuple)) else [made]
-    return sum(json.loads(p.stats()).get("spill_written_bytes", 0) for p in parts) + _core.spill_used()
+    return sum(p.stats("dict").get("spill_written_bytes", 0) for p in parts) + _core.spill_used()
 
 
 @pytest.mark.parametrize("name", [*SPILL, *STAY])
@@ -321,7 +320,7 @@ def test_large_rows_are_written_within_the_limit(context, tmp_path, name):
     for ds in [made, pixels] if name == "parquet" else [made]:
         out = tmp_path / name
         getattr(ds, f"write_{name}")(out, mode="overwrite")
-        assert json.loads(ds.stats())["peak_bytes"] < 2 * LIMIT
+        assert ds.stats("dict")["peak_bytes"] < 2 * LIMIT
         read = getattr(hd, f"read_{name}")
         assert read(out).count() == 300
     if name == "parquet":

@@ -178,7 +178,7 @@ def test_secrets_of_urls_are_not_shown(server, capsys):
     batches = ds.iter_batches(batch_size=1000)
     next(iter(batches))
     ds.explain()
-    for text in (repr(ds), ds.stats(), str(batches.state_dict()), capsys.readouterr().out):
+    for text in (repr(ds), ds.stats(), ds.stats("json"), str(batches.state_dict()), capsys.readouterr().out):
         assert text and "hush" not in text
     server.etags[server.root / "a.parquet"] = '"another"'
     with pytest.raises(DataError) as e:

@@ -1,7 +1,6 @@
 """Batches as torch tensors: memory, types, devices, types without a tensor."""
 
 import datetime
-import json
 
 import numpy as np
 import pyarrow as pa
@@ -68,7 +67,7 @@ def test_tensors_are_the_consumers_own():
 
 def copied(ds):
     """Bytes copied to give batches their own memory."""
-    return [op["peak_bytes"] for op in json.loads(ds.stats())["operators"] if op["name"] == "gather"][0]
+    return [op["peak_bytes"] for op in ds.stats("dict")["operators"] if op["name"] == "gather"][0]
 
 
 def test_a_table_that_is_a_batch_is_not_copied(tmp_path):

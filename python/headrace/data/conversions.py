@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import uuid
 from collections.abc import Iterator
@@ -118,8 +117,8 @@ class Conversions:
         return f"{self._name or 'dataset'}_{self._id}"
 
     def get_stats_summary(self: Any, detail: bool = False) -> dict[str, Any]:
-        """stats() as a dict; detail has no effect."""
-        return json.loads(self.stats())
+        """stats("dict"); detail has no effect."""
+        return self.stats("dict")
 
     def iter_internal_ref_bundles(self: Any) -> Iterator[RefBundle]:
         """The blocks of a run, each in a bundle of its own: `bundle.blocks[0].ref` is a pyarrow.Table, and

@@ -82,6 +82,7 @@ splitting = lazy_module("headrace.data.splitting")
 materializing = lazy_module("headrace.data.materializing")
 shares = lazy_module("headrace.data.shares")
 summaries = lazy_module("headrace.data.summary")
+run_stats = lazy_module("headrace.data.run_stats")
 
 
 def _expr_name(expr):
@@ -115,7 +116,7 @@ class Dataset(Consumers, Conversions, Writing):
         self._plan_node = node
         self._iterator = None
         self._schema = None
-        self._last_stats = None
+        self._last_stats: str | None = None
         self._name = None
         self._id = None
 
@@ -1037,9 +1038,19 @@ class Dataset(Consumers, Conversions, Writing):
     def _repr_html_(self):
         return display.as_html(*self._looked_at())
 
-    def stats(self) -> str:
-        """Statistics of the last run that this object began, as JSON text; '{}' before the first."""
-        return self._last_stats or (self._iterator.stats() if self._iterator else "{}")
+    @overload
+    def stats(self, format: Literal["text", "json"] = ...) -> str: ...
+    @overload
+    def stats(self, format: Literal["dict"]) -> dict[str, Any]: ...
+    def stats(self, format: str = "text") -> str | dict[str, Any]:
+        """Statistics of the last run that this object began; of a materialized Dataset, of the run that made
+        it. "no run yet", {} or "{}" before the first.
+
+        format: "text": a table of the operations, for people; "dict" or "json": all counters, as
+        docs/memory.md and docs/stores.md describe them. Times of operations are sums over threads.
+        """
+        text = self._last_stats or (self._iterator.last_stats if self._iterator else None)
+        return run_stats.in_format(text or "{}", format)
 
     @property
     def context(self) -> DataContext:
@@ -1116,7 +1127,9 @@ class Dataset(Consumers, Conversions, Writing):
                 DataContext.get_current().run_options().get("memory_limit", 0),
                 self._node.plan.gives_blocks(),
             )
-        return MaterializedDataset(node)
+        made = MaterializedDataset(node)
+        made._last_stats = self._last_stats
+        return made
 
     def iterator(self) -> DataIterator:
         """A DataIterator over all rows."""

@@ -16,7 +16,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Iterator
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from headrace import _core, lazy_module
 from headrace._core import InvalidArgument, MismatchError
@@ -25,6 +25,7 @@ from headrace.data.context import is_whole
 from headrace.data.plan import Run
 
 json = lazy_module("json")
+run_stats = lazy_module("headrace.data.run_stats")
 blocks = lazy_module("headrace.data.blocks")  # imports numpy, while the engine already reads
 
 ROWS_AT_ONCE = 1024  # rows that become Python objects together
@@ -213,7 +214,7 @@ class Iterable(Generic[T]):
     """The result of iter_batches(), iter_torch_batches() and iter_rows(): each iteration over it is one
     epoch.
 
-    A context manager; close() ends the current pass. stats() returns the counters of the last pass as a dict.
+    A context manager; close() ends the current pass. stats() describes the last pass.
     """
 
     def __init__(self, owner: Any, request: dict[str, Any], convert: Any, by_row: bool = False) -> None:
@@ -296,11 +297,15 @@ class Iterable(Generic[T]):
         under.close()
         return None
 
-    def stats(self) -> dict[str, Any]:
-        """Counters of the last pass, as a dict; empty before the first."""
+    @overload
+    def stats(self, format: Literal["text", "json"] = ...) -> str: ...
+    @overload
+    def stats(self, format: Literal["dict"]) -> dict[str, Any]: ...
+    def stats(self, format: str = "text") -> str | dict[str, Any]:
+        """Statistics of the last pass; "no run yet", {} or "{}" before the first. See Dataset.stats."""
         one = self._pass and self._pass()
         text = one.stats() if one is not None else self._owner.last_stats
-        return json.loads(text) if text else {}
+        return run_stats.in_format(text or "{}", format)
 
     def state_dict(self) -> dict[str, Any]:
         """The consumer's position: a small dict of epoch and position, after the items taken from this
@@ -383,8 +388,12 @@ class Repeated(Generic[T]):
     def close(self) -> None:
         self._iterable.close()
 
-    def stats(self) -> dict[str, Any]:
-        return self._iterable.stats()
+    @overload
+    def stats(self, format: Literal["text", "json"] = ...) -> str: ...
+    @overload
+    def stats(self, format: Literal["dict"]) -> dict[str, Any]: ...
+    def stats(self, format: str = "text") -> str | dict[str, Any]:
+        return self._iterable.stats(format)  # type: ignore[call-overload]
 
     def state_dict(self) -> dict[str, Any]:
         return self._iterable.state_dict()
@@ -570,7 +579,7 @@ class _Pass:
             self.active = False
             self.under.close()
             try:
-                self.iterable._owner.last_stats = self.under.stats()
+                self.iterable._owner.keep_stats(self.under.stats())
             except _core.HeadraceError:
                 pass  # still in use, or the other end has closed
 

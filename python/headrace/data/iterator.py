@@ -6,7 +6,7 @@ import math
 import threading
 import warnings
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from headrace import _core, lazy_module
 from headrace._core import InvalidArgument, MismatchError, UnsupportedError
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.data.dataset import Dataset, MaterializedDataset
 
 json = lazy_module("json")
+run_stats = lazy_module("headrace.data.run_stats")
 materializing = lazy_module("headrace.data.materializing")
 resuming = lazy_module("headrace.data.resuming")
 
@@ -104,9 +105,20 @@ class DataIterator(Consumers):
         """The DataContext of this process."""
         return DataContext.get_current()
 
-    def stats(self) -> str:
-        """Statistics of the last pass, as JSON text; '{}' before the first."""
+    @overload
+    def stats(self, format: Literal["text", "json"] = ...) -> str: ...
+    @overload
+    def stats(self, format: Literal["dict"]) -> dict[str, Any]: ...
+    def stats(self, format: str = "text") -> str | dict[str, Any]:
+        """Statistics of the last pass; "no run yet", {} or "{}" before the first. See Dataset.stats."""
+        return run_stats.in_format(self._stats_text(), format)
+
+    def _stats_text(self):
         return self.last_stats or "{}"
+
+    def keep_stats(self, text: str) -> None:
+        """Stores the JSON text of a pass that has ended."""
+        self.last_stats = text
 
 
 def _unchanged(table):
@@ -123,6 +135,10 @@ class DatasetIterator(DataIterator):
 
     def __repr__(self) -> str:
         return f"DataIterator({self._dataset!r})"
+
+    def keep_stats(self, text: str) -> None:
+        super().keep_stats(text)
+        self._dataset._last_stats = text
 
     def _pass(self, request, epoch, position, how, share=None):
         options = dict(self._options or DataContext.get_current().run_options())
@@ -228,8 +244,7 @@ class SplitIterator(DataIterator):
         found = self._source.schema()
         return None if found is None else Schema(found)
 
-    def stats(self) -> str:
-        """Statistics of the split so far, as JSON text."""
+    def _stats_text(self):
         return self._source.stats()
 
     def materialize(self) -> MaterializedDataset:

@@ -1,0 +1,137 @@
+"""The statistics of a run as people read them: stats() of datasets, iterables and shares.
+
+The engine counts, and gives JSON. Times of operations are sums over threads.
+
+Tests: tests/python/test_run_stats.py
+"""
+
+import json
+
+from headrace._core import InvalidArgument
+
+FORMATS = ("text", "json", "dict")
+NONE_YET = "no run yet"
+_COLUMNS = ("operation", "rows in", "rows out", "busy", "waits", "bytes out", "peak memory")
+
+
+def in_format(text, format):
+    """The JSON text of the engine ('{}': no run yet) as `format`: one of FORMATS."""
+    if format not in FORMATS:
+        raise InvalidArgument(f"stats: format: expected 'text', 'json' or 'dict', found {format!r}")
+    if format == "json":
+        return text
+    found = json.loads(text)
+    return found if format == "dict" else shown(found)
+
+
+def shown(stats):
+    """The text for people."""
+    if not stats:
+        return NONE_YET
+    if "ranks" in stats:
+        return "\n".join([*_of_ranks(stats), shown(stats["run"] or {})])
+    lines = [_of_run(stats), _of_reading(stats), *_table(stats["operators"]), _of_memory(stats)]
+    if "network" in stats:
+        lines.append(_of_network(stats["network"]))
+    return "\n".join(line for line in lines if line)
+
+
+def _of_run(s):
+    seconds = s["seconds"]
+    rate = f", {_count(s['taken_rows'] / seconds)} rows/s" if seconds > 0 else ""
+    return (
+        f"Run, epoch {s['epoch']}: {s['taken_rows']:,} rows in {_time(seconds)}{rate}; first rows after "
+        f"{_time(s['first_table_seconds'])}; the consumer waited {_time(s['consumer_wait_seconds'])}"
+    )
+
+
+def _of_reading(s):
+    left_out = [
+        f"{s[name]:,} {what}"
+        for name, what in (
+            ("fragments_skipped", "fragments"),
+            ("pages_skipped", "pages"),
+            ("rows_skipped", "rows"),
+        )
+        if s.get(name)
+    ]
+    text = f"Read: {s['rows_read']:,} rows of {_files(s['files_opened'])} in {_time(s['read_ns'] / 1e9)}"
+    text += f"; ruled out: {', '.join(left_out)}" if left_out else ""
+    return text + (f"; bad rows left out: {s['bad_rows']:,}" if s.get("bad_rows") else "")
+
+
+def _files(n):
+    return f"{n:,} file" + ("" if n == 1 else "s")
+
+
+def _table(operators):
+    """A line for each operation, aligned; names are cut."""
+    rows = [_COLUMNS] + [
+        (
+            o["name"] if len(o["name"]) <= 40 else o["name"][:39] + "…",
+            f"{o['rows_in']:,}",
+            f"{o['rows_out']:,}",
+            _time(o["busy_ns"] / 1e9),
+            _time(o["wait_ns"] / 1e9),
+            _bytes(o["bytes_out"]),
+            _peak(o),
+        )
+        for o in operators
+    ]
+    if len(rows) == 1:
+        return []
+    widths = [max(len(row[i]) for row in rows) for i in range(len(_COLUMNS))]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _peak(o):
+    text = _bytes(o["peak_bytes"])
+    if o.get("workers"):
+        text += f" + {_bytes(o['workers_peak_bytes'])} in {o['workers']} workers"
+    return text
+
+
+def _of_memory(s):
+    text = f"Memory: at most {_bytes(s['peak_bytes'])} of {_bytes(s['limit_bytes'])}"
+    if s["spill_written_bytes"]:
+        return (
+            f"{text}; spilled {_bytes(s['spill_written_bytes'])}, read back {_bytes(s['spill_read_bytes'])}"
+        )
+    return text
+
+
+def _of_network(n):
+    return f"Network: {n['requests']:,} requests, {_bytes(n['received_bytes'])}, {n['retries']:,} retries"
+
+
+def _of_ranks(s):
+    """What a split says beside its run."""
+    yield f"Split for {s['ranks']} ranks, epoch {s['epoch']}: {s['steps']:,} steps"
+    for rank, (rows, wait_ns) in enumerate(zip(s["rows"], s["wait_ns"], strict=True)):
+        yield f"Rank {rank}: {rows:,} rows; waited {_time(wait_ns / 1e9)}"
+    if s["dropped_rows"] or s["padded_rows"]:
+        yield f"Dropped rows: {s['dropped_rows']:,}; padded rows: {s['padded_rows']:,}"
+
+
+def _time(seconds):
+    if seconds >= 100:
+        return f"{seconds:,.0f} s"
+    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.1f} ms"
+
+
+def _count(n):
+    for unit, size in (("million", 1e6), ("thousand", 1e3)):
+        if n >= size:
+            return f"{n / size:.1f} {unit}"
+    return f"{n:.0f}"
+
+
+def _bytes(n):
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n >= size:
+            return f"{n / size:.1f} {unit}"
+    return f"{n} B"
