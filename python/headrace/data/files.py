@@ -7,13 +7,12 @@ from headrace._core import InvalidArgument, NotFoundError, Schema, TypeMismatchE
 from headrace.data.context import accept_cluster_arguments, is_whole
 from headrace.data.dataset import Dataset
 from headrace.data.datasource.partitioning import FileShuffleConfig, Partitioning
+from headrace.data.filesystems import place, places
 from headrace.data.paths import (
     check_stream_args,
     extension_list,
-    local_path,
     path_list,
     setting,
-    storage_texts,
 )
 from headrace.data.plan import Node
 
@@ -79,7 +78,7 @@ def _partitioning(where, given, filesystem, urls):
         )
     out = given.arguments()
     if out["partition_base"]:
-        base = local_path(where, given.filesystem or filesystem, out["partition_base"])
+        base, _ = place(where, given.filesystem or filesystem, out["partition_base"])
         out["partition_base"] = _like(base.removeprefix("file://"), urls)
     return out
 
@@ -122,7 +121,7 @@ def read_files(where, form, paths, *, columns=None, options=None, name=None, **c
     if given["partition_filter"] is not None and not callable(given["partition_filter"]):
         raise TypeMismatchError(f"{where}: partition_filter: expected a function of a list of paths")
     include = given["include_paths"]
-    urls = [local_path(where, filesystem, p) for p in path_list(paths)]
+    urls, storage = places(where, filesystem, path_list(paths), given["storage_options"])
     args = {
         "urls": urls,
         "format": form,
@@ -137,7 +136,7 @@ def read_files(where, form, paths, *, columns=None, options=None, name=None, **c
         "unify": given["unify"] == "all",
         "shuffle": _shuffle(where, given["shuffle"]),
         "partition_filter": given["partition_filter"],
-        "storage_options": storage_texts(where, given["storage_options"]),
+        "storage_options": storage,
     }
     return Dataset(_node({name: value for name, value in args.items() if value is not None}))
 

@@ -74,25 +74,6 @@ def is_store(path):
     return bool(colon) and scheme.lower() in STORE_SCHEMES
 
 
-def local_path(where, filesystem, path):
-    """The local path of `path` in a filesystem of pyarrow or fsspec, which must be local."""
-    if filesystem is None:
-        return path
-    kind = type(filesystem).__name__
-    if kind == "LocalFileSystem":
-        return path
-    if kind == "SubTreeFileSystem":
-        below = filesystem.base_path.rstrip("/") + "/" + path.lstrip("/")
-        return local_path(where, filesystem.base_fs, below)
-    if kind == "PyFileSystem" and hasattr(filesystem.handler, "fs"):
-        return local_path(where, filesystem.handler.fs, path)
-    if kind == "DirFileSystem":
-        return local_path(where, filesystem.fs, filesystem.path.rstrip("/") + "/" + path.lstrip("/"))
-    if hasattr(filesystem, "open_input_file") or hasattr(filesystem, "protocol"):
-        raise UnsupportedError(f"{where}: filesystem {kind}: only local files are supported")
-    raise TypeMismatchError(f"{where}: filesystem: expected one of pyarrow.fs or fsspec, found {kind}")
-
-
 def setting(name, value):
     """One option of a format as text for the engine's option tables."""
     if isinstance(value, bool):

@@ -26,7 +26,8 @@ from headrace.data.datasinks import (
     WriteReturnType,
     save_mode,
 )
-from headrace.data.paths import check_stream_args, is_store, local_path, storage_texts
+from headrace.data.filesystems import places
+from headrace.data.paths import check_stream_args, is_store
 from headrace.data.plan import Node
 from headrace.data.records import of_tf_schema
 from headrace.data.sample_encoders import encoded
@@ -196,7 +197,7 @@ def _write_files(
     if _number(where, "min_bytes_per_file", min_bytes_per_file) > DEFAULT_FILE_BYTES:
         max_bytes_per_file = max_bytes_per_file or min_bytes_per_file
     _number(where, "concurrency", concurrency)
-    path = local_path(where, filesystem, os.fspath(path))
+    (path,), storage = places(where, filesystem, [os.fspath(path)], storage_options)
     mode = save_mode(mode, where)
     remote = is_store(path)
     if not remote and not try_create_dir and not single_file and not os.path.isdir(path):
@@ -223,7 +224,7 @@ def _write_files(
         "sync": sync,
         "options": _texts(options),
         "name": name,
-        "storage_options": storage_texts(where, storage_options),
+        "storage_options": storage,
     }
     with ds._run(Node("write", args, [node])) as run:
         return [row for table in run for row in blocks.rows_of(table, writable=True)]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import absent
 from headrace._core import InvalidArgument, UnsupportedError
-from headrace.data.paths import is_store, local_path, shown
+from headrace.data.filesystems import local_path
+from headrace.data.paths import is_store, shown
 
 
 class InvalidCheckpointingConfig(InvalidArgument):

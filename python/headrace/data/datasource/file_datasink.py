@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace._core import StorageError, UnsupportedError
 from headrace.data.datasinks import Datasink, FilenameProvider, SaveMode, SinkMode, TaskContext, save_mode
-from headrace.data.paths import local_path
+from headrace.data.filesystems import local_path
 from headrace.optional import package
 
 if TYPE_CHECKING:

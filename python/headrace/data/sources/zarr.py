@@ -14,7 +14,8 @@ import numpy as np
 from headrace._core import DataError, InvalidArgument, NotFoundError, UnsupportedError
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.datasource.datasource import read_tasks
-from headrace.data.paths import local_path, path_list
+from headrace.data.filesystems import local_path
+from headrace.data.paths import path_list
 from headrace.data.sources.slabs import SlabTasks, slab_rows
 from headrace.optional import package
 

@@ -1,0 +1,204 @@
+"""filesystem= of readers and writers: objects of pyarrow.fs and fsspec, as paths or URLs and options of the
+engine, which then reads and writes itself. What a filesystem is set to do otherwise is an error.
+
+Tests: tests/python/test_filesystems.py
+"""
+
+import os
+
+from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
+from headrace.data.paths import is_store, storage_texts
+
+# Settings that change neither what is read nor how a store is reached.
+_NO_MATTER = {
+    "access", "allow_bucket_creation", "allow_bucket_deletion", "allow_delayed_open", "asynchronous",
+    "background_writes", "batch_size", "cache_regions", "check_connection",
+    "check_directory_existence_before_creation", "connect_timeout", "consistency",
+    "credential_token_expiration", "default_bucket_location", "default_block_size", "default_cache_type",
+    "default_fill_cache", "default_metadata", "dircache_maxsize", "fixed_upload_size", "listings_expiry_time",
+    "load_frequency", "loop", "max_concurrency", "max_paths", "project", "project_id", "request_timeout",
+    "retry_time_limit", "session_kwargs", "skip_instance_cache", "use_listings_cache", "use_ssl",
+    "version_aware",
+}  # fmt: skip
+
+
+def place(where, filesystem, path):
+    """(path or URL, storage options) of `path` in a filesystem; None: the path itself.
+
+    Raises UnsupportedError for filesystems that the engine does not reach, and for settings that it does not
+    have; TypeMismatchError for other objects.
+    """
+    if filesystem is None:
+        return path, {}
+    kind = type(filesystem).__name__
+    if kind == "LocalFileSystem":
+        return path, {}
+    if kind == "SubTreeFileSystem":
+        return place(where, filesystem.base_fs, _below(filesystem.base_path, path))
+    if kind == "DirFileSystem":
+        return place(where, filesystem.fs, _below(filesystem.path, path))
+    if kind == "PyFileSystem" and hasattr(filesystem.handler, "fs"):
+        return place(where, filesystem.handler.fs, path)
+    if hasattr(filesystem, "open_input_file"):
+        name, settings = filesystem.type_name, _of_arrow(filesystem)
+        found = _ARROW.get(name)
+    elif hasattr(filesystem, "protocol"):
+        protocol = filesystem.protocol
+        name = protocol if isinstance(protocol, str) else protocol[0]
+        settings, found = dict(filesystem.storage_options), _FSSPEC.get(name)
+    else:
+        raise TypeMismatchError(f"{where}: filesystem: expected one of pyarrow.fs or fsspec, found {kind}")
+    if found is None:
+        raise UnsupportedError(
+            f"{where}: filesystem {kind}: expected one of local files, S3, Google Cloud Storage, Azure, HTTP"
+        )
+    scheme, convert = found
+    settings = {k: v for k, v in settings.items() if k not in _NO_MATTER and _is_set(v)}
+    options = convert(settings)
+    if settings:
+        raise UnsupportedError(
+            f"{where}: filesystem {kind}: the setting {min(settings)!r} is not supported; give a URL and "
+            "storage_options"
+        )
+    return _url(scheme, path), {name: value for name, value in options.items() if _is_set(value)}
+
+
+def local_path(where, filesystem, path):
+    """The path of local files in a filesystem, for what reads and writes only those."""
+    found, _ = place(where, filesystem, path)
+    if filesystem is not None and (is_store(found) or found.startswith(("http://", "https://"))):
+        raise UnsupportedError(
+            f"{where}: filesystem {type(filesystem).__name__}: only local files are supported"
+        )
+    return found
+
+
+def places(where, filesystem, paths, storage_options):
+    """(paths or URLs, the engine's texts of storage options) of paths in a filesystem; the options of the
+    caller come before those of the filesystem.
+    """
+    found = [place(where, filesystem, path) for path in paths]
+    given = storage_texts(where, storage_options)
+    options = found[0][1] if found else {}
+    if options:
+        given = storage_texts(where, {**options, **(storage_options or {})})
+    return [path for path, _ in found], given
+
+
+def _below(base, path):
+    return base.rstrip("/") + "/" + path.lstrip("/")
+
+
+def _url(scheme, path):
+    head, colon, _ = path.partition("://")
+    if colon and (is_store(path) or head.lower() in ("http", "https")):
+        return path
+    if colon or scheme == "https":
+        raise InvalidArgument(f"{path}: expected a path or a URL of the filesystem")
+    return f"{scheme}://{path.lstrip('/')}"
+
+
+def _is_set(value):
+    """False for what pyarrow and fsspec have where nothing was given."""
+    if isinstance(value, dict):
+        return any(map(_is_set, value.values()))
+    return value is not None and value is not False and value != "" and value != -1
+
+
+def _of_arrow(filesystem):
+    """The arguments that the filesystem was made with, as it pickles them."""
+    _, (arguments,) = filesystem.__reduce__()[:2]
+    return dict(arguments)
+
+
+def _s3_of_arrow(s):
+    endpoint, scheme = s.pop("endpoint_override", None), s.pop("scheme", "https")
+    return {
+        "aws_access_key_id": s.pop("access_key", None),
+        "aws_secret_access_key": s.pop("secret_key", None),
+        "aws_session_token": s.pop("session_token", None),
+        "aws_region": s.pop("region", None),
+        "aws_skip_signature": s.pop("anonymous", None),
+        "aws_endpoint_url": _with_scheme(endpoint, scheme),
+        "aws_virtual_hosted_style_request": s.pop("force_virtual_addressing", None),
+    }
+
+
+def _gs_of_arrow(s):
+    endpoint, scheme = s.pop("endpoint_override", None), s.pop("scheme", "https")
+    return {
+        "google_token": s.pop("access_token", None),
+        "google_skip_signature": s.pop("anonymous", None),
+        "google_endpoint_url": _with_scheme(endpoint, scheme),
+    }
+
+
+def _az_of_arrow(s):
+    account, authority = s.pop("account_name", ""), s.pop("blob_storage_authority", ".blob.core.windows.net")
+    scheme = s.pop("blob_storage_scheme", "https")
+    for name in ("dfs_storage_authority", "dfs_storage_scheme"):
+        s.pop(name, None)
+    endpoint = f"{account}{authority}" if authority.startswith(".") else f"{authority}/{account}"
+    usual = (authority, scheme) == (".blob.core.windows.net", "https")
+    return {
+        "azure_storage_account_name": account,
+        "azure_storage_account_key": s.pop("account_key", None),
+        "azure_storage_sas_token": s.pop("sas_token", None),
+        "azure_storage_tenant_id": s.pop("tenant_id", None),
+        "azure_storage_client_id": s.pop("client_id", None),
+        "azure_storage_client_secret": s.pop("client_secret", None),
+        "azure_storage_endpoint": None if usual else f"{scheme}://{endpoint}",
+    }
+
+
+def _s3_of_fsspec(s):
+    client = dict(s.pop("client_kwargs", None) or {})
+    options = {
+        "aws_access_key_id": s.pop("key", None) or client.pop("aws_access_key_id", None),
+        "aws_secret_access_key": s.pop("secret", None) or client.pop("aws_secret_access_key", None),
+        "aws_session_token": s.pop("token", None) or client.pop("aws_session_token", None),
+        "aws_region": client.pop("region_name", None),
+        "aws_skip_signature": s.pop("anon", None),
+        "aws_endpoint_url": s.pop("endpoint_url", None) or client.pop("endpoint_url", None),
+        "aws_profile": s.pop("profile", None),
+    }
+    s.update({f"client_kwargs[{name!r}]": value for name, value in client.items()})
+    return options
+
+
+def _gs_of_fsspec(s):
+    token = s.pop("token", None)
+    options = {"google_endpoint_url": s.pop("endpoint_url", None)}
+    if token == "anon":
+        return options | {"google_skip_signature": True}
+    if isinstance(token, str) and token not in ("google_default", "cloud", "cache", "browser"):
+        return options | {"google_service_account" if os.path.exists(token) else "google_token": token}
+    if isinstance(token, dict):
+        import json
+
+        return options | {"google_service_account_key": json.dumps(token)}
+    return options
+
+
+def _az_of_fsspec(s):
+    names = ("account_name", "account_key", "sas_token", "connection_string")
+    options = {f"azure_storage_{name}": s.pop(name, None) for name in names}
+    names = ("tenant_id", "client_id", "client_secret")
+    options |= {f"azure_storage_{name}": s.pop(name, None) for name in names}
+    return options | {"azure_skip_signature": s.pop("anon", None)}
+
+
+def _with_scheme(endpoint, scheme):
+    return endpoint if not endpoint or "://" in endpoint else f"{scheme}://{endpoint}"
+
+
+_ARROW = {"s3": ("s3", _s3_of_arrow), "gcs": ("gs", _gs_of_arrow), "abfs": ("az", _az_of_arrow)}
+_FSSPEC = {
+    "s3": ("s3", _s3_of_fsspec),
+    "gs": ("gs", _gs_of_fsspec),
+    "gcs": ("gs", _gs_of_fsspec),
+    "abfs": ("az", _az_of_fsspec),
+    "az": ("az", _az_of_fsspec),
+    "http": ("https", lambda s: {}),
+    "https": ("https", lambda s: {}),
+}
