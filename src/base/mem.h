@@ -31,6 +31,7 @@ typedef enum hr_traffic {
     HR_TRAFFIC_RETRIES,
     HR_TRAFFIC_HEDGES, /* second attempts beside slow ones */
     HR_TRAFFIC_WASTED, /* bytes that were received and thrown away */
+    HR_TRAFFIC_CACHED, /* bytes that were read from the cache instead */
     HR_TRAFFIC_COUNT
 } hr_traffic;
 void hr__account_travelled(hr_account *a, hr_traffic what, int64_t n);

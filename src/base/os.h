@@ -89,6 +89,7 @@ int hr__file_create_new(const char *path);       /* -EEXIST if it is there; -> f
 int hr__file_link(int fd, const char *path);     /* a name for an unnamed file; -EEXIST if it is there */
 int hr__file_rename(const char *from, const char *to, bool replace); /* -EEXIST unless `replace` */
 int hr__file_remove(const char *path);
+void hr__file_touch(int fd);        /* it was written now; cannot fail */
 int hr__file_sync(int fd);          /* contents and size are on the disk */
 int hr__file_close_written(int fd); /* closes; reports errors that the system found late */
 int hr__dir_create(const char *path);

@@ -830,6 +830,8 @@ int hr__file_remove(const char *path)
     return unlink(path) ? -errno : 0;
 }
 
+void hr__file_touch(int fd) { (void)futimens(fd, NULL); }
+
 int hr__file_sync(int fd)
 {
     int rc;

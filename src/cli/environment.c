@@ -16,12 +16,25 @@ extern char **environ;
 
 /* The variables of Python and of launchers as well: one environment may serve both. */
 static const char *const known[] = {
-    "HEADRACE_DEBUG",        "HEADRACE_LAUNCHER",    "HEADRACE_LOCAL_WORLD_SIZE",
-    "HEADRACE_MEMORY_LIMIT", "HEADRACE_NODE_RANK",   "HEADRACE_NUM_THREADS",
-    "HEADRACE_RANK",         "HEADRACE_RULES",       "HEADRACE_RUN_ID",
-    "HEADRACE_SPILL_DIR",    "HEADRACE_SPILL_QUOTA", "HEADRACE_WORLD_SIZE",
-    "HEADRACE_BUILD",        "HEADRACE_EXAMPLES",    "HEADRACE_HUGE",
-    "HEADRACE_LIB",          "HEADRACE_THOROUGH", /* the last five: of the project's tests */
+    "HEADRACE_CACHE_DIR",
+    "HEADRACE_CACHE_SIZE",
+    "HEADRACE_DEBUG",
+    "HEADRACE_LAUNCHER",
+    "HEADRACE_LOCAL_WORLD_SIZE",
+    "HEADRACE_MEMORY_LIMIT",
+    "HEADRACE_NODE_RANK",
+    "HEADRACE_NUM_THREADS",
+    "HEADRACE_RANK",
+    "HEADRACE_RULES",
+    "HEADRACE_RUN_ID",
+    "HEADRACE_SPILL_DIR",
+    "HEADRACE_SPILL_QUOTA",
+    "HEADRACE_WORLD_SIZE",
+    "HEADRACE_BUILD",
+    "HEADRACE_EXAMPLES",
+    "HEADRACE_HUGE",
+    "HEADRACE_LIB",
+    "HEADRACE_THOROUGH", /* the last five: of the project's tests */
 };
 #define N_KNOWN ((int)(sizeof known / sizeof *known))
 #define N_OF_USERS (N_KNOWN - 5)
@@ -107,6 +120,7 @@ static void warn_of_unknown(void)
 hr_status cli_check_environment(hr_error *err)
 {
     const char *limit = getenv("HEADRACE_MEMORY_LIMIT"), *threads = getenv("HEADRACE_NUM_THREADS");
+    const char *cache = getenv("HEADRACE_CACHE_SIZE");
     int64_t n_bytes;
     char *end = NULL;
     long n;
@@ -114,6 +128,8 @@ hr_status cli_check_environment(hr_error *err)
     warn_of_unknown();
     if (limit && *limit && hr_parse_bytes(limit, &n_bytes, err))
         return hr_error_set(err, HR_INVALID, "HEADRACE_MEMORY_LIMIT: %s", err->text);
+    if (cache && *cache && hr_parse_bytes(cache, &n_bytes, err))
+        return hr_error_set(err, HR_INVALID, "HEADRACE_CACHE_SIZE: %s", err->text);
     HR_TRY(hr_set_spill_quota(-1, err));
     if (threads && *threads) {
         errno = 0;

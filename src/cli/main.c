@@ -98,6 +98,8 @@ static int help(void)
          "  HEADRACE_NUM_THREADS     threads that read; default: the CPUs that the process may use\n"
          "  HEADRACE_MEMORY_LIMIT    bytes for data, as 256MiB or 2GB; default: half of the memory\n"
          "  HEADRACE_SPILL_DIR       the folder of data that does not fit into memory; default: TMPDIR, /tmp\n"
+         "  HEADRACE_CACHE_DIR       the folder that keeps what was read from stores; default: none\n"
+         "  HEADRACE_CACHE_SIZE      the maximum of bytes in that folder; default: 64GiB\n"
          "  HEADRACE_SPILL_QUOTA     the maximum of bytes in that folder; default: the disk but for 2 %\n"
          "  NO_COLOR                 any value: no colours on a terminal");
     return 0;

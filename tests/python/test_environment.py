@@ -35,6 +35,7 @@ def command(**variables):
         ("HEADRACE_NUM_THREADS", "2000"),
         ("HEADRACE_MEMORY_LIMIT", "12 parsecs"),
         ("HEADRACE_SPILL_QUOTA", "a lot"),
+        ("HEADRACE_CACHE_SIZE", "a lot"),
     ],
 )
 def test_wrong_values_are_refused_alike(name, value):

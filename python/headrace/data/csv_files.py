@@ -148,9 +148,9 @@ def read_csv(
     'replace', 'ignore'. The other options are those of pyarrow.csv; read_options, parse_options and
     convert_options accept pyarrow's objects.
 
-    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
-    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
-    docs/reading.md.
+    common: filesystem, storage_options, cache, partitioning, partition_filter, include_paths,
+    ignore_missing_paths, file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency,
+    override_num_blocks: see docs/reading.md.
     """
     own = dict(
         columns=columns, names=names, header=header, dtypes=dtypes, delimiter=delimiter, quote=quote,
@@ -244,9 +244,9 @@ def read_fwf(
     Types and the other options are those of read_csv. DataError names file, line, column, its characters, the
     type and the text.
 
-    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
-    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
-    docs/reading.md.
+    common: filesystem, storage_options, cache, partitioning, partition_filter, include_paths,
+    ignore_missing_paths, file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency,
+    override_num_blocks: see docs/reading.md.
     """
     o = dict(
         colspecs=None if colspecs is None else _spans(colspecs),

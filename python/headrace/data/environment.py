@@ -9,6 +9,8 @@ from headrace import _core
 from headrace.settings import nearest
 
 KNOWN = (
+    "HEADRACE_CACHE_DIR",
+    "HEADRACE_CACHE_SIZE",
     "HEADRACE_DEBUG",
     "HEADRACE_LAUNCHER",
     "HEADRACE_LOCAL_WORLD_SIZE",
@@ -27,7 +29,7 @@ OF_TESTS = ("HEADRACE_BUILD", "HEADRACE_EXAMPLES", "HEADRACE_HUGE", "HEADRACE_LI
 
 def check() -> None:
     """Raises InvalidArgument for a value that the engine cannot parse; warns of names that nothing reads."""
-    for name in ("HEADRACE_MEMORY_LIMIT", "HEADRACE_SPILL_QUOTA"):
+    for name in ("HEADRACE_CACHE_SIZE", "HEADRACE_MEMORY_LIMIT", "HEADRACE_SPILL_QUOTA"):
         try:
             _core.parse_bytes(os.environ.get(name) or "0")
         except _core.InvalidArgument as e:

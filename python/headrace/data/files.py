@@ -13,6 +13,7 @@ from headrace.data.paths import (
     extension_list,
     path_list,
     setting,
+    with_cache,
 )
 from headrace.data.plan import Node
 
@@ -33,6 +34,7 @@ class FileArguments(TypedDict, total=False):
 
     filesystem: Any
     storage_options: dict[str, Any] | None
+    cache: str | os.PathLike[str] | bool | None
     partitioning: Partitioning | str | None
     partition_filter: Any
     include_paths: bool | str
@@ -136,7 +138,7 @@ def read_files(where, form, paths, *, columns=None, options=None, name=None, **c
         "unify": given["unify"] == "all",
         "shuffle": _shuffle(where, given["shuffle"]),
         "partition_filter": given["partition_filter"],
-        "storage_options": storage,
+        "storage_options": with_cache(where, storage, given["cache"]),
     }
     return Dataset(_node({name: value for name, value in args.items() if value is not None}))
 

@@ -92,6 +92,24 @@ def storage_texts(where, given):
     return [setting(name, value) for name, value in given.items() if value is not None]
 
 
+def with_cache(where, texts, cache):
+    """The texts of storage options with a reader's argument cache; see docs/stores.md.
+
+    cache: None: what the options and HEADRACE_CACHE_DIR say; a folder; True: one of the user's home; False:
+    none.
+    """
+    if cache is None:
+        return texts
+    if cache is True:
+        home = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
+        cache = os.path.join(home, "headrace")
+    elif cache is False:
+        return [*(texts or []), "cache_dir="]
+    if not isinstance(cache, (str, os.PathLike)) or not os.fspath(cache):
+        raise TypeMismatchError(f"{where}: cache: expected a folder, True or False, found {cache!r}")
+    return [*(texts or []), f"cache_dir={os.path.abspath(os.path.expanduser(os.fspath(cache)))}"]
+
+
 def check_stream_args(where, given, decompressed=True):
     """Checks pyarrow's arguments for opening a file. They have no effect: the engine detects the compression
     and sizes its buffers itself.

@@ -58,9 +58,9 @@ def read_parquet(
     value and the bound. It also follows each bit stream of zstd pages without a checksum. skip_paths: files
     to leave out. use_threads and batch_size, pyarrow's, have no effect.
 
-    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
-    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
-    docs/reading.md.
+    common: filesystem, storage_options, cache, partitioning, partition_filter, include_paths,
+    ignore_missing_paths, file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency,
+    override_num_blocks: see docs/reading.md.
     """
     for name, given in (
         ("tensor_column_schema", tensor_column_schema),
@@ -92,9 +92,9 @@ def read_arrow(
     times beyond the day, dates that are not whole days and null keys of maps are a DataError; "all": decimals
     with more digits than their type, too. read_ipc and read_feather are the same function.
 
-    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
-    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
-    docs/reading.md.
+    common: filesystem, storage_options, cache, partitioning, partition_filter, include_paths,
+    ignore_missing_paths, file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency,
+    override_num_blocks: see docs/reading.md.
     """
     options = {"check_values": check_values}
     return read_files("read_arrow", "arrow", paths, columns=columns, options=options, **common)
@@ -116,9 +116,9 @@ def read_text(
     not UTF-8. drop_empty_lines: leaves out lines with only white space. include_paths: a column 'path' with
     each row's file. DataError names the file and the invalid byte.
 
-    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
-    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
-    docs/reading.md.
+    common: filesystem, storage_options, cache, partitioning, partition_filter, include_paths,
+    ignore_missing_paths, file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency,
+    override_num_blocks: see docs/reading.md.
     """
     options = {"encoding": encoding, "drop_empty_lines": drop_empty_lines}
     return read_files("read_text", "text", paths, options=options, **common)
@@ -130,9 +130,9 @@ def read_binary_files(paths: Paths, *, large: bool = False, **common: Unpack[Fil
     include_paths: a column 'path' with each row's file. large=True: the column is large_binary, for files of
     more than 2 GiB; otherwise such a file is an error.
 
-    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
-    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
-    docs/reading.md.
+    common: filesystem, storage_options, cache, partitioning, partition_filter, include_paths,
+    ignore_missing_paths, file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency,
+    override_num_blocks: see docs/reading.md.
     """
     return read_files("read_binary_files", "binary", paths, options={"large": large}, **common)
 
@@ -166,9 +166,9 @@ def read_json(
     parse_options: pyarrow.json's; explicit_schema, unexpected_field_behavior and newlines_in_values have an
     effect. read_options: pyarrow.json's, without effect: rows may have any length. See docs/formats/json.md.
 
-    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
-    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
-    docs/reading.md.
+    common: filesystem, storage_options, cache, partitioning, partition_filter, include_paths,
+    ignore_missing_paths, file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency,
+    override_num_blocks: see docs/reading.md.
     """
     if lines and layout is None:
         layout = "lines"
@@ -216,9 +216,9 @@ def read_numpy(
     an error: unpickling them would run code from the file. DataError names file and byte of the damage.
     mmap_mode, fix_imports and encoding, numpy.load's, have no effect.
 
-    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
-    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
-    docs/reading.md.
+    common: filesystem, storage_options, cache, partitioning, partition_filter, include_paths,
+    ignore_missing_paths, file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency,
+    override_num_blocks: see docs/reading.md.
     """
     if allow_pickle:
         raise UnsupportedError("read_numpy: allow_pickle=True: this reader never loads pickled objects")
@@ -244,9 +244,9 @@ def read_tfrecords(
     the records themselves, in the column 'bytes'. check=False: does not compare the checksums of payloads.
     DataError names file, record and byte.
 
-    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
-    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
-    docs/reading.md.
+    common: filesystem, storage_options, cache, partitioning, partition_filter, include_paths,
+    ignore_missing_paths, file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency,
+    override_num_blocks: see docs/reading.md.
     """
     options = {"tf_schema": tf_schema_text(tf_schema), "raw": raw, "sample": sample, "check": check}
     return read_files("read_tfrecords", "tfrecords", paths, options=options, **common)
@@ -281,9 +281,9 @@ def read_images(
     black. max_pixels: an image with more pixels is damaged (179 million; 0: no limit). include_paths: a
     column 'path' with each row's file.
 
-    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
-    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
-    docs/reading.md.
+    common: filesystem, storage_options, cache, partitioning, partition_filter, include_paths,
+    ignore_missing_paths, file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency,
+    override_num_blocks: see docs/reading.md.
     """
     common.setdefault("arrow_open_stream_args", arrow_open_file_args)
     if size is not None and (not isinstance(size, (tuple, list)) or len(size) != 2):
@@ -330,9 +330,9 @@ def read_webdataset(
     in worker processes. A sample without a member has null in its column. DataError names file, byte and
     member.
 
-    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
-    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
-    docs/reading.md.
+    common: filesystem, storage_options, cache, partitioning, partition_filter, include_paths,
+    ignore_missing_paths, file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency,
+    override_num_blocks: see docs/reading.md.
     """
     paths_column = common.pop("include_paths", None)
     steps = decoder_list(decoder)

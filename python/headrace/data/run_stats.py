@@ -105,7 +105,9 @@ def _of_memory(s):
 
 
 def _of_network(n):
-    return f"Network: {n['requests']:,} requests, {_bytes(n['received_bytes'])}, {n['retries']:,} retries"
+    cached = f"{_bytes(n['cached_bytes'])} from the cache, " if n["cached_bytes"] else ""
+    received = _bytes(n["received_bytes"])
+    return f"Network: {n['requests']:,} requests, {received}, {cached}{n['retries']:,} retries"
 
 
 def _of_ranks(s):

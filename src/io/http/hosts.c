@@ -110,12 +110,12 @@ static void print_host(hr_http_host *h, hr_text *out)
 
 void hr__network_stats(const hr_account *a, hr_text *out)
 {
-    static const char *const names[HR_TRAFFIC_COUNT] = { "requests", "received_bytes", "retries", "hedges",
-                                                         "wasted_bytes" };
+    static const char *const names[HR_TRAFFIC_COUNT] = { "requests", "received_bytes", "retries",
+                                                         "hedges",   "wasted_bytes",   "cached_bytes" };
     hr_http_host *all;
     int n = hr__hosts(&all), n_shown = 0;
 
-    if (!hr__account_traffic(a, HR_TRAFFIC_REQUESTS))
+    if (!hr__account_traffic(a, HR_TRAFFIC_REQUESTS) && !hr__account_traffic(a, HR_TRAFFIC_CACHED))
         return;
     hr__text_add(out, ",\"network\":{");
     for (int i = 0; i < HR_TRAFFIC_COUNT; i++)

@@ -53,6 +53,8 @@ struct hr_store {
     int connect_ms, silence_ms, max_retries;
     int idle_s;          /* a connection that was idle for longer is not used again */
     int max_connections; /* of one host, for all readers */
+    char *cache_dir;     /* NULL, "": nothing is cached */
+    int64_t cache_bytes; /* its limit */
     hr_s3 s3;
     hr_gs gs;
     hr_az az;
@@ -257,6 +259,23 @@ hr_status hr__gs_prepare(hr_store *s, const char *url, hr_error *err) HR_MUST_US
 hr_status hr__az_prepare(hr_store *s, const char *url, hr_error *err) HR_MUST_USE;
 hr_status hr__az_take_connection(hr_az *az, const char *text, hr_error *err) HR_MUST_USE;
 bool hr__az_key_is_good(const char *key); /* in base64 */
+
+/* --- cache.c: ranges of one version of an object, in a folder of this machine. The caller's lock guards the ranges,
+ * which only `end`, `next`, `range`, `add` and `drop` see; these take NULL for no cache. */
+typedef struct hr_cached hr_cached;
+/* NULL: the store has no cache, the object no version, or no memory. url: of the object, without its query of keys. */
+hr_cached *hr__cached_open(const hr_store *store, const char *url, const char *tag, int64_t n_bytes,
+                           hr_account *account);
+void hr__cached_free(hr_cached *c);                                   /* NULL is fine */
+int64_t hr__cached_end(const hr_cached *c, int64_t at);               /* of the bytes from `at` on; `at`: none */
+int64_t hr__cached_next(const hr_cached *c, int64_t at, int64_t end); /* the first range in (at, end); `end` */
+bool hr__cached_range(const hr_cached *c, int64_t at, int64_t *begin, int64_t *n); /* that has this byte */
+void hr__cached_add(hr_cached *c, int64_t at, int64_t n);
+void hr__cached_drop(hr_cached *c, int64_t at, int64_t n);
+/* Bytes [at, at + n) of a range. false: they are not there, or no longer good, and the range has to be dropped. */
+bool hr__cached_read(const hr_cached *c, int64_t begin, int64_t n_range, int64_t at, int64_t n, uint8_t *out);
+bool hr__cached_write(const hr_cached *c, int64_t at, int64_t n, const uint8_t *data); /* false: it is not cached */
+void hr__cache_forget(void); /* For tests: as if the process had not written yet. */
 
 /* --- s3_config.c */
 hr_status hr__s3_prepare(hr_store *s, const char *url, hr_error *err) HR_MUST_USE;

@@ -13,6 +13,7 @@
 #define MAX_RETRIES 5
 #define IDLE_S 30
 #define MAX_CONNECTIONS 256
+#define CACHE_BYTES ((int64_t)64 << 30)
 
 typedef struct number_option {
     const char *name;
@@ -27,12 +28,25 @@ static const number_option numbers[] = {
     { "max_connections", offsetof(hr_store, max_connections), 1, 1, 1024 },
 };
 
+/* A NULL or empty `size` is the default. */
+static hr_status set_cache_size(hr_store *s, const char *name, const char *size, hr_error *err)
+{
+    hr_status st;
+
+    s->cache_bytes = CACHE_BYTES;
+    if (!size || !*size)
+        return HR_OK;
+    st = hr_parse_bytes(size, &s->cache_bytes, err);
+    return st ? hr__error_at(err, st, "%s", name) : HR_OK;
+}
+
 typedef struct text_option {
     const char *names; /* separated by blanks: ours, then those of other libraries. Stores share some: each takes it */
     size_t offset;     /* of a char * in hr_store */
 } text_option;
 
 static const text_option texts[] = {
+    { "cache_dir", offsetof(hr_store, cache_dir) },
     { "aws_access_key_id access_key_id key", offsetof(hr_store, s3.key_id) },
     { "aws_secret_access_key secret_access_key secret", offsetof(hr_store, s3.secret) },
     { "aws_session_token session_token token", offsetof(hr_store, s3.token) },
@@ -130,6 +144,8 @@ static hr_status set_option(hr_store *s, const char *option, hr_error *err)
     hr_near near;
 
     hr__near_begin(&near, option, n);
+    if (is_one_of("cache_size", option, n, &near))
+        return set_cache_size(s, "storage_options: cache_size", value, err);
     for (int i = 0; i < HR_LEN(numbers); i++)
         if (is_one_of(numbers[i].name, option, n, &near))
             return set_number(s, &numbers[i], value, err);
@@ -178,8 +194,10 @@ hr_status hr__store_new(const char *const *options, int n_options, hr_account *a
     s->max_retries = MAX_RETRIES;
     s->idle_s = IDLE_S;
     s->max_connections = MAX_CONNECTIONS;
+    HR_GO(set_cache_size(s, "HEADRACE_CACHE_SIZE", getenv("HEADRACE_CACHE_SIZE"), err));
     for (int i = 0; i < n_options; i++)
         HR_GO(set_option(s, options[i], err));
+    HR_GO(hr__set_from(&s->cache_dir, "HEADRACE_CACHE_DIR", err));
     *out = s;
     s = NULL;
 done:

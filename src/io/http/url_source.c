@@ -14,6 +14,9 @@
  * If the server answers with the whole object instead of the range, the source asks for the whole, once, and keeps it:
  * that needs a quarter of the memory limit at most.
  *
+ * With a cache on the disk, a read takes its part from there, and hr__source_ahead passes by what is there. A part that
+ * came over the network goes into the cache at its first read, on the reader's thread.
+ *
  * Every request has the ETag of the listing as If-Match. Without an ETag the size is compared.
  *
  * Lock: parts.lock, for all sources of the process, so that a forked child can go on: a leaf, held for no request, no
@@ -46,6 +49,7 @@ typedef struct part {
     int64_t n_read; /* bytes that were read */
     int64_t stamp;  /* read_bytes of the source at the last read, or when the part was made */
     bool read_up;   /* counted in kept_bytes */
+    bool is_cached; /* or was offered to the cache */
     hr_buffer *bytes;
     hr_wait **waits;
     int64_t n_waits, cap_waits;
@@ -60,6 +64,7 @@ struct url_source {
     const hr_store_kind *kind;
     bool is_signed;
     hr_account *account;
+    hr_cached *cache; /* its ranges are under the lock; NULL: none */
     /* Under the lock. */
     part *parts;
     int64_t kept_bytes;
@@ -162,11 +167,12 @@ static void on_done(hr_http_request *r)
     part_free(p);
 }
 
+/* A part without a request. */
 static hr_status part_new(const url_source *s, int64_t at, int64_t n, part **out, hr_error *err)
 {
     hr_mem mem = { s->account, NULL };
     part *p = hr__zalloc(s->account, sizeof *p);
-    hr_status st = HR_OK;
+    hr_status st;
 
     *out = NULL;
     if (!p)
@@ -174,7 +180,22 @@ static hr_status part_new(const url_source *s, int64_t at, int64_t n, part **out
     p->at = at;
     p->n = n;
     p->pid = hr__pid();
-    HR_GO(hr__buffer_new(&mem, n, &p->bytes, err));
+    p->request.answer.total = s->base.n_bytes;
+    st = hr__buffer_new(&mem, n, &p->bytes, err);
+    if (st)
+        part_free(p);
+    else
+        *out = p;
+    return st;
+}
+
+static hr_status part_with_request(const url_source *s, int64_t at, int64_t n, part **out, hr_error *err)
+{
+    part *p = NULL;
+    hr_status st = HR_OK;
+
+    *out = NULL;
+    HR_TRY(part_new(s, at, n, &p, err));
     HR_GO(hr__http_init(&p->request, "GET", hr__strdup(s->account, s->url), s->store, err));
     if (s->tag && !(p->request.if_match = hr__strdup(s->account, s->tag)))
         HR_GO(hr__error_memory(err, s->base.name, (int64_t)strlen(s->tag)));
@@ -246,7 +267,7 @@ static hr_status fetch(url_source *s, int64_t at, int64_t n, part **out, hr_erro
     hr_status st;
 
     *out = NULL;
-    HR_TRY(part_new(s, at, n, &p, err));
+    HR_TRY(part_with_request(s, at, n, &p, err));
     parts_lock();
     other = find_locked(s, at);
     if (other || next_begin_locked(s, at, at + n) != at + n) {
@@ -282,6 +303,66 @@ static hr_status fetch(url_source *s, int64_t at, int64_t n, part **out, hr_erro
     return HR_OK;
 }
 
+/* ------------------------------------------------------------------------------------------------------------ cache */
+
+/* Makes a part of at most n bytes at `at` from the cache; NULL: the cache does not have them. *out has a reference. */
+static hr_status take_cached(url_source *s, int64_t at, int64_t n, part **out, hr_error *err)
+{
+    int64_t begin, n_range;
+    part *p, *other, *old = NULL;
+    bool found;
+
+    *out = NULL;
+    parts_lock();
+    found = hr__cached_range(s->cache, at, &begin, &n_range);
+    parts_unlock();
+    if (!found)
+        return HR_OK;
+    n = HR_MIN(n, begin + n_range - at);
+    HR_TRY(part_new(s, at, n, &p, err));
+    if (!hr__cached_read(s->cache, begin, n_range, at, n, p->bytes->data)) {
+        parts_lock();
+        hr__cached_drop(s->cache, begin, n_range);
+        parts_unlock();
+        part_free(p);
+        return HR_OK;
+    }
+    hr__account_travelled(s->account, HR_TRAFFIC_CACHED, n);
+    p->state = READY;
+    p->is_cached = true;
+    p->refs = 2; /* the source, the caller */
+    parts_lock();
+    other = find_locked(s, at);
+    if (other || next_begin_locked(s, at, at + n) != at + n) {
+        p->refs = 1; /* another thread was faster: this part is the caller's alone */
+    } else {
+        p->stamp = s->read_bytes;
+        old = s->whole ? NULL : remove_old_locked(s);
+        p->next = s->parts;
+        s->parts = p;
+    }
+    parts_unlock();
+    parts_free(old);
+    *out = p;
+    return HR_OK;
+}
+
+/* Puts a part that has come into the cache, once. The caller has a reference. */
+static void cache_part(url_source *s, part *p)
+{
+    bool is_ours;
+
+    parts_lock();
+    is_ours = s->cache && !p->is_cached;
+    p->is_cached = true;
+    parts_unlock();
+    if (!is_ours || !hr__cached_write(s->cache, p->at, p->n, p->bytes->data))
+        return;
+    parts_lock();
+    hr__cached_add(s->cache, p->at, p->n);
+    parts_unlock();
+}
+
 /* ------------------------------------------------------------------------------------------------------------ ahead */
 
 /* Adds the part to the wait, if it is on its way. */
@@ -313,7 +394,7 @@ static void url_ahead(hr_source *base, int64_t offset, int64_t n)
 
     while (offset < end) {
         part *p, *gone = NULL;
-        int64_t stop;
+        int64_t stop, cached;
 
         parts_lock();
         if (s->whole) {
@@ -331,9 +412,11 @@ static void url_ahead(hr_source *base, int64_t offset, int64_t n)
         } else {
             stop = next_begin_locked(s, offset, HR_MIN(end, offset + PART_BYTES));
         }
+        cached = hr__cached_end(s->cache, offset);
+        stop = p ? stop : cached > offset ? HR_MIN(stop, cached) : hr__cached_next(s->cache, offset, stop);
         parts_unlock();
         part_free(gone);
-        if (!p) {
+        if (!p && cached <= offset) {
             int64_t m = granted(s, stop - offset, w);
 
             if (m <= 0)
@@ -380,8 +463,10 @@ static hr_status part_for(url_source *s, int64_t at, int64_t n, part **out, hr_e
     for (*out = NULL; !*out;) {
         part *p, *gone = NULL;
         int64_t begin = at;
+        bool whole;
 
         parts_lock();
+        whole = s->whole;
         p = find_locked(s, at);
         if (p && is_lost(p)) {
             gone = remove_locked(s, p);
@@ -389,12 +474,14 @@ static hr_status part_for(url_source *s, int64_t at, int64_t n, part **out, hr_e
         }
         if (p)
             p->refs++;
-        else if (s->whole)
+        else if (whole)
             begin = 0, n = s->base.n_bytes;
         else
             n = part_size_locked(s, at, n);
         parts_unlock();
         part_free(gone);
+        if (!p && s->cache && !whole)
+            HR_TRY(take_cached(s, at, n, &p, err));
         if (p)
             *out = p;
         else if (begin < at && n > hr__account_limit(s->account) / 4)
@@ -516,6 +603,7 @@ static hr_status read_part(url_source *s, uint8_t *out, int64_t at, int64_t n, i
     } else if (!(st = check_size(s, p, err))) {
         *n_read = HR_MIN(n, p->at + p->n - at);
         memcpy(out, p->bytes->data + (at - p->at), (size_t)*n_read);
+        cache_part(s, p);
     }
     parts_lock();
     if (*n_read)
@@ -546,6 +634,7 @@ static void url_close(hr_source *base)
     hr__free(s->url);
     hr__free(s->tag);
     hr__store_unref(s->store);
+    hr__cached_free(s->cache);
 }
 
 /* Copies of the small parts that were read up, for another source over the same object. */
@@ -570,6 +659,7 @@ static part *copy_kept(const url_source *s, hr_account *account)
             p->state = READY;
             p->at = held[i]->at;
             p->n = held[i]->n;
+            p->is_cached = held[i]->is_cached;
             p->request.answer.total = held[i]->request.answer.total;
             p->next = list;
             list = p;
@@ -607,6 +697,7 @@ static hr_source *url_again(const hr_source *base, hr_account *account)
         hr__source_unref(out);
         return NULL;
     }
+    to->cache = hr__cached_open(s->store, s->url, s->tag, base->n_bytes, account);
     to->whole = s->whole;
     to->parts = copy_kept(s, account);
     return out;
@@ -632,7 +723,8 @@ hr_status hr__url_source_open(const hr_path *listed, hr_store *store, hr_account
     s->is_signed = s->kind && s->kind->signs(store, listed->path);
     s->url = hr__store_address(store, listed->path, false, "", account);
     if (!s->url || (listed->tag && !s->tag))
-        st = hr__error_memory(err, shown, (int64_t)strlen(listed->path));
+        HR_GO(hr__error_memory(err, shown, (int64_t)strlen(listed->path)));
+    s->cache = hr__cached_open(store, s->url, s->tag, listed->n_bytes, account);
 done:
     if (st) {
         hr__source_unref(*out);

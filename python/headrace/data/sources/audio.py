@@ -68,9 +68,9 @@ def read_audio(paths: Paths, **common: Unpack[FileArguments]) -> Dataset:
     package soundfile. A worker process decodes each file as a whole. DataError names a file that is damaged
     or ends early.
 
-    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
-    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
-    docs/reading.md.
+    common: filesystem, storage_options, cache, partitioning, partition_filter, include_paths,
+    ignore_missing_paths, file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency,
+    override_num_blocks: see docs/reading.md.
     """
     package("soundfile", "read_audio")
     return read_each_file("read_audio", "audio", paths, _sound, extensions=EXTENSIONS, **common)

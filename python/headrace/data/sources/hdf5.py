@@ -101,9 +101,9 @@ def read_hdf5(paths: Paths, *, datasets: Any = None, **common: Unpack[FileArgume
     long as the first array's. Arrays of more axes become tensor columns. Worker processes read slabs of whole
     chunks; each holds about 4 MiB, or one chunk, in memory. Needs h5py.
 
-    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
-    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
-    docs/reading.md.
+    common: filesystem, storage_options, cache, partitioning, partition_filter, include_paths,
+    ignore_missing_paths, file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency,
+    override_num_blocks: see docs/reading.md.
     """
     return _read("read_hdf5", "hdf5", paths, datasets, ["h5", "hdf5", "he5"], common)
 
@@ -112,8 +112,8 @@ def read_netcdf(paths: Paths, *, variables: Any = None, **common: Unpack[FileArg
     """Rows are slices along the first axis of variables of NetCDF 4 files (which are HDF5 files); see
     read_hdf5. Values are the stored ones, without scale_factor, add_offset and fill values.
 
-    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
-    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
-    docs/reading.md.
+    common: filesystem, storage_options, cache, partitioning, partition_filter, include_paths,
+    ignore_missing_paths, file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency,
+    override_num_blocks: see docs/reading.md.
     """
     return _read("read_netcdf", "netcdf", paths, variables, ["nc", "nc4"], common)

@@ -63,9 +63,9 @@ def read_orc(
 
     Other arguments: see docs/reading.md.
 
-    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
-    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
-    docs/reading.md.
+    common: filesystem, storage_options, cache, partitioning, partition_filter, include_paths,
+    ignore_missing_paths, file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency,
+    override_num_blocks: see docs/reading.md.
     """
     package("pyarrow.orc", "read_orc")
     read = _Stripes(_names(columns))
@@ -93,9 +93,9 @@ def _records(path):
 def read_avro(paths: Paths, **common: Unpack[FileArguments]) -> Dataset:
     """Rows of Avro files. fastavro reads them in worker processes, one task per file.
 
-    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
-    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
-    docs/reading.md.
+    common: filesystem, storage_options, cache, partitioning, partition_filter, include_paths,
+    ignore_missing_paths, file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency,
+    override_num_blocks: see docs/reading.md.
     """
     package("fastavro", "read_avro")
     return read_each_file("read_avro", "avro", paths, _records, extensions=["avro"], **common)

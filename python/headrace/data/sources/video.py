@@ -91,9 +91,9 @@ def read_videos(
     (height, width) of all frames. Needs the package av. A worker process decodes each file, whose rows stay
     in memory until its end: give fps or resize for long videos. DataError names a file that is damaged.
 
-    common: filesystem, storage_options, partitioning, partition_filter, include_paths, ignore_missing_paths,
-    file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency, override_num_blocks: see
-    docs/reading.md.
+    common: filesystem, storage_options, cache, partitioning, partition_filter, include_paths,
+    ignore_missing_paths, file_extensions, shuffle, schema, unify, arrow_open_stream_args, concurrency,
+    override_num_blocks: see docs/reading.md.
     """
     package("av", "read_videos")
     if fps is not None and not is_whole(fps, 1):
