@@ -295,7 +295,8 @@ class S3Server(ObjectServer):
             return self.refuse(handler, 404, "NoSuchBucket")
         prefix = query["prefix"][0]
         keys = sorted((str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()), key=str.encode)
-        keys = [k for k in keys if k.startswith(prefix) and k > query.get("continuation-token", [""])[0]]
+        behind = query.get("continuation-token", query.get("start-after", [""]))[0]
+        keys = [k for k in keys if k.startswith(prefix) and k > behind]
         encoded = query.get("encoding-type") == ["url"]
         lines = ["<EncodingType>url</EncodingType>"] if encoded else []
         for key in keys[: self.page]:

@@ -96,8 +96,9 @@ static const char *az_grant(const hr_store *s, const char *url)
     return is_anonymous(s, url) || az_signs(s, url) ? NULL : s->az.sas;
 }
 
-static void az_add_list_query(const char *prefix, const char *token, hr_text *out)
+static void az_add_list_query(const char *prefix, const char *token, const char *after, hr_text *out)
 {
+    (void)after;
     hr__text_add(out, "comp=list");
     if (token) {
         hr__text_add(out, "&marker=");

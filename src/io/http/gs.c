@@ -118,9 +118,9 @@ static hr_status gs_hash(hr_http_request *r, hr_error *err)
     return r->store->gs.identity ? HR_OK : hr__s3_hash(r, err);
 }
 
-static void gs_add_list_query(const char *prefix, const char *token, hr_text *out)
+static void gs_add_list_query(const char *prefix, const char *token, const char *after, hr_text *out)
 {
-    hr__s3_add_list_query(prefix, token, false, out);
+    hr__s3_add_list_query(prefix, token, after, false, out);
 }
 
 /* The store knows no conditions for completing an upload. */
@@ -145,5 +145,6 @@ const hr_store_kind hr__gs_kind = {
     .hash = gs_hash,
     .skewed = "RequestTimeTooSkewed",
     .add_list_query = gs_add_list_query,
+    .lists_behind = true,
     .upload = &gs_upload,
 };

@@ -145,8 +145,6 @@ void hr__http_cancel(hr_http_request *r);
 void hr__http_run_all(hr_http_request *r, int n);
 /* Sends the request and waits for its end; `done` is its own. */
 hr_status hr__http_run(hr_http_request *r, hr_error *err) HR_MUST_USE;
-/* Sends those whose `st` is HR_OK and waits for all. The error of a request stays in it. */
-void hr__http_run_all(hr_http_request *r, int n);
 /* For tests: ends the thread, closes all connections. Requests that are under way are cancelled. */
 void hr__http_stop(void);
 
@@ -213,8 +211,10 @@ struct hr_store_kind {
     hr_status (*sign)(const hr_http_request *r, const char *url, int64_t now_s, hr_text *lines, hr_error *err);
     hr_status (*hash)(hr_http_request *r, hr_error *err); /* of the data, for the signature; NULL: none is needed */
     const char *skewed; /* the code of a refusal that can mean that our clock is wrong */
-    /* Adds the query for a page of the list, encoded and sorted. token: of the page before; NULL: the first page. */
-    void (*add_list_query)(const char *prefix, const char *token, hr_text *out);
+    /* Adds the query for a page of the list, encoded and sorted. token: of the page before; NULL: the first page.
+     * after: the first page begins behind this key; NULL: at the first one. */
+    void (*add_list_query)(const char *prefix, const char *token, const char *after, hr_text *out);
+    bool lists_behind; /* a list can begin behind any key */
     /* The refusal says how a request has to be sent instead, which later ones are. NULL: refusals say nothing. */
     bool (*learn)(hr_store *s, const hr_http_request *r);
     const hr_upload_kind *upload;
@@ -336,7 +336,7 @@ typedef struct hr_sign_keys {
 hr_status hr__sign4(const hr_sign_keys *k, const char *method, const char *url, const char *hash, int64_t now_s,
                     hr_text *headers, hr_error *err) HR_MUST_USE;
 /* --- s3.c: for Google, whose API is like it */
-void hr__s3_add_list_query(const char *prefix, const char *token, bool encoded, hr_text *out);
+void hr__s3_add_list_query(const char *prefix, const char *token, const char *after, bool encoded, hr_text *out);
 void hr__s3_add_part_query(const char *id, int64_t number, hr_text *out);
 void hr__s3_add_complete_query(const char *id, hr_text *out);
 void hr__s3_add_parts(char *const *tags, int64_t n, hr_text *out);

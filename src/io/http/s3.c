@@ -61,7 +61,7 @@ static hr_status s3_sign(const hr_http_request *r, const char *url, int64_t now_
         r->method, url, r->hash, now_s, lines, err);
 }
 
-void hr__s3_add_list_query(const char *prefix, const char *token, bool encoded, hr_text *out)
+void hr__s3_add_list_query(const char *prefix, const char *token, const char *after, bool encoded, hr_text *out)
 {
     if (token) {
         hr__text_add(out, "continuation-token=");
@@ -70,11 +70,15 @@ void hr__s3_add_list_query(const char *prefix, const char *token, bool encoded, 
     }
     hr__text_add(out, "%slist-type=2&prefix=", encoded ? "encoding-type=url&" : "");
     hr__url_add_encoded(out, prefix, false);
+    if (after) {
+        hr__text_add(out, "&start-after=");
+        hr__url_add_encoded(out, after, false);
+    }
 }
 
-static void s3_add_list_query(const char *prefix, const char *token, hr_text *out)
+static void s3_add_list_query(const char *prefix, const char *token, const char *after, hr_text *out)
 {
-    hr__s3_add_list_query(prefix, token, true, out);
+    hr__s3_add_list_query(prefix, token, after, true, out);
 }
 
 static hr_identity *s3_identity(const hr_store *s) { return s->s3.identity; }
@@ -138,6 +142,7 @@ const hr_store_kind hr__s3_kind = {
     .hash = hr__s3_hash,
     .skewed = "RequestTimeTooSkewed",
     .add_list_query = s3_add_list_query,
+    .lists_behind = true,
     .learn = s3_learn_region,
     .upload = &s3_upload,
 };

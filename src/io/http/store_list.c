@@ -1,44 +1,97 @@
 /* store_list.c - the objects of a folder or a pattern in a store.
  *
- * Folders are prefixes. A pattern gives its beginning without wildcards to the store, and the rest is matched here. The
- * list comes in pages of 1,000 keys or more, one after the other. Objects without a byte whose keys end in '/' stand
- * for folders, as consoles make them; they are no files.
+ * Folders are prefixes. A pattern gives its beginning without wildcards to the store, and the rest is matched here.
+ * Objects without a byte whose keys end in '/' stand for folders, as consoles make them; they are no files.
+ *
+ * The list comes in pages of 1,000 keys or more, and each page names the next one. A store that can begin a list behind
+ * any key is asked for several *spans* of the keys at once: after a page that is not the last one, what follows is cut
+ * at keys that the page's keys make likely ("part-1", "part-2" after "part-00999"). A wrong guess costs a request.
+ * Each span ends with the first key behind it, which has to be the first key of the next span: this proves that the
+ * spans together are the store's list. Otherwise (objects come and go meanwhile), and if the keys do not ascend byte by
+ * byte, the pages are asked for again, one after the other.
  *
  * The result is sorted by key, byte by byte, as a local folder's is: some stores list in no order.
  *
- * Tests: test_s3.c, test_s3.py. */
+ * Tests: test_s3.c, test_s3.py, test_listing.py. */
 #include "io/http/http.h"
 
+#include <ctype.h>
 #include <string.h>
 
-#define MAX_LISTS 10          /* while jobs end at the same time */
+#define MAX_LISTS 10 /* while jobs end at the same time */
+#define AT_ONCE 32   /* spans that are asked for at the same time */
+#define SPREAD 4     /* spans for each page that was not the last one: a short list is not cut into many */
+#define CUTS 8       /* that are enough after one page */
+#define MOST_CUTS 160
 #define PAGE_BYTES (16 << 20) /* 5,000 keys of 1,024 bytes, some encoded, and what stands around them */
 
-static hr_status ask_page(hr_store *s, const char *url, const char *prefix, const char *token, hr_list_page *out,
-                          hr_error *err)
+/* Keys behind `after`, up to `upto`. */
+typedef struct span {
+    char *after, *upto; /* NULL: from the beginning, to the end */
+    char *token;        /* of the page before; NULL: none */
+    char *first, *over; /* the first key, and the first one behind `upto`; NULL: none */
+    char *last;         /* the last key so far; NULL: none */
+    bool is_done;
+} span;
+
+typedef struct listing {
+    hr_store *store;
+    const char *url, *prefix, *pattern;
+    const hr_paths_options *options;
+    hr_paths *records, *out;
+    span *spans; /* in the order of the keys */
+    int64_t n, cap;
+    int64_t n_full; /* pages that were not the last one */
+    bool may_cut;
+    bool is_odd; /* the store lists in another order than that of bytes */
+} listing;
+
+static void spans_clear(listing *l)
+{
+    for (int64_t i = 0; i < l->n; i++) {
+        span *s = &l->spans[i];
+
+        hr__free(s->after);
+        hr__free(s->upto);
+        hr__free(s->token);
+        hr__free(s->first);
+        hr__free(s->over);
+        hr__free(s->last);
+    }
+    hr__free(l->spans);
+    l->spans = NULL;
+    l->n = l->cap = 0;
+}
+
+/* ------------------------------------------------------------------------------------------------------------ pages */
+
+static hr_status page_request(const listing *l, const span *s, hr_http_request *r, hr_error *err)
 {
     hr_text query = { 0 };
-    hr_http_request r = { 0 };
-    hr_status st = HR_OK;
+    hr_status st;
+
+    hr__kind_of(l->url)->add_list_query(l->prefix, s->token, s->token ? NULL : s->after, &query);
+    if (query.failed)
+        st = hr__error_memory(err, l->url, (int64_t)strlen(l->prefix));
+    else
+        st = hr__bucket_request(r, "GET", l->store, l->url, query.data, NULL, err);
+    r->max_body = PAGE_BYTES;
+    hr__text_clear(&query);
+    return st;
+}
+
+/* The first page of all, whose refusal can say how to ask. */
+static hr_status run_first(const listing *l, const span *s, hr_http_request *r, hr_error *err)
+{
+    hr_status st;
     bool again = true;
 
-    hr__kind_of(url)->add_list_query(prefix, token, &query);
-    if (query.failed)
-        HR_GO(hr__error_memory(err, url, (int64_t)strlen(prefix)));
     do {
-        hr__http_clear(&r);
-        HR_GO(hr__bucket_request(&r, "GET", s, url, query.data, NULL, err));
-        r.max_body = PAGE_BYTES;
-        st = hr__http_run(&r, err);
-        again = st && again && hr__store_learn(s, url, &r);
+        hr__http_clear(r);
+        HR_TRY(page_request(l, s, r, err));
+        st = hr__http_run(r, err);
+        again = st && again && hr__store_learn(l->store, l->url, r);
     } while (again);
-    HR_GO(st);
-    st = hr__list_parse(r.body.data ? r.body.data : "", r.body.n, out, err);
-    if (st)
-        st = hr__error_at(err, st, "%s", url);
-done:
-    hr__text_clear(&query);
-    hr__http_clear(&r);
     return st;
 }
 
@@ -60,37 +113,272 @@ static bool is_folder(const hr_list_key *k)
     return k->is_folder || (k->n_bytes == 0 && k->key[0] && k->key[strlen(k->key) - 1] == '/');
 }
 
-static hr_status list_once(hr_store *s, const char *url, const char *prefix, const char *pattern,
-                           const hr_paths_options *options, hr_paths *records, hr_paths *out, hr_error *err)
+static hr_status keep(char **at, const char *key, hr_error *err)
 {
-    int64_t begin = out->n;
-    hr_list_page page = { 0 };
-    char *token = NULL;
+    hr__free(*at);
+    *at = hr__strdup(NULL, key);
+    return *at ? HR_OK : hr__error_memory(err, "list of a store", (int64_t)strlen(key));
+}
+
+static hr_status take_key(listing *l, const hr_list_key *k, hr_error *err)
+{
+    size_t n = strlen(l->prefix);
+
+    if (hr__is_record(k->key))
+        HR_TRY(add_key(l->url, k, l->records, err));
+    if (!is_folder(k) && hr__key_fits(l->pattern, l->pattern ? k->key : k->key + n, l->options))
+        HR_TRY(add_key(l->url, k, l->out, err));
+    return HR_OK;
+}
+
+/* Whether the page's keys ascend, and are behind what the span has had. */
+static bool ascends(const span *s, const hr_list_page *page)
+{
+    const char *before = s->last ? s->last : s->after;
+
+    for (int64_t i = 0; i < page->n; before = page->items[i++].key)
+        if (before && strcmp(page->items[i].key, before) <= 0)
+            return false;
+    return true;
+}
+
+/* Takes the keys of a page that belong to the span, and how it goes on. */
+static hr_status take_page(listing *l, span *s, hr_list_page *page, hr_error *err)
+{
+    if (l->may_cut && !ascends(s, page)) {
+        l->is_odd = true;
+        return HR_OK;
+    }
+    if (page->n && !s->first)
+        HR_TRY(keep(&s->first, page->items[0].key, err));
+    if (page->n)
+        HR_TRY(keep(&s->last, page->items[page->n - 1].key, err));
+    for (int64_t i = 0; i < page->n && !s->over; i++) {
+        const char *key = page->items[i].key;
+
+        if (strncmp(key, l->prefix, strlen(l->prefix)) != 0)
+            return hr_error_set(err, HR_BAD_DATA, "%s: the list has a key that does not begin with '%s'", l->url,
+                                l->prefix);
+        if (s->upto && strcmp(key, s->upto) > 0)
+            HR_TRY(keep(&s->over, key, err));
+        else
+            HR_TRY(take_key(l, &page->items[i], err));
+    }
+    s->is_done = s->over || !page->truncated;
+    l->n_full += !s->is_done;
+    if (!s->is_done && (!page->next || (s->token && strcmp(s->token, page->next) == 0)))
+        return hr_error_set(err, HR_BAD_DATA, "%s: the list is cut off, and does not say where it goes on", l->url);
+    hr__free(s->token);
+    s->token = page->next;
+    page->next = NULL;
+    return HR_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- cuts */
+
+/* The smallest of these that has all letters and digits of both keys from `at` on, up to another character. */
+static const char *alphabet_of(const char *a, const char *b, size_t at)
+{
+    static const char *const sets[] = { "0123456789", "0123456789abcdef", "0123456789ABCDEF",
+                                        "0123456789abcdefghijklmnopqrstuvwxyz",
+                                        "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" };
+    const char *all = sets[HR_LEN(sets) - 1];
+    size_t n = strspn(a + at, all), m = strspn(b + at, all);
+
+    for (int i = 0; i < HR_LEN(sets); i++)
+        if (strspn(a + at, sets[i]) >= n && strspn(b + at, sets[i]) >= m)
+            return n ? sets[i] : NULL;
+    return NULL;
+}
+
+/* Adds the keys that have a larger character of the set than `last` has at `at`, and end there, in descending order. */
+static int add_larger(const char *last, size_t at, const char *set, const char *upto, char **out, int n)
+{
+    for (size_t c = strlen(set); c-- > 0 && n < MOST_CUTS && set[c] > last[at];) {
+        char *cut = hr__printf(NULL, "%.*s%c", (int)at, last, set[c]);
+
+        if (cut && (!upto || strcmp(cut, upto) < 0))
+            out[n++] = cut;
+        else
+            hr__free(cut);
+    }
+    return n;
+}
+
+/* Whether a number of `last` ends at `at`, with nothing but digits between two marks: "2024" of "y=2024/". */
+static bool ends_number(const char *last, size_t begin, size_t at)
+{
+    size_t from = at;
+
+    while (from > begin && isdigit((unsigned char)last[from - 1]))
+        from--;
+    return isdigit((unsigned char)last[at]) && !isalnum((unsigned char)last[at + 1]) &&
+           (from == 0 || !isalnum((unsigned char)last[from - 1]));
+}
+
+/* Likely keys between `last` and `upto` (NULL: the end), where a page has had the keys from `first` to `last`: larger
+ * last digits of the numbers that did not change ("y=2025" after "y=2024/m=01"), then larger characters where the keys
+ * change. New texts, in descending order, MOST_CUTS at most. -> their number. */
+static int find_cuts(const char *first, const char *last, const char *upto, size_t n_prefix, char **out)
+{
+    size_t at = 0, begin;
+    const char *set;
+    int n = 0, n_before;
+
+    while (first[at] && first[at] == last[at])
+        at++;
+    if (at < n_prefix || !last[at] || !(set = alphabet_of(last, first, at)))
+        return 0;
+    for (begin = at; begin > n_prefix && strchr(set, last[begin - 1]); begin--)
+        ;
+    for (size_t i = n_prefix; i < begin; i++)
+        if (ends_number(last, n_prefix, i))
+            n = add_larger(last, i, "0123456789", upto, out, n);
+    for (n_before = n; begin <= at && n < n_before + CUTS; begin++)
+        n = add_larger(last, begin, set, upto, out, n);
+    return n;
+}
+
+/* The part of the span up to `takes_cut` stays, the rest is a span of its own. */
+static void cut_at(listing *l, int64_t place, char *takes_cut)
+{
+    char *copy = hr__strdup(NULL, takes_cut);
+    span *s;
+
+    if (!copy || !hr__grow(NULL, (void **)&l->spans, &l->cap, l->n + 1, sizeof *l->spans)) {
+        hr__free(copy); /* without memory there are fewer cuts */
+        hr__free(takes_cut);
+        return;
+    }
+    s = &l->spans[place];
+    memmove(s + 2, s + 1, (size_t)(l->n++ - place - 1) * sizeof *s);
+    s[1] = (span){ .after = copy, .upto = s->upto };
+    s->upto = takes_cut;
+}
+
+/* Cuts what follows the page in the span at `place`, at most at `most` of the likely keys. -> the new spans. */
+static int64_t cut_span(listing *l, int64_t place, const hr_list_page *page, int64_t most)
+{
+    const char *first = page->items[0].key, *last = page->items[page->n - 1].key;
+    int64_t before = l->n;
+    char *cuts[MOST_CUTS];
+    int n = find_cuts(first, last, l->spans[place].upto, strlen(l->prefix), cuts);
+
+    for (int i = 0; i < n; i++)
+        if (n <= most || (i + 1) * most / n > i * most / n)
+            cut_at(l, place, cuts[i]);
+        else
+            hr__free(cuts[i]);
+    return l->n - before;
+}
+
+/* The number of spans that can be added to n_open ones. */
+static int64_t room_for(const listing *l, int64_t n_open)
+{
+    return HR_MAX(0, HR_MIN(AT_ONCE, SPREAD * l->n_full) - n_open);
+}
+
+/* ----------------------------------------------------------------------------------------------------------- rounds */
+
+/* The answers of a round, from the last one on, so that new spans move no place that is still to come. */
+static hr_status take_round(listing *l, const int64_t *places, hr_http_request *r, int n, int64_t n_open, hr_error *err)
+{
     hr_status st = HR_OK;
 
-    do {
-        HR_GO(ask_page(s, url, prefix, token, &page, err));
-        for (int64_t i = 0; i < page.n; i++) {
-            const char *key = page.items[i].key;
-
-            if (strncmp(key, prefix, strlen(prefix)) != 0)
-                HR_FAIL(HR_BAD_DATA, "%s: the list has a key that does not begin with '%s'", url, prefix);
-            if (hr__is_record(key))
-                HR_GO(add_key(url, &page.items[i], records, err));
-            if (!is_folder(&page.items[i]) && hr__key_fits(pattern, pattern ? key : key + strlen(prefix), options))
-                HR_GO(add_key(url, &page.items[i], out, err));
+    for (int i = 0; i < n && !st; i++)
+        if (r[i].st) {
+            hr__error_move(err, &r[i].err);
+            st = r[i].st;
         }
-        if (page.truncated && (!page.next || (token && strcmp(token, page.next) == 0)))
-            HR_FAIL(HR_BAD_DATA, "%s: the list is cut off, and does not say where it goes on", url);
-        hr__free(token);
-        token = page.truncated ? page.next : NULL;
-        page.next = page.truncated ? NULL : page.next;
+    for (int i = n - 1; i >= 0 && !st; i--) {
+        span *s = &l->spans[places[i]];
+        hr_list_page page = { 0 };
+        const char *body = r[i].body.data ? r[i].body.data : "";
+
+        st = hr__list_parse(body, r[i].body.n, &page, err);
+        if (st)
+            st = hr__error_at(err, st, "%s", l->url);
+        else
+            st = take_page(l, s, &page, err);
+        if (!st && s->is_done)
+            n_open--;
+        if (!st && !s->is_done && l->may_cut && !l->is_odd && page.n > 1)
+            n_open += cut_span(l, places[i], &page, room_for(l, n_open));
         hr__list_clear(&page);
-    } while (token);
-    hr__paths_sort(out, begin);
+    }
+    return st;
+}
+
+/* Asks for the next page of each open span. *more: there were any. */
+static hr_status run_round(listing *l, bool is_first, bool *more, hr_error *err)
+{
+    hr_http_request *r = hr__zalloc(NULL, AT_ONCE * sizeof *r);
+    int64_t places[AT_ONCE], n_open = 0;
+    hr_status st = HR_OK;
+    int n = 0;
+
+    if (!r)
+        return hr__error_memory(err, l->url, (int64_t)(AT_ONCE * sizeof *r));
+    for (int64_t i = 0; i < l->n; i++) {
+        if (l->spans[i].is_done)
+            continue;
+        n_open++;
+        if (n < AT_ONCE)
+            places[n++] = i;
+    }
+    *more = n > 0;
+    if (is_first)
+        HR_GO(run_first(l, &l->spans[0], r, err));
+    for (int i = 0; i < n && !is_first; i++)
+        r[i].st = page_request(l, &l->spans[places[i]], &r[i], &r[i].err);
+    if (!is_first)
+        hr__http_run_all(r, n);
+    st = take_round(l, places, r, n, n_open, err);
 done:
-    hr__free(token);
-    hr__list_clear(&page);
+    for (int i = 0; i < AT_ONCE; i++)
+        hr__http_clear(&r[i]);
+    hr__free(r);
+    return st;
+}
+
+static bool is_same(const char *a, const char *b) { return a && b ? strcmp(a, b) == 0 : a == b; }
+
+/* Whether each span ends where the next one begins. */
+static bool is_whole(const listing *l)
+{
+    for (int64_t i = 0; i + 1 < l->n; i++)
+        if (!is_same(l->spans[i].over, l->spans[i + 1].first))
+            return false;
+    return true;
+}
+
+static hr_status list_once(listing *l, hr_error *err)
+{
+    int64_t begin = l->out->n, begin_records = l->records->n;
+    hr_status st = HR_OK;
+
+    l->may_cut = hr__kind_of(l->url)->lists_behind;
+    for (bool again = true; again;) {
+        bool more = true;
+
+        again = false;
+        if (!hr__grow(NULL, (void **)&l->spans, &l->cap, 1, sizeof *l->spans))
+            HR_GO(hr__error_memory(err, l->url, sizeof *l->spans));
+        l->spans[l->n++] = (span){ 0 };
+        l->is_odd = false;
+        for (bool is_first = true; more && !l->is_odd; is_first = false)
+            HR_GO(run_round(l, is_first, &more, err));
+        if (l->is_odd || !is_whole(l)) {
+            again = true;
+            l->may_cut = false;
+            hr__paths_cut(l->out, begin);
+            hr__paths_cut(l->records, begin_records);
+        }
+        spans_clear(l);
+    }
+    hr__paths_sort(l->out, begin);
+done:
+    spans_clear(l);
     return st;
 }
 
@@ -103,9 +391,12 @@ hr_status hr__store_list(hr_store *s, const char *url, const char *prefix, const
 
     for (int i = 0; i < MAX_LISTS && again && !st; i++) {
         hr_paths records = { 0 };
+        listing l = { .store = s, .url = url, .prefix = prefix, .pattern = pattern, .options = options };
 
+        l.records = &records;
+        l.out = out;
         hr__paths_cut(out, begin);
-        st = list_once(s, url, prefix, pattern, options, &records, out, err);
+        st = list_once(&l, err);
         if (!st)
             st = hr__store_leave_out(s, &records, begin, out, &again, err);
         hr__paths_clear(&records);
@@ -117,7 +408,8 @@ hr_status hr__store_records(hr_store *s, const char *url, const char *prefix, hr
 {
     hr_paths_options none = { .ignore_missing = true };
     hr_paths others = { 0 };
-    hr_status st = list_once(s, url, prefix, NULL, &none, out, &others, err);
+    listing l = { .store = s, .url = url, .prefix = prefix, .options = &none, .records = out, .out = &others };
+    hr_status st = list_once(&l, err);
 
     hr__paths_clear(&others);
     return st;
