@@ -1,8 +1,9 @@
 """Runs each ```python block of the user's pages and writes what it prints below it.
 
 Each block runs as a program of its own, in an empty folder and in a process of its own: it is what a reader
-pastes. A block that prints nothing shows nothing. What stands below a ```python { .varies } block is left
-alone: its output is different each time (losses, seconds, process ids). `make docs` writes the pages; --check
+pastes. Those of pages on object stores reach servers on this machine: stores_of_pages.py. A block that
+prints nothing shows nothing. What stands below a ```python { .varies } block is left alone: its output is
+different each time (losses, seconds, process ids). `make docs` writes the pages; --check
 (tests/python/test_docs.py) tells which blocks fail or print something else.
 """
 
@@ -16,6 +17,8 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
+
+import stores_of_pages
 
 DOCS = Path(__file__).resolve().parent
 OF_DEVELOPERS = ("ARCHITECTURE.md", "adding-a-format.md", "adding-an-operator.md")
@@ -32,9 +35,11 @@ def needed(page):
     return sorted(set(NEEDED.findall("".join(found[2] for found in BLOCK.finditer(page.read_text())))))
 
 
-def run(code, folder, output, errors):
+def run(code, folder, environment, output, errors):
     """In a process of its own: runs a block, which prints to `output` and `errors`. Does not return."""
     os.chdir(folder)
+    if environment:
+        stores_of_pages.enter(environment)
     Path("block.py").write_text(code)
     os.dup2(output, 1)
     os.dup2(errors, 2)
@@ -54,14 +59,15 @@ def two_files():
         yield one, other
 
 
-def output_of(code):
+def output_of(code, with_stores=False):
     """(what a block prints, None); or (what it prints, how it failed)"""
     import headrace.data  # noqa: F401 - once for all blocks
 
-    with tempfile.TemporaryDirectory() as place, two_files() as (output, errors):
+    stores = stores_of_pages.stores() if with_stores else contextlib.nullcontext()
+    with tempfile.TemporaryDirectory() as place, two_files() as (output, errors), stores as environment:
         folder = Path(place).resolve()
         if not (child := os.fork()):
-            run(code, folder, output.fileno(), errors.fileno())
+            run(code, folder, environment, output.fileno(), errors.fileno())
         failed = os.waitpid(child, 0)[1] != 0
         printed, said = (file.seek(0) or file.read().decode() for file in (output, errors))
     lines = [line.rstrip() for line in printed.splitlines()]
@@ -75,7 +81,7 @@ def with_outputs(page):
     def block_with_output(found):
         place = f"{page.relative_to(DOCS.parent)}:{text.count(chr(10), 0, found.start()) + 1}"
         varies, code, below = found.groups()
-        printed, failure = output_of(code)
+        printed, failure = output_of(code, stores_of_pages.has_stores(page))
         if failure is not None:
             wrong.append(f"{place}: fails\n{failure}")
         if varies or failure is not None:

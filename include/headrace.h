@@ -304,7 +304,7 @@ typedef struct hr_read_options {
     const uint64_t *shuffle_seed; /* NULL: the run's */
     bool partition_text;          /* partition columns without a type are strings: "09" stays "09" */
     bool partition_others;        /* hive: keys that partition_names lacks are columns as well */
-    /* n_storage_options strings "name=value" for the URLs: time-outs, endpoints, keys; docs/stores.md lists them. */
+    /* n_storage_options strings "name=value" for the URLs: time-outs, endpoints, keys; see docs/stores.md. */
     const char *const *storage_options;
     int n_storage_options;
 } hr_read_options;

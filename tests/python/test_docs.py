@@ -14,6 +14,7 @@ PAGES = ["README.md", "CONTRIBUTING.md", *sorted(str(p.relative_to(ROOT)) for p 
 
 
 FORMAT_PAGES = [p for p in PAGES if p.startswith("docs/formats/")]
+STORE_PAGES = ["docs/stores.md", *(p for p in PAGES if p.startswith("docs/stores/"))]
 sys.path.insert(0, str(ROOT / "docs"))
 import make_outputs  # noqa: E402
 
@@ -58,6 +59,28 @@ def test_each_block_runs_alone_and_prints_what_stands_below_it(page):
     make = [sys.executable, ROOT / "docs" / "make_outputs.py", "--check", ROOT / page]
     done = subprocess.run(make, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", STORE_PAGES)
+def test_each_block_about_a_store_runs(page):
+    """docs/stores_of_pages.py has the stores; { .notest } would be a claim that nobody has tried."""
+    kinds = re.findall(r"^```python(.*)", (ROOT / page).read_text(), re.MULTILINE)
+    assert kinds and set(kinds) <= {"", " { .varies }"}
+
+
+def test_the_options_of_stores_stand_on_their_pages():
+    source = (ROOT / "src" / "io" / "http" / "store.c").read_text()
+    tables = source[source.index("numbers[] = {") : source.index("static bool is_one_of")]
+    texts = re.findall(r'\{((?:\s*"[a-z_ ]+")+),', tables)
+    options = [" ".join(re.findall(r'"([a-z_ ]+)"', text)).split() for text in texts]
+    assert len(options) > 30
+    pages = {"aws": "s3", "google": "gs", "azure": "azure"}
+    for names in options:
+        page = ROOT / "docs" / "stores.md"
+        if names[0].split("_")[0] in pages:
+            page = ROOT / "docs" / "stores" / f"{pages[names[0].split('_')[0]]}.md"
+        known = set(re.findall(r"`(\w+)`", page.read_text()))
+        assert set(names) <= known, f"{page.name} lacks {set(names) - known}"
 
 
 def test_the_cookbook_has_a_block_for_each_recipe():

@@ -47,7 +47,7 @@ typedef struct hr_az {
     hr_identity *identity; /* a reference; whose tokens requests carry; NULL: nobody's */
 } hr_az;
 
-/* What the reader's storage options and the environment say; see docs/stores.md. Counted; immutable. */
+/* What the reader's storage options and the environment say; see docs/stores. Counted; immutable. */
 struct hr_store {
     atomic_int refs;
     int connect_ms, silence_ms, max_retries;
