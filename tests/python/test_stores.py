@@ -19,6 +19,7 @@ from object_server import ObjectServer
 
 import headrace.data as hd
 from headrace.data import DataContext
+from headrace.data.expressions import col
 from headrace.exceptions import DataError, HeadraceError, InvalidArgument, NotFoundError
 
 ROWS = 40_000
@@ -98,6 +99,18 @@ def test_take_and_schema_of_parquet_read_few_bytes(folder, server):
     footer = server.body_bytes()
     ds.select_columns(["id"]).take(5)
     assert server.body_bytes() - footer <= size // 8
+
+
+@pytest.mark.parametrize("columns", [None, ["id", "a"]])
+def test_row_groups_that_a_filter_rules_out_do_not_travel(columns, folder, server):
+    """Their rows were left out, but the read-ahead had fetched their bytes."""
+    every = hd.read_parquet(f"{server.url}/a.parquet", columns=columns)
+    received = []
+    for begin, end in (0, ROWS), (0, ROWS // 8), (3 * ROWS // 8, ROWS // 2), (ROWS - 1, ROWS):
+        ds = every.filter(expr=(col("id") >= begin) & (col("id") < end))
+        assert ds.to_arrow()["id"].to_pylist() == list(range(begin, end))
+        received.append(ds.stats("dict")["network"]["received_bytes"])
+    assert max(received[1:]) < received[0] / 2
 
 
 def test_sizes_are_asked_for_at_once(server):

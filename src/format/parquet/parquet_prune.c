@@ -344,6 +344,24 @@ done:
     return st;
 }
 
+bool pq__ruled_out(pq_file *f, int group)
+{
+    hr_pruner pruner = { .bounds = look_bounds };
+    unsigned char known;
+    look lk;
+
+    if (!f->filter)
+        return false;
+    known = atomic_load_explicit(&f->filter->truths[group], memory_order_relaxed);
+    if (!known && !look_init(&lk, f, group, NULL)) {
+        pruner.context = &lk;
+        known = (unsigned char)(1 + hr__bound_prune(f->filter->bound, &pruner));
+        look_clear(&lk);
+        atomic_store_explicit(&f->filter->truths[group], known, memory_order_relaxed);
+    }
+    return known == 1 + HR_TRUTH_NEVER;
+}
+
 /* ---------------------------------------------------------------------------------------------------------- filters */
 
 void pq__filter_free(pq_file *f)
@@ -355,6 +373,7 @@ void pq__filter_free(pq_file *f)
         hr__bound_free(f->filter->bound);
         if (f->filter->columns)
             hr__scan_file_unref(&f->filter->columns->base);
+        hr__free((void *)f->filter->truths);
         hr__free(f->filter);
     }
 }
@@ -396,7 +415,9 @@ hr_status pq__filter_set(pq_file *f, const hr_open *how, hr_error *err)
         goto done;
     f->filter = hr__zalloc(f->base.account, sizeof *f->filter);
     f->selections = hr__zalloc(f->base.account, (size_t)f->meta->n_groups * sizeof *f->selections);
-    if (!f->filter || !f->selections)
+    if (f->filter)
+        f->filter->truths = hr__zalloc(f->base.account, (size_t)f->meta->n_groups * sizeof *f->filter->truths);
+    if (!f->filter || !f->selections || !f->filter->truths)
         HR_GO(hr__error_memory(err, f->base.name, f->meta->n_groups * (int64_t)sizeof *f->selections));
     f->filter->by_row = !how->loose;
     mine.projection = &columns;

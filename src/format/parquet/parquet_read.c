@@ -99,6 +99,8 @@ static void parquet_ahead_rows(hr_scan_file *base, int fragment, int64_t row_beg
     hr_file_range some[64];
     int n = 0, m;
 
+    if (pq__ruled_out(f, fragment))
+        return;
     for (int i = 0; i < f->schema->n_leaves; i++) {
         const pq_chunk *c = &g->chunks[f->schema->leaves[i].column];
 

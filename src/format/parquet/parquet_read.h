@@ -67,6 +67,7 @@ typedef struct pq_filter {
     hr_bound *bound;
     bool by_row;                  /* a scout tests rows; false: only statistics skip rows */
     atomic_llong looked_at, kept; /* rows for which readers evaluated it; those that passed, with gaps */
+    atomic_uchar *truths;         /* by row group: 0, or 1 and the hr_truth by statistics alone */
 } pq_filter;
 
 /* Rows of a row group that a filter may keep: ranges in order, which do not touch. */
@@ -108,6 +109,8 @@ hr_status pq__filter_set(pq_file *f, const hr_open *how, hr_error *err) HR_MUST_
 void pq__filter_free(pq_file *f);
 /* *out NULL: all rows. Borrowed from the file. */
 hr_status pq__select(pq_file *f, int group, const pq_selection **out, hr_error *err) HR_MUST_USE;
+/* Whether statistics alone say that the filter keeps no row. Reads nothing. False: perhaps not, or no memory. */
+bool pq__ruled_out(pq_file *f, int group);
 
 /* The pages of one column chunk, one after another. Must not move in memory while in use. */
 typedef struct pq_cursor {
