@@ -540,6 +540,43 @@ static void urls_are_shown_without_secrets(void **state)
 }
 
 static const struct {
+    const char *no_proxy, *url;
+    bool excepted;
+} proxy_cases[] = {
+    { "", "http://example.com/x", false },
+    { "*", "http://example.com/x", true },
+    { "example.com", "http://user:pass@EXAMPLE.com:80/x", true },
+    { "a, .example.com", "http://www.example.com/x", true },
+    { "ample.com", "http://example.com/x", false },
+    { "com.example,", "http://example.com/x", false },
+    { "2001:db8::1", "http://[2001:db8::1]:80/x", true },
+    { "", "http://127.0.0.1/x", true },
+    { "", "https://example.com/x", true }, /* http_proxy is of the other scheme */
+};
+
+static void a_proxy_is_of_a_scheme_and_has_exceptions(void **state)
+{
+    static const char *const names[] = { "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "NO_PROXY" };
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(names); i++)
+        unsetenv(names[i]);
+    setenv("http_proxy", "http://proxy:3128", 1);
+    for (int i = 0; i < HR_LEN(proxy_cases); i++) {
+        const char *found;
+
+        setenv("no_proxy", proxy_cases[i].no_proxy, 1);
+        found = hr__url_proxy(proxy_cases[i].url);
+        if (proxy_cases[i].excepted)
+            assert_null(found);
+        else
+            assert_string_equal(found, "http://proxy:3128");
+    }
+    unsetenv("no_proxy");
+    unsetenv("http_proxy");
+}
+
+static const struct {
     const char *option, *text;
 } wrong_options[] = {
     { "timout=3", "there is no option 'timout'; did you mean 'timeout'?" },
@@ -615,6 +652,7 @@ int main(void)
 #else
         cmocka_unit_test(a_build_without_libcurl_says_so),
 #endif
+        cmocka_unit_test(a_proxy_is_of_a_scheme_and_has_exceptions),
         cmocka_unit_test(urls_are_shown_without_secrets),
         cmocka_unit_test(wrong_options_are_named),
         cmocka_unit_test(addresses),

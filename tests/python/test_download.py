@@ -108,6 +108,34 @@ def test_data_does_not_decide_what_is_read(server, folder, on_error):
         found(urls(server, 1), allow_private=True, storage_options={"max_retries": 0})
 
 
+PROXIES = ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY")
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{"https_proxy": "http://127.0.0.1:9"}, {"all_proxy": "http://127.0.0.1:9", "no_proxy": "a.b, 0.0.0.0"}],
+    ids=["of the other scheme", "no_proxy"],
+)
+def test_a_proxy_that_is_not_used_allows_no_private_address(variables, server, monkeypatch):
+    """Any of these variables was enough, and the address of a direct connection was not looked at."""
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    url = server.url.replace("127.0.0.1", "0.0.0.0")  # that is no loopback by its name
+    with pytest.raises(InvalidArgument, match="its address is a private one; allow_private=True reads it"):
+        found(hd.from_items([{"url": f"{url}/1 é.bin"}]))
+    assert server.requests == []
+
+
+def test_a_proxy_connects_by_itself(server, monkeypatch):
+    for name in PROXIES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", server.url)
+    monkeypatch.setenv("no_proxy", "ample.com,.org")
+    assert found(hd.from_items([{"url": "http://example.com/3 é.bin"}])) == [bytes([3]) * 30]
+
+
 def test_download_is_that_of_ray(server, folder):
     names = [
         f"{server.url}/3 é.bin",

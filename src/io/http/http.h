@@ -187,6 +187,8 @@ bool hr__url_same_host(const char *a, const char *b);        /* scheme, host and
 /* Whether an address ("10.0.0.1", "fe80::1") is of this host, of a private network, or no address of one host. */
 bool hr__address_is_private(const char *address);
 bool hr__url_is_near(const char *url); /* loopback, or the address of a machine's metadata: never by a proxy */
+/* The proxy that the environment has for this URL, borrowed; NULL: none. Of no_proxy it takes names, and no ranges. */
+const char *hr__url_proxy(const char *url);
 
 /* --- store_kind.c: scheme://bucket/key, where the key is plain, and not percent-encoded */
 typedef struct hr_place {

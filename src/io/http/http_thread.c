@@ -185,17 +185,6 @@ static bool sends_body(const hr_http_request *r)
     return strcmp(r->method, "PUT") == 0 || strcmp(r->method, "POST") == 0;
 }
 
-/* Whether requests go out by a proxy, whose address says nothing about the server's. */
-static bool has_proxy(const char *url)
-{
-    static const char *const names[] = { "http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY" };
-
-    for (int i = 0; i < HR_LEN(names); i++)
-        if (getenv(names[i]) && *getenv(names[i]))
-            return !hr__url_is_near(url);
-    return false;
-}
-
 /* Before a request goes out on a connection, a new one or one that is used again. */
 static int look_at_address(void *context, char *server, char *own, int port, int own_port)
 {
@@ -206,6 +195,24 @@ static int look_at_address(void *context, char *server, char *own, int port, int
     (void)own_port;
     r->is_private = hr__address_is_private(server);
     return r->is_private ? CURL_PREREQFUNC_ABORT : CURL_PREREQFUNC_OK;
+}
+
+/* The address of a proxy says nothing about the server's. So a request that may only go to public addresses goes by the
+ * proxy, or has its address looked at: libcurl does not choose. */
+static void set_proxy(hr_http_request *r, CURL *easy, const char *url)
+{
+    const char *proxy = r->public_only ? hr__url_proxy(url) : NULL;
+
+    if (proxy) {
+        curl_easy_setopt(easy, CURLOPT_PROXY, proxy);
+        curl_easy_setopt(easy, CURLOPT_NOPROXY, "");
+    } else if (r->public_only) {
+        curl_easy_setopt(easy, CURLOPT_PROXY, "");
+        curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, look_at_address);
+        curl_easy_setopt(easy, CURLOPT_PREREQDATA, r);
+    } else if (hr__url_is_near(url)) {
+        curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    }
 }
 
 static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist *headers)
@@ -232,12 +239,7 @@ static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist 
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     if (certificates)
         curl_easy_setopt(easy, CURLOPT_CAINFO, certificates);
-    if (hr__url_is_near(url))
-        curl_easy_setopt(easy, CURLOPT_PROXY, "");
-    if (r->public_only && !has_proxy(url)) {
-        curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, look_at_address);
-        curl_easy_setopt(easy, CURLOPT_PREREQDATA, r);
-    }
+    set_proxy(r, easy, url);
     if (strcmp(r->method, "HEAD") == 0)
         curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
     else if (strcmp(r->method, "GET") != 0)

@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <strings.h>
 
 /* Where the host begins, after "https://" and "name:password@". */
@@ -110,6 +111,50 @@ bool hr__address_is_private(const char *address)
     if (inet_pton(AF_INET, address, a) == 1)
         return is_private_4(a);
     return inet_pton(AF_INET6, address, a) != 1 || is_private_6(a);
+}
+
+static const char *variable(const char *name, const char *other)
+{
+    const char *value = getenv(name);
+
+    if ((!value || !*value) && other)
+        value = getenv(other);
+    return value && *value ? value : NULL;
+}
+
+/* Whether no_proxy has the host's name, or the end of it after a dot. */
+static bool is_excepted(const char *host, size_t n)
+{
+    const char *list = variable("no_proxy", "NO_PROXY");
+
+    for (size_t m; list && *list; list += m + (list[m] != 0)) {
+        const char *name = list + (*list == '.');
+        size_t k;
+
+        m = strcspn(list, ", ");
+        k = m - (size_t)(name - list);
+        if (m == 1 && *list == '*')
+            return true;
+        if (k > 0 && k <= n && strncasecmp(host + n - k, name, k) == 0 && (k == n || host[n - k - 1] == '.'))
+            return true;
+    }
+    return false;
+}
+
+const char *hr__url_proxy(const char *url)
+{
+    bool tls = strncasecmp(url, "https:", 6) == 0;
+    const char *proxy = tls ? variable("https_proxy", "HTTPS_PROXY") : variable("http_proxy", NULL);
+    const char *end, *host = host_of(url, &end);
+    size_t n = *host == '[' ? strcspn(host, "]") : strcspn(host, ":/?#");
+
+    if (*host == '[') {
+        host++;
+        n--;
+    }
+    if (!proxy)
+        proxy = variable("all_proxy", "ALL_PROXY");
+    return hr__url_is_near(url) || is_excepted(host, n) ? NULL : proxy;
 }
 
 bool hr__url_is_near(const char *url)
