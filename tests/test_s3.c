@@ -232,6 +232,13 @@ static const struct {
     { NULL, "/c.parquet", true },
     { NULL, "_b/c.parquet", false },
     { NULL, "b//c.parquet", true },
+    /* A pattern with "//" once fitted keys without it, and none with it. */
+    { "a//*", "a//b.txt", true },
+    { "a//*", "a/b.txt", false },
+    { "a/*//c.txt", "a/b//c.txt", true },
+    { "a/*//c.txt", "a/b/c.txt", false },
+    { "a/b?/", "a/bc/d.parquet", true },
+    { "/*", "/b.txt", true },
 };
 
 static void keys_fit_patterns_as_files_do(void **state)

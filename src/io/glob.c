@@ -281,10 +281,11 @@ static bool fits_name(const char *pattern, size_t n, const char *key, size_t m)
     return has_pattern(pattern, n) ? match_name(pattern, pattern + n, name) : n == m && memcmp(pattern, key, n) == 0;
 }
 
+/* "a//b" has a name without characters, which "a//" names and "a*" does not. */
 static fit fit_key(const char *pattern, const char *key)
 {
     size_t n = strcspn(pattern, "/"), m = strcspn(key, "/");
-    const char *rest = pattern + n + strspn(pattern + n, "/"), *below = key[m] ? key + m + 1 : NULL;
+    const char *rest = pattern + n + (pattern[n] == '/'), *below = key[m] ? key + m + 1 : NULL;
 
     if (n == 2 && memcmp(pattern, "**", 2) == 0) {
         fit found = *rest ? fit_key(rest, key) : is_visible(key) ? FITS_FOLDER : NO_FIT;
@@ -491,7 +492,7 @@ static hr_status list_url(listing *l, const char *url)
         HR_GO(add_file(l, path, &info)); /* opening a file that is not regular is an error */
     } else if (rc >= 0) {
         HR_GO(take_all(l, path, &info, NULL, 0));
-    } else if ((rc == -ENOENT || rc == -ENOTDIR) && has_pattern(path, strlen(path))) {
+    } else if ((rc == -ENOENT || rc == -ENOTDIR) && !l->options->plain && has_pattern(path, strlen(path))) {
         size_t root = strspn(path, "/");
 
         HR_GO(expand(l, root ? "/" : "", path + root, 0));

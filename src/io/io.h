@@ -192,7 +192,7 @@ typedef struct hr_paths_options {
     const char *const *store_options; /* "name=value", see docs/stores.md */
     int n_store_options;
     bool hidden; /* also files whose names begin with '.' or '_' */
-    bool plain;  /* of a store: '*', '?' and '[' are characters of names */
+    bool plain;  /* '*', '?' and '[' are characters of names, also of what does not exist: no path is a pattern */
 } hr_paths_options;
 
 /* The files of all urls, in the order of the urls; within a folder or pattern sorted by path, byte by byte (as in Ray).

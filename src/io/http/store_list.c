@@ -3,6 +3,8 @@
  * Folders are prefixes. A pattern gives its beginning without wildcards to the store, and the rest is matched here.
  * Objects without a byte whose keys end in '/' stand for folders, as consoles make them; they are no files.
  *
+ * A key that a pattern's text names, or that is below it, makes it no pattern: the list has it, if it is there.
+ *
  * The list comes in pages of 1,000 keys or more, and each page names the next one. A store that can begin a list behind
  * any key is asked for several *spans* of the keys at once: after a page that is not the last one, what follows is cut
  * at keys that the page's keys make likely ("part-1", "part-2" after "part-00999"). A wrong guess costs a request.
@@ -42,6 +44,8 @@ typedef struct listing {
     span *spans; /* in the order of the keys */
     int64_t n, cap;
     int64_t n_full; /* pages that were not the last one */
+    int64_t begin;  /* of this list in `out` */
+    bool is_named;  /* the pattern names what exists: only that counts */
     bool may_cut;
     bool is_odd; /* the store lists in another order than that of bytes */
 } listing;
@@ -120,15 +124,36 @@ static hr_status keep(char **at, const char *key, hr_error *err)
     return *at ? HR_OK : hr__error_memory(err, "list of a store", (int64_t)strlen(key));
 }
 
+/* Whether a pattern's text is the key, or a folder above it: what exists is no pattern, as for local files. */
+static bool is_named(const char *pattern, const char *key, const hr_paths_options *options)
+{
+    size_t n = strlen(pattern);
+
+    n -= n > 0 && pattern[n - 1] == '/';
+    if (strncmp(key, pattern, n) != 0)
+        return false;
+    return (pattern[n] == 0 && key[n] == 0) || (key[n] == '/' && hr__key_fits(NULL, key + n + 1, options));
+}
+
+/* Adds the key if it fits. After the first one that the pattern names itself, only such keys count. */
+static hr_status take_file(listing *l, const hr_list_key *k, hr_error *err)
+{
+    bool is_name = l->pattern && is_named(l->pattern, k->key, l->options);
+
+    if (is_name && !l->is_named)
+        hr__paths_cut(l->out, l->begin);
+    l->is_named = l->is_named || is_name;
+    if (!is_name &&
+        (l->is_named || !hr__key_fits(l->pattern, l->pattern ? k->key : k->key + strlen(l->prefix), l->options)))
+        return HR_OK;
+    return add_key(l->url, k, l->out, err);
+}
+
 static hr_status take_key(listing *l, const hr_list_key *k, hr_error *err)
 {
-    size_t n = strlen(l->prefix);
-
     if (hr__is_record(k->key))
         HR_TRY(add_key(l->url, k, l->records, err));
-    if (!is_folder(k) && hr__key_fits(l->pattern, l->pattern ? k->key : k->key + n, l->options))
-        HR_TRY(add_key(l->url, k, l->out, err));
-    return HR_OK;
+    return is_folder(k) ? HR_OK : take_file(l, k, err);
 }
 
 /* Whether the page's keys ascend, and are behind what the span has had. */
@@ -354,9 +379,10 @@ static bool is_whole(const listing *l)
 
 static hr_status list_once(listing *l, hr_error *err)
 {
-    int64_t begin = l->out->n, begin_records = l->records->n;
+    int64_t begin_records = l->records->n;
     hr_status st = HR_OK;
 
+    l->begin = l->out->n;
     l->may_cut = hr__kind_of(l->url)->lists_behind;
     for (bool again = true; again;) {
         bool more = true;
@@ -365,18 +391,18 @@ static hr_status list_once(listing *l, hr_error *err)
         if (!hr__grow(NULL, (void **)&l->spans, &l->cap, 1, sizeof *l->spans))
             HR_GO(hr__error_memory(err, l->url, sizeof *l->spans));
         l->spans[l->n++] = (span){ 0 };
-        l->is_odd = false;
+        l->is_odd = l->is_named = false;
         for (bool is_first = true; more && !l->is_odd; is_first = false)
             HR_GO(run_round(l, is_first, &more, err));
         if (l->is_odd || !is_whole(l)) {
             again = true;
             l->may_cut = false;
-            hr__paths_cut(l->out, begin);
+            hr__paths_cut(l->out, l->begin);
             hr__paths_cut(l->records, begin_records);
         }
         spans_clear(l);
     }
-    hr__paths_sort(l->out, begin);
+    hr__paths_sort(l->out, l->begin);
 done:
     spans_clear(l);
     return st;

@@ -385,6 +385,7 @@ static hr_status old_files(const hr_write_job *job, hr_paths *out, hr_error *err
 {
     const char *path = job->path;
     hr_paths_options options = { .ignore_missing = true,
+                                 .plain = true,
                                  .store_options = (const char *const *)job->storage,
                                  .n_store_options = job->n_storage };
 

@@ -366,6 +366,7 @@ hr_status hr__write_schema(hr_schema **out, hr_error *err)
 hr_status hr__write_exists(const char *path, const hr_write_options *o, bool *out, hr_error *err)
 {
     hr_paths_options options = { .ignore_missing = true,
+                                 .plain = true,
                                  .store_options = o->storage_options,
                                  .n_store_options = o->n_storage_options };
     hr_paths found = { 0 };
