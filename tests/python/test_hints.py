@@ -66,6 +66,7 @@ def test_hints_name_what_exists():
         (lambda ds, path: ds.write_parquet(path, overwrite=True), "use mode=$"),
         (lambda ds, path: ds.write_csv(path, index=False), "nothing: rows have no index$"),
         (lambda ds, path: ds.write_csv(path, max_row_per_file=3), "did you mean 'max_rows_per_file'"),
+        (lambda ds, path: ds.write_csv(path, partition_cols="id"), "argument 'partition_cols'$"),
         (lambda ds, _: ds.map(repr, xyzzy=1), r"map\(\) got an unexpected keyword argument 'xyzzy'$"),
     ],
 )

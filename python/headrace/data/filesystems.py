@@ -7,7 +7,7 @@ Tests: tests/python/test_filesystems.py
 import os
 
 from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
-from headrace.data.paths import is_store, storage_texts
+from headrace.data.paths import is_store, is_url, storage_texts
 
 # Settings that change neither what is read nor how a store is reached.
 _NO_MATTER = {
@@ -66,7 +66,7 @@ def place(where, filesystem, path):
 def local_path(where, filesystem, path):
     """The path of local files in a filesystem, for what reads and writes only those."""
     found, _ = place(where, filesystem, path)
-    if filesystem is not None and (is_store(found) or found.startswith(("http://", "https://"))):
+    if filesystem is not None and is_url(found):
         raise UnsupportedError(
             f"{where}: filesystem {type(filesystem).__name__}: only local files are supported"
         )

@@ -74,6 +74,11 @@ def is_store(path):
     return bool(colon) and scheme.lower() in STORE_SCHEMES
 
 
+def is_url(path):
+    """Whether the engine reads it over the network."""
+    return is_store(path) or path.lower().startswith(("http://", "https://"))
+
+
 def setting(name, value):
     """One option of a format as text for the engine's option tables."""
     if isinstance(value, bool):

@@ -11,6 +11,7 @@ from headrace._core import InvalidArgument, UnsupportedError
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.datasinks import save_mode
 from headrace.data.datasource.file_datasink import BlockBasedFileDatasink
+from headrace.data.paths import is_url, shown
 from headrace.optional import package
 
 
@@ -33,6 +34,8 @@ class _OrcSink(BlockBasedFileDatasink):
 def write_orc(ds, path, arguments, provider, **more):
     """Files of ORC in the folder `path`; returns what Dataset.write_parquet() returns."""
     package("pyarrow.orc", "write_orc")
+    if is_url(os.fspath(path)):
+        raise UnsupportedError(f"write_orc: {shown(os.fspath(path))}: only local paths are supported")
     how = {"filename_provider": provider} if provider else {"file_format": "orc"}
     sink = _OrcSink(os.fspath(path), arguments, **how, **more)
     ds.write_datasink(sink)

@@ -267,7 +267,7 @@ def _refuse_others_names(where, options):
     for name in options:
         near = difflib.get_close_matches(name, ours, 1, 0.8)
         if near or name in hints.INSTEAD or set(hints.ARGUMENTS.get(name, ())) & set(ours):
-            raise hints.unexpected(where, name, ours)
+            raise hints.unexpected(where, name, _FILE_ARGUMENTS)
 
 
 _PARQUET_NAMES = {

@@ -1,17 +1,25 @@
 """Files that Python reads. The engine lists them, so that paths, partitions, file filters and their order
 mean the same for every reader; each file, or each part of a file, is then a task.
+
+The packages that read know files of this machine. The engine reads the bytes of a URL, and gives them to a
+task, which makes a file in memory of them and reads all its parts.
 """
+
+import contextlib
+import os
 
 from headrace._core import DataError, Expr, HeadraceError, InvalidArgument, Table
 from headrace.data.files import read_files
+from headrace.data.paths import is_url
 
 PATH = "__headrace_path__"
+BYTES = "bytes"
 
 
 class _Task:
     """The function that reads a file. Its batch is one row of the listing: the path, columns from folder
-    names, begin and end of a part. It yields the Tables of read(path, *part), with the columns of `kept`
-    repeated in each row.
+    names, begin and end of a part, the bytes of a URL. It yields the Tables of read(path, *part), with the
+    columns of `kept` repeated in each row.
     """
 
     def __init__(self, name, read, part=(), kept=(), paths_name=None):
@@ -31,7 +39,7 @@ class _Task:
         if self.paths_name:
             repeated[self.paths_name] = table.column(PATH)
         repeated = {n: Expr.of_table(Table.build({n: c}), False) for n, c in repeated.items()}
-        for block in self.read(path, *part):
+        for block in self._blocks(path, part, table):
             made = table_of(columns_of_rows(block), build, self.__name__)
             if self.paths_name and self.paths_name in made.names:
                 raise InvalidArgument(
@@ -40,6 +48,29 @@ class _Task:
             for name, value in repeated.items():
                 made = made.with_column(name, value.eval(made))
             yield made
+
+    def _blocks(self, path, part, table):
+        if BYTES not in table.names:
+            yield from self.read(path, *part)
+            return
+        with _file_of(table.column(BYTES).to_pylist()[0]) as file:
+            try:
+                yield from self.read(file, *part)
+            except Exception as e:
+                e.args = tuple(a.replace(file, path) if isinstance(a, str) else a for a in e.args)
+                raise
+
+
+MEMORY = "/proc/self/fd/"
+
+
+@contextlib.contextmanager
+def _file_of(data):
+    """A path of a file in memory with these bytes. Nothing of it stays when the process is killed."""
+    with open(os.memfd_create("headrace"), "wb") as file:
+        file.write(data)
+        file.flush()
+        yield f"{MEMORY}{file.fileno()}"
 
 
 class _Cut:
@@ -54,6 +85,17 @@ class _Cut:
             yield {BEGIN: [begin for begin, _ in found], END: [end for _, end in found]}
 
 
+class _AllParts:
+    """Reads the parts of a file one after the other."""
+
+    def __init__(self, parts, read):
+        self.parts, self.read = parts, read
+
+    def __call__(self, path):
+        for part in self.parts(path):
+            yield from self.read(path, *part)
+
+
 BEGIN, END = "__headrace_begin__", "__headrace_end__"
 
 
@@ -62,8 +104,8 @@ def read_each_file(where, name, paths, read, *, parts=None, extensions=None, com
 
     read: read(path), or with `parts` read(path, begin, end), yields blocks: dicts of columns, lists of row
     dicts, DataFrames, or Arrow data. parts: parts(path) returns the (begin, end) of a file's parts; this call
-    tries it on the first file, so that it raises an error that concerns all files. extensions: of files in
-    folders, unless file_extensions is given. common: see FileArguments.
+    tries it on the first file, unless it is a URL, so that it raises an error that concerns all files.
+    extensions: of files in folders, unless file_extensions is given. common: see FileArguments.
     """
     concurrency, include = common.get("concurrency"), common.pop("include_paths", None)
     common.setdefault("file_extensions", extensions)
@@ -71,11 +113,16 @@ def read_each_file(where, name, paths, read, *, parts=None, extensions=None, com
     for argument in ("schema", "unify"):
         if common.get(argument) is not None:
             raise InvalidArgument(f"{where}: only readers of the engine's own formats take {argument}")
-    listing = read_files(where, "binary", paths, include_paths=PATH, name=where, **common)
-    folders = [n for n in listing.columns() if n not in ("bytes", PATH)]
-    rows = listing.select_columns([PATH, *folders])
+    large = {"large": True}  # a URL's file may have more than 2 GiB
+    listing = read_files(where, "binary", paths, include_paths=PATH, name=where, options=large, **common)
+    folders = [n for n in listing.columns() if n not in (BYTES, PATH)]
+    files = listing.input_files()
+    remote = any(map(is_url, files))
+    rows = listing.select_columns([PATH, *folders, *([BYTES] if remote else [])])
+    if remote and parts is not None:
+        read, parts = _AllParts(parts, read), None
     if parts is not None:
-        parts(listing.input_files()[0])
+        parts(files[0])
         cut = _Task(f"{name}_parts", _Cut(parts), (), (*folders, PATH))
         rows = _tasks(rows, cut, compute="threads")
     paths_name = include if isinstance(include, str) else "path" if include else None

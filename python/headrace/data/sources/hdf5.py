@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from headrace._core import InvalidArgument, NotFoundError
 from headrace.data.datasource.datasource import ranges
 from headrace.data.files import FileArguments
-from headrace.data.sources.each_file import damaged, read_each_file
+from headrace.data.sources.each_file import MEMORY, damaged, read_each_file
 from headrace.data.sources.slabs import slab_rows
 from headrace.optional import package
 
@@ -82,8 +82,9 @@ class _Slabs:
 
 
 def _opened(h5py, path):
+    """The file, read by HDF5, or through Python: HDF5 follows links, and a file in memory has no place."""
     try:
-        return h5py.File(path, "r")
+        return h5py.File(open(path, "rb") if path.startswith(MEMORY) else path, "r")
     except OSError as e:
         raise type(e)(f"{path}: {e}") from None
 

@@ -15,7 +15,7 @@ from headrace._core import DataError, InvalidArgument, NotFoundError, Unsupporte
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.datasource.datasource import read_tasks
 from headrace.data.filesystems import local_path
-from headrace.data.paths import path_list
+from headrace.data.paths import is_url, path_list, shown
 from headrace.data.sources.slabs import SlabTasks, slab_rows
 from headrace.optional import package
 
@@ -102,6 +102,8 @@ def _slab(path, columns, begin, end):
 
 def _store(where, path, names):
     """(path, columns, rows, rows per slab)."""
+    if is_url(path):
+        raise UnsupportedError(f"{where}: {shown(path)}: only local stores are supported")
     if not os.path.isdir(path):
         raise NotFoundError(f"{path}: no Zarr store (a folder) at this path")
     arrays = _open(where, path)
