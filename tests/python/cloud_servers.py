@@ -31,7 +31,7 @@ class GsServer(S3Server):
         return super()._wrong(handler, of)
 
     def _store(self, handler, path, data, tag):
-        file = self.root / path.lstrip("/")
+        file = self.file(path.lstrip("/"))
         if "If-Match" in handler.headers or "If-None-Match" in handler.headers:
             return self._error(400, "ConditionsAreOfGenerations")
         there = self.metadata.get(file, {}).get("x-goog-generation", "1") if file.exists() else "0"
@@ -42,7 +42,7 @@ class GsServer(S3Server):
 
     def _do_complete(self, handler, path, query):
         status, headers, body = super()._do_complete(handler, path, query)
-        file = self.root / path.lstrip("/")
+        file = self.file(path.lstrip("/"))
         if status == 200:
             self.etags[file] = f'"-{hashlib.md5(file.read_bytes()).hexdigest()}="'  # no number of parts
         return status, headers, body
@@ -87,7 +87,7 @@ class AzServer(ObjectServer):
         if path.partition("/")[2] in self.folders:
             self.requests.append((handler.command, handler.path, -1, 0))
             return self.status(handler, 200, **{"x-ms-meta-hdi_isfolder": "true"})
-        if not (self.root / path).is_file():
+        if not self.file(path).is_file():
             self.requests.append((handler.command, handler.path, -1, 0))
             return self.refuse(handler, 404, "BlobNotFound")
         return super().answer(handler)
@@ -137,12 +137,9 @@ class AzServer(ObjectServer):
         return None
 
     def _list(self, handler, container, query):
-        root = self.root / container
-        if not root.is_dir():
+        if not (self.root / container).is_dir():
             return self.refuse(handler, 404, "ContainerNotFound")
-        keys = {str(p.relative_to(root)): p for p in root.rglob("*") if p.is_file()} | dict.fromkeys(
-            self.folders
-        )
+        keys = self.objects(container) | dict.fromkeys(self.folders)
         names = sorted(k for k in keys if k.startswith(query["prefix"]) and k > query.get("marker", ""))
         lines = []
         for key in names[: self.page]:
@@ -181,11 +178,11 @@ class AzServer(ObjectServer):
         elif code:
             self.refuse(handler, status, code)
         else:
-            self.status(handler, status, ETag=self.etags.get(self.root / path, ""))
+            self.status(handler, status, ETag=self.etags.get(self.file(path), ""))
         return None
 
     def _store(self, handler, path, data):
-        file = self.root / path
+        file = self.file(path)
         if handler.headers.get("If-None-Match") == "*" and file.exists():
             return 409, "BlobAlreadyExists"
         if "If-Match" in handler.headers and not (
@@ -224,7 +221,7 @@ class AzServer(ObjectServer):
         return status, code
 
     def _do_delete(self, handler, path, query):
-        file = self.root / path
+        file = self.file(path)
         if not file.is_file():
             return 404, "BlobNotFound"
         file.unlink()

@@ -55,8 +55,17 @@ class ObjectServer:
     def etag(self, path):
         return self.etags.get(path, f'"{path.stat().st_mtime_ns:x}"')
 
+    def file(self, path):
+        """The file with the bytes of the object at `path`: bucket and key."""
+        return self.root / path
+
+    def objects(self, bucket):
+        """The files of the bucket's objects by key."""
+        root = self.root / bucket
+        return {str(p.relative_to(root)): p for p in root.rglob("*") if p.is_file()}
+
     def answer(self, handler):
-        path = self.root / unquote(urlsplit(handler.path).path).lstrip("/")
+        path = self.file(unquote(urlsplit(handler.path).path).lstrip("/"))
         with self.lock:
             number = len(self.requests)
             self.requests.append((handler.command, handler.path, -1, 0))
@@ -182,7 +191,7 @@ class S3Server(ObjectServer):
         return status, {}, f"<Error><Code>{code}</Code><Message>refused</Message></Error>"
 
     def _store(self, handler, path, data, tag):
-        file = self.root / path.lstrip("/")
+        file = self.file(path.lstrip("/"))
         if handler.headers.get("If-None-Match") == "*" and file.exists():
             return self._error(412, "PreconditionFailed")
         if "If-Match" in handler.headers and not file.exists():
@@ -232,7 +241,7 @@ class S3Server(ObjectServer):
         return 204, {}, ""
 
     def _do_delete(self, handler, path, query):
-        (self.root / path.lstrip("/")).unlink(missing_ok=True)
+        self.file(path.lstrip("/")).unlink(missing_ok=True)
         return 204, {}, ""
 
     def _do_uploads(self, handler, path, query):
@@ -290,18 +299,17 @@ class S3Server(ObjectServer):
         return None if want == signature else "SignatureDoesNotMatch"
 
     def _list(self, handler, bucket, query):
-        root = self.root / bucket
-        if not root.is_dir():
+        if not (self.root / bucket).is_dir():
             return self.refuse(handler, 404, "NoSuchBucket")
         prefix = query["prefix"][0]
-        keys = sorted((str(p.relative_to(root)) for p in root.rglob("*") if p.is_file()), key=str.encode)
+        files = self.objects(bucket)
         behind = query.get("continuation-token", query.get("start-after", [""]))[0]
-        keys = [k for k in keys if k.startswith(prefix) and k > behind]
+        keys = [k for k in sorted(files, key=str.encode) if k.startswith(prefix) and k > behind]
         encoded = query.get("encoding-type") == ["url"]
         lines = ["<EncodingType>url</EncodingType>"] if encoded else []
         for key in keys[: self.page]:
-            tag = self.etag(root / key).replace('"', "&quot;")
-            size = (root / key).stat().st_size
+            tag = self.etag(files[key]).replace('"', "&quot;")
+            size = files[key].stat().st_size
             name = quote_plus(key) if encoded else escape(key)
             lines.append(f"<Contents><Key>{name}</Key><ETag>{tag}</ETag><Size>{size}</Size></Contents>")
         if len(keys) > self.page:
@@ -313,3 +321,21 @@ class S3Server(ObjectServer):
         handler.send_header("Content-Length", str(len(body)))
         handler.end_headers()
         handler.wfile.write(body)
+
+
+class FlatKeys:
+    """A server whose keys are no paths, as in real stores: "a//b", "a/", "../a", and "a" beside "a/b"."""
+
+    def __init__(self, root):
+        self.paths = {}  # by file
+        super().__init__(root)
+
+    def file(self, path):
+        file = self.root / f".{hashlib.sha256(path.encode()).hexdigest()}"
+        self.paths[file] = path
+        return file
+
+    def objects(self, bucket):
+        begin = f"{bucket}/"
+        found = [(file, path) for file, path in list(self.paths.items()) if path.startswith(begin)]
+        return {path.removeprefix(begin): file for file, path in found if file.is_file()}
