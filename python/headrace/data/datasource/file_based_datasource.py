@@ -7,9 +7,10 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from headrace._core import InvalidArgument, TypeMismatchError
+from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
 from headrace.data.datasource.datasource import BlockMetadata, Datasource, ReadTask
 from headrace.data.datasource.partitioning import FileShuffleConfig, Partitioning, PathPartitionParser
+from headrace.data.paths import is_url, shown
 from headrace.optional import package
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ class FileBasedDatasource(Datasource):
     `file` is a pyarrow.NativeFile, whose bytes are decompressed if the path ends in .gz, .zst, .bz2 or .lz4,
     or open_stream_args has a compression. The arguments are those of every reader of files; file_extensions
     None: those of the class in `_FILE_EXTENSIONS`, else all files. schema has no effect. The files come in
-    the order of every reader, and each task reads some of them.
+    the order of every reader, and each task reads some of them. Only local files.
     """
 
     _FILE_EXTENSIONS: str | list[str] | None = None
@@ -62,6 +63,8 @@ class FileBasedDatasource(Datasource):
         if isinstance(partitioning, str):
             partitioning = Partitioning(partitioning)
         self._files: list[str] = listing.input_files()
+        if url := next(filter(is_url, self._files), None):
+            raise UnsupportedError(f"{type(self).__name__}: {shown(url)}: only local files are supported")
         self._open_stream_args: dict[str, Any] = open_stream_args or {}
         self._partitioning = partitioning
         self._include_paths = include_paths
