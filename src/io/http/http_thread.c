@@ -166,7 +166,7 @@ static hr_status make_headers(const hr_http_request *r, struct curl_slist **out,
     *out = NULL;
     hr__text_add(&lines, "Accept:\nExpect:\n%s%s", r->more && strstr(r->more, "Content-Type:") ? "" : "Content-Type:\n",
                  r->more ? r->more : "");
-    if (r->n_bytes > 0)
+    if (r->n_bytes > 0 && !(r->kind && r->kind->add_range_query))
         hr__text_add(&lines, "Range: bytes=%lld-%lld\n", (long long)(r->offset + r->n_got),
                      (long long)(r->offset + r->n_bytes - 1));
     if (r->if_match)
@@ -580,9 +580,10 @@ static void begin_of_host(hr_http_host *h)
 static int64_t begin_waiting(void)
 {
     hr_http_host *hosts;
-    int n = hr__hosts(&hosts);
+    int n;
 
     take_later();
+    n = hr__hosts(&hosts); /* a redirect can have led to a new one */
     if (atomic_exchange(&net.n_cancelled, 0)) {
         drop_all_cancelled();
         look_for_silence();
