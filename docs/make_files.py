@@ -13,6 +13,7 @@ FOLDERS = {
     "share": "what other processes see: shared memory and the sockets over which tables travel",
     "io": "bytes from somewhere and to somewhere",
     "io/http": "URLs: requests, and sources over their answers",
+    "io/http/hdfs": "HDFS by its REST API",
     "codec": "bytes into bytes: compression, encodings of text, checksums",
     "image": "bytes into pixels, and pixels into others",
     "expr": "expressions over columns",

@@ -49,6 +49,7 @@ def layer_of(path):
 
 # What sub-folders see beside themselves and their parent.
 NEIGHBOURS = {
+    "io/http/hdfs": {"io/http"},
     "op/group": {"op/store"},
     "op/join": {"op/store"},
     "op/order": {"op/store"},
@@ -63,6 +64,7 @@ SEE_BELOW = {
     "src/expr/bind.c",
     "src/data/data.h",
     "src/io/glob.c",  # a list of files has those of URLs
+    "src/io/http/store_kind.c",  # the list of kinds of stores
     "src/io/sink.c",  # a file that is written can be one of a store
 }
 SEAM = "src/op/task.h"  # its functions are the scheduler's: operators may call them
@@ -85,7 +87,7 @@ def may_see(path, target):
     here, there = folder_of(path), folder_of(target)
     if here == there or there == mine or there in NEIGHBOURS.get(here, ()):
         return True
-    return here == mine and str(path.relative_to(ROOT)) in SEE_BELOW
+    return there.startswith(here + "/") and str(path.relative_to(ROOT)) in SEE_BELOW
 
 
 def target_of(name, path, by_name):

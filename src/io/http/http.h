@@ -47,6 +47,13 @@ typedef struct hr_az {
     hr_identity *identity; /* a reference; whose tokens requests carry; NULL: nobody's */
 } hr_az;
 
+/* Where HDFS is, and who we are; see hdfs/hdfs.c. NULL: not given. */
+typedef struct hr_hdfs {
+    char *endpoint, *user, *token;
+    char *query; /* that says who we are; NULL: nothing does */
+    bool prepared;
+} hr_hdfs;
+
 /* What the reader's storage options and the environment say; see docs/stores. Counted; immutable. */
 struct hr_store {
     atomic_int refs;
@@ -58,6 +65,7 @@ struct hr_store {
     hr_s3 s3;
     hr_gs gs;
     hr_az az;
+    hr_hdfs hdfs;
     _Atomic int64_t ahead_s; /* how far the store's clock is ahead of ours */
 };
 typedef struct hr_http_request hr_http_request;
@@ -219,7 +227,16 @@ struct hr_store_kind {
     bool lists_behind; /* a list can begin behind any key */
     /* The refusal says how a request has to be sent instead, which later ones are. NULL: refusals say nothing. */
     bool (*learn)(hr_store *s, const hr_http_request *r);
-    const hr_upload_kind *upload;
+    const hr_upload_kind *upload; /* NULL: the store is read only */
+    /* Adds the query of a request for a range, which is answered by 200; NULL: ranges are asked for by a header. */
+    void (*add_range_query)(int64_t offset, int64_t n, hr_text *out);
+    /* What a refusal means, if the store knows it better than HTTP does, and its status; NULL: it does not. */
+    const char *(*meaning)(const hr_http_request *r, hr_status *st);
+    /* Adds the files that the URL names; pattern: of its key. NULL: by HEAD, and by pages of a list. */
+    hr_status (*find)(hr_store *s, const char *url, const char *pattern, const hr_paths_options *options, hr_paths *out,
+                      hr_error *err);
+    /* HR_BAD_DATA: the file has another version now. NULL: each request names the version. */
+    hr_status (*verify)(hr_store *s, const char *url, int64_t version, hr_error *err);
 };
 /* How an object is written in parts, and becomes visible when they are complete. */
 struct hr_upload_kind {
@@ -236,12 +253,13 @@ struct hr_upload_kind {
     void (*add_parts)(char *const *tags, int64_t n, hr_text *out); /* the body that completes an upload */
     void (*add_mark)(const char *id, hr_text *out); /* a header line by which the object is known; NULL: none */
 };
-extern const hr_store_kind hr__s3_kind, hr__gs_kind, hr__az_kind;
+extern const hr_store_kind hr__s3_kind, hr__gs_kind, hr__az_kind, hr__hdfs_kind;
 const hr_store_kind *hr__kind_of(const char *url);                           /* NULL: of no store */
 hr_place hr__place(const char *url);                                         /* of a store */
 char *hr__url_of_key(const char *url, const char *key, hr_account *account); /* in the same bucket; NULL: no memory */
 void hr__url_add_encoded(hr_text *out, const char *s, bool keep_slash);
 hr_status hr__store_prepare(hr_store *s, const char *url, hr_error *err) HR_MUST_USE; /* any URL */
+hr_status hr__store_takes_files(const char *url, hr_error *err) HR_MUST_USE; /* HR_UNSUPPORTED: it is read only */
 bool hr__store_learn(hr_store *s, const char *url, const hr_http_request *r);
 /* The address of requests for a URL; query: encoded, sorted; "": none. NULL: no memory. */
 char *hr__store_address(const hr_store *s, const char *url, bool of_bucket, const char *query, hr_account *account);

@@ -132,6 +132,9 @@ void hr__http_header(hr_http_request *r, const char *line, size_t n)
 
 static bool is_ranged(const hr_http_request *r) { return r->n_bytes > 0; }
 
+/* The range is in the query: 200 is an answer with the range alone. */
+static bool asks_by_query(const hr_http_request *r) { return is_ranged(r) && r->kind && r->kind->add_range_query; }
+
 /* The next bytes of the answer are those that were asked for: of the range, or of a whole object that is the range. */
 static bool fits_range(hr_http_request *r)
 {
@@ -139,6 +142,8 @@ static bool fits_range(hr_http_request *r)
 
     if (a->status == 200 && a->begin < 0 && r->offset == 0 && r->n_got == 0 && a->total == r->n_bytes)
         a->begin = 0;
+    if (a->status == 200 && a->begin < 0 && r->n_got == 0 && asks_by_query(r))
+        a->begin = r->offset;
     return a->begin == r->offset + r->n_got;
 }
 
@@ -173,12 +178,28 @@ bool hr__http_bytes(hr_http_request *r, const char *data, size_t n)
 
 /* ----------------------------------------------------------------------------------------------------------- errors */
 
+/* "exception" and "message" of HDFS; the rest of the body, which may be cut off, does not matter. -> their number */
+static int add_remote_exception(const char *body, hr_text *out)
+{
+    static const char *const names[] = { "\"exception\":\"", "\"message\":\"" };
+    int found = 0;
+
+    for (int i = 0; i < HR_LEN(names) && strncmp(body, "{\"RemoteException\"", 18) == 0; i++) {
+        const char *at = strstr(body, names[i]);
+
+        at = at ? at + strlen(names[i]) : NULL;
+        if (at)
+            hr__text_add(out, "%s%.*s", found++ ? ": " : ", ", (int)HR_MIN(strcspn(at, "\"\\"), 300), at);
+    }
+    return found;
+}
+
 /* The store's own words: <Code> and <Message> of XML, else the first line of a text that is no page. */
 static void add_words(const hr_http_request *r, hr_text *out)
 {
     static const char *const tags[] = { "Code", "Message" };
     const char *body = r->body.data ? r->body.data : "";
-    int found = 0;
+    int found = add_remote_exception(body, out);
 
     for (int i = 0; i < HR_LEN(tags); i++) {
         char open[16];
@@ -226,13 +247,16 @@ static hr_status refused(hr_http_request *r)
 {
     char *name = hr__url_shown(r->name ? r->name : r->url, NULL);
     hr_text words = { 0 };
+    hr_status st = status_of(r->answer.status);
+    const char *what = r->kind && r->kind->meaning ? r->kind->meaning(r, &st) : NULL;
 
+    if (!what)
+        what = meaning(hr__http_says(r, "BlobAlreadyExists") ? 412 : r->answer.status);
     add_words(r, &words);
     if (r->n_retries)
         hr__text_add(&words, " (%d retries)", r->n_retries);
-    r->st = hr_error_set(&r->err, status_of(r->answer.status), "%s: %s (HTTP %d)%s", name ? name : "a URL",
-                         hr__http_says(r, "BlobAlreadyExists") ? meaning(412) : meaning(r->answer.status),
-                         r->answer.status, words.data && !words.failed ? words.data : "");
+    r->st = hr_error_set(&r->err, st, "%s: %s (HTTP %d)%s", name ? name : "a URL", what, r->answer.status,
+                         words.data && !words.failed ? words.data : "");
     hr__text_clear(&words);
     hr__free(name);
     return r->st;
@@ -314,6 +338,12 @@ static hr_http_next again(hr_http_request *r, const char *wrong)
     if (!r->if_match)
         r->n_got = 0; /* nothing proves that the rest is of the same object */
     hr__text_clear(&r->body);
+    if (asks_by_query(r)) { /* the NameNode may send us to another DataNode */
+        hr__free(r->target);
+        r->target = NULL;
+        r->foreign = false;
+        r->n_redirects = 0;
+    }
     return HR_HTTP_AGAIN;
 }
 
@@ -350,7 +380,11 @@ static hr_http_next accept(hr_http_request *r)
 
     if (r->if_match && a->etag[0] && strcmp(a->etag, r->if_match) != 0)
         return replaced(r);
-    if (is_ranged(r) && a->status == 200 && r->n_got < r->n_bytes)
+    if (asks_by_query(r) && a->total >= 0 && a->total < r->n_bytes && r->n_got == a->total)
+        return fails(r, HR_BAD_DATA, "the file was replaced while it was read: it is shorter now");
+    if (asks_by_query(r))
+        r->answer.total = -1; /* of the range, and not of the file */
+    else if (is_ranged(r) && a->status == 200 && r->n_got < r->n_bytes)
         return fails(r, HR_UNSUPPORTED, "the server answers a request for a range with the whole object");
     if (is_ranged(r) && r->n_got < r->n_bytes)
         return again(r, "the server sends fewer bytes than it promised");
@@ -428,7 +462,7 @@ hr_http_next hr__http_settle(hr_http_request *r, const char *wrong, bool may_ret
         return is_passing(r) ? again(r, NULL) : (refused(r), HR_HTTP_DONE);
     if (is_ranged(r) && status == 206 && r->answer.begin != r->offset + r->n_got)
         return fails(r, HR_BAD_DATA, "the server sends another range than it was asked for");
-    if (is_ranged(r) && status == 200 && r->n_got < r->n_bytes)
+    if (is_ranged(r) && !asks_by_query(r) && status == 200 && r->n_got < r->n_bytes)
         return accept(r); /* the attempt was stopped on purpose */
     if (wrong)
         return may_retry ? again(r, wrong) : fails(r, HR_IO, wrong);

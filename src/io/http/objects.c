@@ -151,6 +151,7 @@ static hr_status store_for(const hr_store_options *o, const char *url, hr_store 
         hr__free(shown);
         return st;
     }
+    HR_TRY(hr__store_takes_files(url, err));
     HR_TRY(hr__store_new(o->items, o->n, NULL, out, err));
     st = hr__store_prepare(*out, url, err);
     if (st)

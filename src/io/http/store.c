@@ -75,6 +75,9 @@ static const text_option texts[] = {
       offsetof(hr_store, az.identity_endpoint) },
     { "azure_storage_connection_string connection_string", offsetof(hr_store, az.connection) },
     { "azure_storage_endpoint azure_endpoint endpoint_url endpoint", offsetof(hr_store, az.endpoint) },
+    { "webhdfs_endpoint endpoint_url endpoint", offsetof(hr_store, hdfs.endpoint) },
+    { "hdfs_user", offsetof(hr_store, hdfs.user) },
+    { "hdfs_delegation_token", offsetof(hr_store, hdfs.token) },
     { "azure_endpoint_suffix endpoint_suffix", offsetof(hr_store, az.suffix) },
 };
 
@@ -219,6 +222,7 @@ void hr__store_unref(hr_store *s)
     hr__identity_unref(s->s3.identity);
     hr__identity_unref(s->gs.identity);
     hr__identity_unref(s->az.identity);
+    hr__free(s->hdfs.query);
     for (int i = 0; i < HR_LEN(texts); i++)
         hr__free(*(char **)((char *)s + texts[i].offset));
     hr__free(s);

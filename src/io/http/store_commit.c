@@ -813,6 +813,7 @@ hr_status hr__store_clean(const char *url, const char *job, const char *const *o
     if (!root || !prefix)
         HR_GO(hr__error_memory(err, url, 64));
     HR_GO(hr__store_new(options, n_options, NULL, &s, err));
+    HR_GO(hr__store_takes_files(root, err));
     HR_GO(hr__store_prepare(s, root, err));
     HR_GO(recover_below(s, root, prefix, NULL, report, err));
     HR_GO(abort_job(s, root, job, report, err));

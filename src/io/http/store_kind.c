@@ -9,7 +9,7 @@
 #include <ctype.h>
 #include <strings.h>
 
-static const hr_store_kind *const kinds[] = { &hr__s3_kind, &hr__gs_kind, &hr__az_kind };
+static const hr_store_kind *const kinds[] = { &hr__s3_kind, &hr__gs_kind, &hr__az_kind, &hr__hdfs_kind };
 
 /* Whether the scheme is one of the kind's. */
 static bool is_of(const hr_store_kind *k, const char *scheme, size_t n)
@@ -88,6 +88,20 @@ hr_status hr__store_prepare(hr_store *s, const char *url, hr_error *err)
     const hr_store_kind *k = hr__kind_of(url);
 
     return k ? k->prepare(s, url, err) : HR_OK;
+}
+
+hr_status hr__store_takes_files(const char *url, hr_error *err)
+{
+    char *shown = NULL;
+    hr_status st;
+
+    if (hr__kind_of(url)->upload)
+        return HR_OK;
+    shown = hr__url_shown(url, NULL);
+    st = hr_error_set(err, HR_UNSUPPORTED, "%s: headrace reads this store and does not write to it",
+                      shown ? shown : "a URL");
+    hr__free(shown);
+    return st;
 }
 
 bool hr__store_learn(hr_store *s, const char *url, const hr_http_request *r)

@@ -503,6 +503,7 @@ hr_status hr__uploads_new(const char *url, bool single, const char *job, const c
     hr__mutex_init(&u->lock);
     hr__cond_init(&u->moved);
     u->account = account;
+    HR_GO(hr__store_takes_files(url, err));
     u->kind = hr__kind_of(url)->upload;
     u->part_bytes = limit < SMALL_LIMIT ? LEAST_PART_BYTES : PART_BYTES;
     u->most_bytes = HR_MIN(limit / 4, MOST_BYTES);

@@ -39,7 +39,8 @@ static const char *shown_from(const char *url, const char **end)
 char *hr__url_shown(const char *url, hr_account *account)
 {
     const char *end, *host = shown_from(url, &end), *scheme_end = strstr(url, "://");
-    bool has_query = !hr__kind_of(url) || strstr(end, "sig="); /* a key of a store may hold a '?' */
+    const hr_store_kind *k = hr__kind_of(url);
+    bool has_query = !k || (!k->find && strstr(end, "sig=")); /* a key of a store may hold a '?' */
     size_t n_path = has_query ? strcspn(end, "?#") : strlen(end);
 
     return hr__printf(account, "%.*s%.*s", scheme_end ? (int)(scheme_end + 3 - url) : 0, url,

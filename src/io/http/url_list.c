@@ -130,6 +130,15 @@ static hr_status list_below(hr_store *store, const char *url, const hr_paths_opt
     return st;
 }
 
+static hr_status find_below(hr_store *store, const char *url, const hr_paths_options *options, hr_paths *out,
+                            hr_error *err)
+{
+    const hr_store_kind *k = hr__kind_of(url);
+
+    return k->find ? k->find(store, url, pattern_of(hr__place(url).key, options), options, out, err)
+                   : list_below(store, url, options, out, err);
+}
+
 /* A URL of a store that names no object: a folder, if anything is below it. */
 static hr_status add_folder(hr_store *store, const char *url, const hr_paths_options *options, hr_paths *out,
                             hr_error *err)
@@ -151,9 +160,10 @@ static hr_status add_folder(hr_store *store, const char *url, const hr_paths_opt
 
 static bool is_list(const char *url, const hr_paths_options *options)
 {
-    const char *key = hr__kind_of(url) ? hr__place(url).key : "x";
+    const hr_store_kind *k = hr__kind_of(url);
+    const char *key = k ? hr__place(url).key : "x";
 
-    return !key[0] || pattern_of(key, options) || key[strlen(key) - 1] == '/';
+    return !key[0] || (k && k->find) || pattern_of(key, options) || key[strlen(key) - 1] == '/';
 }
 
 static hr_status add_one(hr_store *store, const char *url, hr_http_request *r, const hr_paths_options *options,
@@ -207,7 +217,7 @@ hr_status hr__url_list(hr_store *store, const char *const *urls, int n, const hr
                           : hr__store_request(&r[i], "HEAD", store, urls[at + i], "", out->account, &r[i].err);
         hr__http_run_all(r, m);
         for (int i = 0; i < m && !st; i++)
-            st = r[i].st == HR_PENDING ? list_below(store, urls[at + i], options, out, err)
+            st = r[i].st == HR_PENDING ? find_below(store, urls[at + i], options, out, err)
                                        : add_one(store, urls[at + i], &r[i], options, out, err);
         for (int i = 0; i < m; i++)
             hr__http_clear(&r[i]);

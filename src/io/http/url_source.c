@@ -70,6 +70,7 @@ struct url_source {
     int64_t kept_bytes;
     int64_t read_bytes; /* of all reads */
     bool whole;         /* the server answers no ranges */
+    bool verified;      /* the version was compared after the last bytes had come */
 };
 
 static struct {
@@ -189,6 +190,21 @@ static hr_status part_new(const url_source *s, int64_t at, int64_t n, part **out
     return st;
 }
 
+/* Of the request for a range. */
+static char *address_of(const url_source *s, int64_t at, int64_t n)
+{
+    hr_text out = { .account = s->account };
+
+    hr__text_add(&out, "%s", s->url);
+    if (s->kind && s->kind->add_range_query) {
+        hr__text_add(&out, "%c", strchr(s->url, '?') ? '&' : '?');
+        s->kind->add_range_query(at, n, &out);
+    }
+    if (out.failed)
+        hr__text_clear(&out);
+    return out.data;
+}
+
 static hr_status part_with_request(const url_source *s, int64_t at, int64_t n, part **out, hr_error *err)
 {
     part *p = NULL;
@@ -196,7 +212,7 @@ static hr_status part_with_request(const url_source *s, int64_t at, int64_t n, p
 
     *out = NULL;
     HR_TRY(part_new(s, at, n, &p, err));
-    HR_GO(hr__http_init(&p->request, "GET", hr__strdup(s->account, s->url), s->store, err));
+    HR_GO(hr__http_init(&p->request, "GET", address_of(s, at, n), s->store, err));
     if (s->tag && !(p->request.if_match = hr__strdup(s->account, s->tag)))
         HR_GO(hr__error_memory(err, s->base.name, (int64_t)strlen(s->tag)));
     p->request.account = s->account;
@@ -576,6 +592,20 @@ static hr_status check_size(const url_source *s, const part *p, hr_error *err)
                         s->base.name, (long long)total, (long long)s->base.n_bytes);
 }
 
+/* Once, after the file's last bytes have come: a store without ETags has sent parts of one version. */
+static hr_status verify(url_source *s, const part *p, hr_error *err)
+{
+    bool needed;
+
+    if (!s->kind || !s->kind->verify || p->at + p->n < s->base.n_bytes)
+        return HR_OK;
+    parts_lock();
+    needed = !s->verified;
+    s->verified = true;
+    parts_unlock();
+    return needed ? s->kind->verify(s->store, s->base.name, s->base.mtime_ns, err) : HR_OK;
+}
+
 /* Some bytes at `at`, at least one of n. *n_read 0: try again. */
 static hr_status read_part(url_source *s, uint8_t *out, int64_t at, int64_t n, int64_t *n_read, hr_error *err)
 {
@@ -600,7 +630,7 @@ static hr_status read_part(url_source *s, uint8_t *out, int64_t at, int64_t n, i
         st = hr_error_set(err, HR_CANCELLED, "%s: the run was stopped", s->base.name);
     } else if (!ready) {
         st = failed(s, p, &again, err);
-    } else if (!(st = check_size(s, p, err))) {
+    } else if (!(st = check_size(s, p, err)) && !(st = verify(s, p, err))) {
         *n_read = HR_MIN(n, p->at + p->n - at);
         memcpy(out, p->bytes->data + (at - p->at), (size_t)*n_read);
         cache_part(s, p);
