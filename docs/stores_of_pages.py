@@ -5,7 +5,8 @@ such a URL to a server here, as they lead it to any other server of the kind; a 
 http://data.example.com here. The servers check signatures. They run in a process of their own, for one block.
 
 A store has the empty buckets `bucket`, `out` and `private`, and `public`, which needs no credentials and has
-trips.parquet and pictures. http://data.example.com has the same.
+trips.parquet and pictures. http://data.example.com has the same, and so has hdfs://namenode/public, which
+user ann may read.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BUCKETS = ("bucket", "out", "private", "public")
-OTHERS = ("AWS_", "AZURE_", "AZURITE_", "GOOGLE_", "STORAGE_EMULATOR_", "GCE_", "HEADRACE_CACHE_")
+OTHERS = ("AWS_", "AZURE_", "AZURITE_", "GOOGLE_", "STORAGE_EMULATOR_", "GCE_", "HADOOP_", "HEADRACE_CACHE_")
 
 
 def has_stores(page):
@@ -89,6 +90,7 @@ def az_environment(server):
 def serve(place, pipe):
     sys.path.insert(0, str(ROOT / "tests" / "python"))
     from cloud_servers import AzServer, GsServer
+    from hdfs_server import NameNode
     from object_server import ObjectServer, S3Server
 
     servers = {}
@@ -98,12 +100,15 @@ def serve(place, pipe):
         fill(place / kind / "public")
         servers[kind] = made(place / kind)
     web = ObjectServer(place / "s3" / "public")
+    names = NameNode(place / "s3")
+    names.user = "ann"
     pipe.send(
         {
             **s3_environment(servers["s3"], place),
             **gs_environment(servers["gs"]),
             **az_environment(servers["az"]),
             "http_proxy": web.url,
+            "WEBHDFS_ENDPOINT": names.url,
             "CLOUDSDK_CONFIG": str(place),
         }
     )

@@ -74,7 +74,7 @@ def test_the_options_of_stores_stand_on_their_pages():
     texts = re.findall(r'\{((?:\s*"[a-z_ ]+")+),', tables)
     options = [" ".join(re.findall(r'"([a-z_ ]+)"', text)).split() for text in texts]
     assert len(options) > 30
-    pages = {"aws": "s3", "google": "gs", "azure": "azure"}
+    pages = {"aws": "s3", "google": "gs", "azure": "azure", "hdfs": "hdfs", "webhdfs": "hdfs"}
     for names in options:
         page = ROOT / "docs" / "stores.md"
         if names[0].split("_")[0] in pages:

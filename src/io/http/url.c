@@ -40,7 +40,7 @@ char *hr__url_shown(const char *url, hr_account *account)
 {
     const char *end, *host = shown_from(url, &end), *scheme_end = strstr(url, "://");
     const hr_store_kind *k = hr__kind_of(url);
-    bool has_query = !k || (!k->find && strstr(end, "sig=")); /* a key of a store may hold a '?' */
+    bool has_query = !k || strstr(end, "sig="); /* a key of a store may hold a '?' */
     size_t n_path = has_query ? strcspn(end, "?#") : strlen(end);
 
     return hr__printf(account, "%.*s%.*s", scheme_end ? (int)(scheme_end + 3 - url) : 0, url,
