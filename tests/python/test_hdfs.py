@@ -6,10 +6,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from command import MISSING, headrace
 from hdfs_server import NameNode
 
 import headrace.data as hd
-from headrace.exceptions import DataError, HeadraceError, InvalidArgument, NotFoundError, UnsupportedError
+from headrace.exceptions import (
+    DataError,
+    HeadraceError,
+    InvalidArgument,
+    MismatchError,
+    NotFoundError,
+    UnsupportedError,
+)
 
 ODD = ["a b.txt", "a+b.txt", "100%.txt", "é.txt", "x=1&y.txt", "a'(b)!.txt", "~-.txt", "q#.txt", 'a"{]}.txt']
 
@@ -171,3 +179,42 @@ def test_a_replaced_file_is_one_error(change, folder, server):
 def test_writing_is_refused(server):
     with pytest.raises(UnsupportedError, match="does not write"):
         hd.range(3).write_csv(f"webhdfs://{server.host}/out")
+
+
+def test_what_exists_is_no_pattern(folder, server):
+    for name in ("x[1].csv", "x1.csv", "y*"):
+        file = folder / name / "1.csv" if name == "y*" else folder / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"a\n{name}\n")
+    for name in ("x[1].csv", "y*"):
+        assert hd.read_csv(f"webhdfs://{server.host}/{name}").take_all() == [{"a": name}]
+    assert hd.read_csv(f"webhdfs://{server.host}/x?.csv").take_all() == [{"a": "x1.csv"}]
+
+
+def test_a_position_is_of_one_version(folder, server):
+    def batches():
+        return hd.read_csv(f"webhdfs://{server.host}/long.csv").iterator().iter_batches(batch_size=1000)
+
+    first = batches()
+    head = [next(it)["n"].tolist() for it in [iter(first)] for _ in range(3)]
+    state = first.state_dict()
+    again = batches()
+    again.load_state_dict(state)
+    local = hd.read_csv(f"{folder}/long.csv").to_arrow()["n"].to_pylist()
+    rest = [x for batch in again for x in batch["n"].tolist()]
+    assert sum(head, []) + rest == local
+    text = (folder / "long.csv").read_text()
+    (folder / "long.csv").write_text(text.replace("\n7\n", "\n8\n"))
+    with pytest.raises(MismatchError, match=r"long\.csv has other contents"):
+        changed = batches()
+        changed.load_state_dict(state)
+        list(changed)
+
+
+@pytest.mark.skipif(MISSING, reason="the command is not built")
+def test_the_command(folder, server):
+    listed, _ = headrace("ls", f"webhdfs://{server.host}/sales")
+    names = sorted(str(p.relative_to(folder)) for p in (folder / "sales").glob("year=*/*.parquet"))
+    assert listed.split() == [f"webhdfs://{server.host}/{name}" for name in names]
+    assert headrace("count", f"webhdfs://{server.host}/long.csv")[0] == "100000\n"
+    assert "does not write" in headrace("clean", f"webhdfs://{server.host}/sales", status=1)[1]

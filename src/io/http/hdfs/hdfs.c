@@ -432,9 +432,12 @@ static hr_status hdfs_find(hr_store *s, const char *url, const char *pattern, co
     status f = { 0 };
     hr_status st;
 
-    if (pattern)
+    st = ask_status(s, url, &f, err); /* what exists is no pattern, as for local files */
+    if (st == HR_NOT_FOUND && pattern) {
+        hr_error_clear(err);
         return find_pattern(&w, err);
-    st = ask_status(s, url, &f, err);
+    }
+    w.pattern = NULL;
     if (!st && f.is_file)
         st = hr__paths_add(out, url, NULL, f.n_bytes, f.version, err);
     else if (!st)
@@ -453,11 +456,7 @@ static hr_status hdfs_verify(hr_store *s, const char *url, int64_t version, hr_e
     hr_status st = ask_status(s, url, &f, err);
 
     if (!st && f.version != version)
-        st =
-            hr_error_set(err, HR_BAD_DATA,
-                         "%s: the file was replaced while it was read: its length or its time is another one than when "
-                         "it was listed",
-                         url);
+        st = hr_error_set(err, HR_BAD_DATA, "%s: the file was replaced while it was read: another length or time", url);
     hr__free(f.name);
     return st;
 }
