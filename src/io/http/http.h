@@ -173,7 +173,7 @@ struct hr_http_host {
     atomic_int in_flight, peak, levels[HR_N_LANES];
 };
 #define HR_SMALL_REQUEST (256 << 10) /* a request for fewer bytes is a matter of latency */
-#define HR_MAX_HOSTS 64              /* the last one stands for all others */
+#define HR_MAX_HOSTS 1024            /* the last one stands for all others */
 hr_http_host *hr__host_of(const hr_http_request *r);
 int hr__hosts(hr_http_host **out); /* -> their number */
 void hr__hosts_forget(void);       /* no request is under way; the counters stay */
