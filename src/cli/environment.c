@@ -119,17 +119,19 @@ static void warn_of_unknown(void)
 
 hr_status cli_check_environment(hr_error *err)
 {
-    const char *limit = getenv("HEADRACE_MEMORY_LIMIT"), *threads = getenv("HEADRACE_NUM_THREADS");
-    const char *cache = getenv("HEADRACE_CACHE_SIZE");
+    static const char *const sizes[] = { "HEADRACE_MEMORY_LIMIT", "HEADRACE_CACHE_SIZE" };
+    const char *threads = getenv("HEADRACE_NUM_THREADS");
     int64_t n_bytes;
     char *end = NULL;
     long n;
 
     warn_of_unknown();
-    if (limit && *limit && hr_parse_bytes(limit, &n_bytes, err))
-        return hr_error_set(err, HR_INVALID, "HEADRACE_MEMORY_LIMIT: %s", err->text);
-    if (cache && *cache && hr_parse_bytes(cache, &n_bytes, err))
-        return hr_error_set(err, HR_INVALID, "HEADRACE_CACHE_SIZE: %s", err->text);
+    for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
+        const char *size = getenv(sizes[i]);
+
+        if (size && *size && hr_parse_bytes(size, &n_bytes, err))
+            return hr_error_set(err, HR_INVALID, "%s: %s", sizes[i], err->text);
+    }
     HR_TRY(hr_set_spill_quota(-1, err));
     if (threads && *threads) {
         errno = 0;

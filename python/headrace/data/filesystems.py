@@ -7,7 +7,7 @@ Tests: tests/python/test_filesystems.py
 import os
 
 from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
-from headrace.data.paths import is_store, is_url, storage_texts
+from headrace.data.paths import is_url, storage_texts
 
 # Settings that change neither what is read nor how a store is reached.
 _NO_MATTER = {
@@ -90,10 +90,9 @@ def _below(base, path):
 
 
 def _url(scheme, path):
-    head, colon, _ = path.partition("://")
-    if colon and (is_store(path) or head.lower() in ("http", "https")):
+    if is_url(path):
         return path
-    if colon or scheme == "https":
+    if "://" in path or scheme == "https":
         raise InvalidArgument(f"{path}: expected a path or a URL of the filesystem")
     return f"{scheme}://{path.lstrip('/')}"
 

@@ -266,7 +266,7 @@ static void touch(int fd)
         hr__file_touch(fd);
 }
 
-/* Bytes [from, from + n) of the range, of blocks that begin with `first`. scratch: has room for one block. */
+/* Bytes [from, from + n) of the range. scratch: has room for one block. */
 static bool read_blocks(const hr_cached *c, int fd, range r, int64_t from, int64_t n, uint8_t *scratch, uint8_t *out)
 {
     int64_t head = blocks_of(r.n) * HASH_BYTES, end = from + n;
@@ -449,27 +449,6 @@ static void look_if_due(const hr_cached *c, int64_t n)
 
 /* ---------------------------------------------------------------------------------------------------------- writing */
 
-/* The folder and those above it. */
-static int make_folders(const char *folder)
-{
-    char *path = hr__strdup(NULL, folder);
-    int rc = -ENOMEM;
-
-    for (char *at = path; at; at = strchr(at + 1, '/')) {
-        char was = *at;
-
-        if (at == path)
-            continue;
-        *at = 0;
-        (void)hr__dir_create(path); /* the last one's failure tells */
-        *at = was;
-    }
-    if (path)
-        rc = hr__dir_create(path);
-    hr__free(path);
-    return rc == -EEXIST ? 0 : rc;
-}
-
 static int write_content(const hr_cached *c, int fd, range r, const uint8_t *data)
 {
     int64_t n_head = blocks_of(r.n) * HASH_BYTES, rc;
@@ -512,33 +491,42 @@ static int write_file(const hr_cached *c, range r, const uint8_t *data)
     return rc;
 }
 
+/* The object's folder: of the first range, or another process took it. */
+static bool make_folder(const hr_cached *c, hr_error *err)
+{
+    char *made = NULL;
+    hr_status st = hr__folder_make(c->folder, c->account, &made, err);
+
+    hr__free(made);
+    return !st;
+}
+
 /* Writing stops for a while. */
-static void pause_writing(const hr_cached *c, int minus_errno)
+static void pause_writing(const hr_cached *c, const char *why)
 {
     int64_t now = hr__clock_ns(), was = atomic_exchange(&state.paused_until, now + PAUSE_NS);
 
     if (was <= now)
         hr__log(HR_LOG_WARNING, "cache %s: cannot write: %s; the data is not cached for the next %d seconds", c->root,
-                strerror(-minus_errno), (int)(PAUSE_NS / 1000000000));
+                why, (int)(PAUSE_NS / 1000000000));
 }
 
 bool hr__cached_write(const hr_cached *c, int64_t at, int64_t n, const uint8_t *data)
 {
     int64_t paused = atomic_load(&state.paused_until);
+    hr_error err = HR_ERROR_INIT;
     int rc;
 
     if (n > c->limit / 8 || (paused && hr__clock_ns() < paused))
         return false;
     atomic_fetch_add(&state.writing, n);
-    rc = make_folders(c->root);
-    if (!rc) {
-        look_if_due(c, n);
-        rc = write_file(c, (range){ at, n }, data);
-    }
-    if (rc == -ENOENT && !(rc = make_folders(c->folder))) /* the first range, or another process took the folder */
+    look_if_due(c, n);
+    rc = write_file(c, (range){ at, n }, data);
+    if (rc == -ENOENT && make_folder(c, &err))
         rc = write_file(c, (range){ at, n }, data);
     atomic_fetch_sub(&state.writing, n);
     if (rc)
-        pause_writing(c, rc);
+        pause_writing(c, err.status ? err.text : strerror(-rc));
+    hr_error_clear(&err);
     return !rc;
 }

@@ -275,6 +275,19 @@ static void parts_free(part *list)
     }
 }
 
+/* Puts the part into the source's list. false: another part is in its place. *old: parts to free, linked by `next`. */
+static bool insert_locked(url_source *s, part *p, part **old)
+{
+    *old = NULL;
+    if (find_locked(s, p->at) || next_begin_locked(s, p->at, p->at + p->n) != p->at + p->n)
+        return false;
+    p->stamp = s->read_bytes;
+    *old = s->whole ? NULL : remove_old_locked(s);
+    p->next = s->parts;
+    s->parts = p;
+    return true;
+}
+
 /* Makes a part of [at, at + n) and sends its request; another thread may have been faster, then *out is that thread's
  * part. *out has a reference; NULL: the place was taken meanwhile in another way, look again. */
 static hr_status fetch(url_source *s, int64_t at, int64_t n, part **out, hr_error *err)
@@ -284,21 +297,16 @@ static hr_status fetch(url_source *s, int64_t at, int64_t n, part **out, hr_erro
 
     *out = NULL;
     HR_TRY(part_with_request(s, at, n, &p, err));
+    p->refs = 3; /* the source, the request, the caller */
     parts_lock();
-    other = find_locked(s, at);
-    if (other || next_begin_locked(s, at, at + n) != at + n) {
-        if (other)
+    if (!insert_locked(s, p, &old)) {
+        if ((other = find_locked(s, at)))
             other->refs++;
         parts_unlock();
         part_free(p);
         *out = other;
         return HR_OK;
     }
-    p->refs = 3; /* the source, the request, the caller */
-    p->stamp = s->read_bytes;
-    old = s->whole ? NULL : remove_old_locked(s);
-    p->next = s->parts;
-    s->parts = p;
     parts_unlock();
     parts_free(old);
     st = hr__http_begin(&p->request, err);
@@ -325,7 +333,7 @@ static hr_status fetch(url_source *s, int64_t at, int64_t n, part **out, hr_erro
 static hr_status take_cached(url_source *s, int64_t at, int64_t n, part **out, hr_error *err)
 {
     int64_t begin, n_range;
-    part *p, *other, *old = NULL;
+    part *p, *old;
     bool found;
 
     *out = NULL;
@@ -348,15 +356,8 @@ static hr_status take_cached(url_source *s, int64_t at, int64_t n, part **out, h
     p->is_cached = true;
     p->refs = 2; /* the source, the caller */
     parts_lock();
-    other = find_locked(s, at);
-    if (other || next_begin_locked(s, at, at + n) != at + n) {
+    if (!insert_locked(s, p, &old))
         p->refs = 1; /* another thread was faster: this part is the caller's alone */
-    } else {
-        p->stamp = s->read_bytes;
-        old = s->whole ? NULL : remove_old_locked(s);
-        p->next = s->parts;
-        s->parts = p;
-    }
     parts_unlock();
     parts_free(old);
     *out = p;
