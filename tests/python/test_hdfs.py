@@ -218,3 +218,9 @@ def test_the_command(folder, server):
     assert listed.split() == [f"webhdfs://{server.host}/{name}" for name in names]
     assert headrace("count", f"webhdfs://{server.host}/long.csv")[0] == "100000\n"
     assert "does not write" in headrace("clean", f"webhdfs://{server.host}/sales", status=1)[1]
+
+
+def test_readers_of_other_packages(folder, server):
+    orc = pytest.importorskip("pyarrow.orc")
+    orc.write_table(pa.table({"a": [1, 2]}), folder / "a.orc")
+    assert hd.read_orc(f"webhdfs://{server.host}/a.orc").take_all() == [{"a": 1}, {"a": 2}]

@@ -66,6 +66,7 @@ class SkippedPaths:
 
 
 STORE_SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "wasb", "wasbs")
+READ_SCHEMES = ("http", "https", "hdfs", "webhdfs", "swebhdfs")  # to which nothing is written
 
 
 def is_store(path):
@@ -76,7 +77,8 @@ def is_store(path):
 
 def is_url(path):
     """Whether the engine reads it over the network."""
-    return is_store(path) or path.lower().startswith(("http://", "https://"))
+    scheme, colon, _ = path.partition("://")
+    return is_store(path) or (bool(colon) and scheme.lower() in READ_SCHEMES)
 
 
 def setting(name, value):
