@@ -241,14 +241,26 @@ void http_server_start(http_server *s)
     pthread_detach(t);
 }
 
+/* The thread that accepts is one. */
+static void wait_for_threads(int n)
+{
+    for (int i = 0; i < 20000 && atomic_load(&n_threads) > n; i++)
+        usleep(1000);
+    assert_int_equal(atomic_load(&n_threads), n);
+}
+
+void http_server_replace(http_server *s, const char *etag)
+{
+    wait_for_threads(1);
+    s->etag = etag;
+}
+
 /* The client's connections are closed already, or close now: their threads end. */
 void http_server_stop(http_server *s)
 {
     atomic_store(&s->stop, true);
     shutdown(s->fd, SHUT_RDWR);
-    for (int i = 0; i < 20000 && atomic_load(&n_threads); i++)
-        usleep(1000);
-    assert_int_equal(atomic_load(&n_threads), 0);
+    wait_for_threads(0);
     close(s->fd);
     free(s->put);
     s->put = NULL;

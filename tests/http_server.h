@@ -43,5 +43,8 @@ typedef struct http_server {
 void http_server_start(http_server *s); /* the first fields are set */
 void http_server_stop(http_server *s);
 void http_server_fault(http_server *s, http_fault fault, int n);
+/* The client has closed its connections (hr__http_stop). No thread reads the object any more, and the caller may change
+ * its bytes. */
+void http_server_replace(http_server *s, const char *etag);
 
 #endif
