@@ -14,6 +14,7 @@ FOLDERS = {
     "io": "bytes from somewhere and to somewhere",
     "io/http": "URLs: requests, and sources over their answers",
     "io/http/hdfs": "HDFS by its REST API",
+    "io/http/s3": "S3: addresses, configuration, directory buckets",
     "codec": "bytes into bytes: compression, encodings of text, checksums",
     "image": "bytes into pixels, and pixels into others",
     "expr": "expressions over columns",

@@ -280,6 +280,71 @@ static void threads_share_one_fetch(void **state)
     hr__identities_forget();
 }
 
+/* Tells by whose token it was asked for. */
+static hr_status fetch_session(const char *const *with, hr_credentials *out, hr_error *err)
+{
+    atomic_fetch_add(&n_fetches, 1);
+    out->token = hr__printf(NULL, "%s by %s", with[0], out->by->token);
+    out->until_s = (int64_t)time(NULL) + 300;
+    return out->token ? HR_OK : hr__error_memory(err, "test", 1);
+}
+
+static hr_status begin_session(const char *token, hr_identity **out, hr_error *err)
+{
+    static const char *const with[] = { "bucket" };
+    hr_identity *base = NULL;
+    hr_status st;
+
+    *out = NULL;
+    HR_GO(hr__identity_of_token(token, &base, err));
+    HR_GO(hr__identity_by(base, fetch_session, with, 1, out, err));
+    HR_GO(hr__identity_wait(*out, err));
+done:
+    hr__identity_unref(base);
+    return st;
+}
+
+static void equal_keys_share_a_session(void **state)
+{
+    live_memory before = live_now();
+    hr_identity *a = NULL, *b = NULL, *c = NULL;
+    hr_error err = HR_ERROR_INIT;
+    char token[40];
+
+    (void)state;
+    begin_test(0);
+    assert_ok(begin_session("me", &a, &err), &err);
+    assert_ok(begin_session("me", &b, &err), &err);
+    assert_ok(begin_session("you", &c, &err), &err);
+    assert_ptr_equal(a, b);
+    assert_ptr_not_equal(a, c);
+    assert_int_equal(atomic_load(&n_fetches), 2);
+    assert_ok(token_now(a, token, &err), &err); /* 300 s are not too few to begin with the next one */
+    assert_string_equal(token, "bucket by me");
+    assert_int_equal(atomic_load(&n_fetches), 2);
+    hr__identity_unref(a);
+    hr__identity_unref(b);
+    hr__identity_unref(c);
+    hr__identities_forget();
+    assert_no_leak(before);
+}
+
+static hr_status session_and_use(hr_error *err)
+{
+    hr_identity *i = NULL;
+    hr_status st = begin_session("me", &i, err);
+
+    hr__identity_unref(i);
+    hr__identities_forget();
+    return st;
+}
+
+static void no_memory_for_a_session(void **state)
+{
+    (void)state;
+    assert_true(run_with_faults(session_and_use, HR_FAULT_MEMORY) > 3);
+}
+
 static hr_status fetch_and_use(hr_error *err)
 {
     static const char *const with[] = { "n", NULL };
@@ -383,6 +448,8 @@ int main(void)
         cmocka_unit_test(refused_ones_are_exchanged),
         cmocka_unit_test(threads_share_one_fetch),
         cmocka_unit_test(no_memory_is_one_error),
+        cmocka_unit_test(equal_keys_share_a_session),
+        cmocka_unit_test(no_memory_for_a_session),
         cmocka_unit_test(no_memory_for_files_and_programs),
         cmocka_unit_test(commands_are_run_without_a_shell),
         cmocka_unit_test(a_program_that_does_not_end_is_killed),

@@ -245,7 +245,7 @@ static hr_status prepare(hr_error *err)
     HR_GO(hr__gs_prepare(s, "gs://c/x", err));
     HR_GO(hr__store_request(&r, "GET", s, "az://c/x", "", NULL, err));
     assert_string_equal(r.url, "http://127.0.0.1:10000/devstoreaccount1/c/x");
-    HR_GO(hr__identity_now(r.kind->identity(s), &r.who, err));
+    HR_GO(hr__identity_now(r.kind->identity(s, "az://c/x"), &r.who, err));
     HR_GO(r.kind->sign(&r, r.url, 0, &lines, err));
     if (lines.failed)
         HR_FAIL(HR_NO_MEMORY, "headers");

@@ -50,6 +50,7 @@ def layer_of(path):
 # What sub-folders see beside themselves and their parent.
 NEIGHBOURS = {
     "io/http/hdfs": {"io/http"},
+    "io/http/s3": {"io/http"},
     "op/group": {"op/store"},
     "op/join": {"op/store"},
     "op/order": {"op/store"},

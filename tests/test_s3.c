@@ -46,6 +46,28 @@ static void bodies_are_signed_by_their_hash(void **state)
     assert_string_equal(r.hash, "UNSIGNED-PAYLOAD");
 }
 
+/* Checked by botocore's signer of S3 Express with the same keys, time and headers. */
+static void sessions_sign_with_their_token(void **state)
+{
+    hr_sign_keys keys = example_keys();
+    hr_error err = HR_ERROR_INIT;
+    hr_text lines = { 0 };
+
+    (void)state;
+    keys.service = HR_S3_EXPRESS;
+    keys.token = "TOKEN/+=";
+    keys.header = "x-amz-s3session-token";
+    assert_ok(hr__sign4(&keys, "GET", "https://b--use1-az4--x-s3.s3express-use1-az4.us-east-1.amazonaws.com/a/b", "",
+                        1369353600, &lines, &err),
+              &err);
+    assert_contains(lines.data, "x-amz-s3session-token: TOKEN/+=\n");
+    assert_contains(lines.data, "/20130524/us-east-1/s3express/aws4_request");
+    assert_contains(lines.data, "SignedHeaders=host;x-amz-content-sha256;x-amz-date;x-amz-s3session-token,");
+    assert_null(strstr(lines.data, "x-amz-security-token"));
+    assert_contains(lines.data, "a5d8995445007fe0c6f8df18d9ab7359f66713e109e601613997170ad21fbd0f");
+    hr__text_clear(&lines);
+}
+
 static void signatures_are_those_of_aws(void **state)
 {
     hr_sign_keys keys = example_keys();
@@ -79,7 +101,60 @@ static const struct {
     { "s3://b1/x", "", NULL, NULL, HR_SWITCH_OFF, "https://s3.us-east-1.amazonaws.com/b1/x" },
     { "s3://b1/x/", "list-type=2", NULL, "http://h", 0, "http://h/b1/?list-type=2" },
     { "s3://b1", "list-type=2", NULL, NULL, 0, "https://b1.s3.us-east-1.amazonaws.com/?list-type=2" },
+    /* Directory buckets: at a host of the zone, also if the endpoint is Amazon's of the region. */
+    { "s3://b--usw2-az1--x-s3/a b", "", "us-west-2", NULL, 0,
+      "https://b--usw2-az1--x-s3.s3express-usw2-az1.us-west-2.amazonaws.com/a%20b" },
+    { "s3://b-1--usw2-lax1-az1--x-s3/", "list-type=2", "us-west-2", "https://s3.us-west-2.amazonaws.com", 0,
+      "https://b-1--usw2-lax1-az1--x-s3.s3express-usw2-lax1-az1.us-west-2.amazonaws.com/?list-type=2" },
+    { "s3://b--cnn1-az1--x-s3/x", "", "cn-north-1", NULL, 0,
+      "https://b--cnn1-az1--x-s3.s3express-cnn1-az1.cn-north-1.amazonaws.com.cn/x" },
+    { "s3://b--use1-az4--x-s3/x", "", "us-east-1", "https://s3express-fips-use1-az4.us-east-1.amazonaws.com", 0,
+      "https://b--use1-az4--x-s3.s3express-fips-use1-az4.us-east-1.amazonaws.com/x" },
+    { "s3://b--use1-az4--x-s3/x", "", "us-east-1",
+      "https://b--use1-az4--x-s3.s3express-use1-az4.us-east-1.amazonaws.com/", 0,
+      "https://b--use1-az4--x-s3.s3express-use1-az4.us-east-1.amazonaws.com/x" },
+    { "s3://b--use1-az4--x-s3/x", "", NULL, "http://127.0.0.1:9000", 0, "http://127.0.0.1:9000/b--use1-az4--x-s3/x" },
+    { "s3://b--x-s3/x", "", NULL, NULL, 0, "https://b--x-s3.s3.us-east-1.amazonaws.com/x" },
+    { "s3://--x-s3/x", "", NULL, NULL, 0, "https://--x-s3.s3.us-east-1.amazonaws.com/x" },
+    { "s3://s3/x", "", NULL, "http://s3.host:9000", HR_SWITCH_ON, "http://s3.s3.host:9000/x" },
 };
+
+static const struct {
+    const char *bucket, *region;
+} zones[] = {
+    { "b--use1-az4--x-s3", "us-east-1" },
+    { "b--apne1-az4--x-s3", "ap-northeast-1" },
+    { "b--aps1-az1--x-s3", "ap-south-1" },
+    { "b--eun1-az1--x-s3", "eu-north-1" },
+    { "b--usw2-lax1-az1--x-s3", "us-west-2" },
+    { "b--cac1-az4--x-s3", "ca-central-1" },
+    { "b--apse2-az1--x-s3", "ap-southeast-2" },
+    { "b--q--x-s3", NULL },
+    { "b--usx1-az1--x-s3", NULL },
+};
+
+static void zones_name_regions(void **state)
+{
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(zones); i++) {
+        char *url = hr__printf(NULL, "s3://%s/x", zones[i].bucket);
+        hr_store none = { 0 }, given = { .s3.region = (char *)"eu-west-1" }, off = { .s3.express = HR_SWITCH_OFF };
+
+        assert_true(hr__s3_is_express(&none, url));
+        assert_false(hr__s3_is_express(&off, url));
+        assert_ok(hr__s3_take_zone(&none, url, &err), &err);
+        assert_ok(hr__s3_take_zone(&given, url, &err), &err);
+        assert_string_equal(given.s3.region, "eu-west-1");
+        if (zones[i].region)
+            assert_string_equal(none.s3.region, zones[i].region);
+        else
+            assert_null(none.s3.region);
+        hr__free(none.s3.region);
+        hr__free(url);
+    }
+}
 
 static void urls_lead_to_addresses(void **state)
 {
@@ -273,11 +348,13 @@ int main(void)
 #ifdef HR_HAVE_S3
         cmocka_unit_test(bodies_are_signed_by_their_hash),
         cmocka_unit_test(signatures_are_those_of_aws),
+        cmocka_unit_test(sessions_sign_with_their_token),
         cmocka_unit_test(a_page_is_parsed),
         cmocka_unit_test(a_damaged_page_is_one_error),
         cmocka_unit_test(no_memory_is_one_error),
 #endif
         cmocka_unit_test(urls_lead_to_addresses),
+        cmocka_unit_test(zones_name_regions),
         cmocka_unit_test(profiles_are_read),
         cmocka_unit_test(keys_fit_patterns_as_files_do),
         cmocka_unit_test(without_keys_it_says_where_they_come_from),

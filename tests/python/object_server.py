@@ -1,9 +1,12 @@
 """A small HTTP server over a folder, with faults and counters, for the tests of URLs."""
 
+import calendar
+import copy
 import hashlib
 import hmac
 import http.server
 import itertools
+import random
 import re
 import threading
 import time
@@ -23,6 +26,8 @@ class ObjectServer:
     """Serves the files below `root`. `fault`: a function of the request's number and handler, which answers
     itself and returns True, or returns None. `requests`: (method, path, first byte, number of bytes).
     """
+
+    clock = staticmethod(time.time)  # of the server
 
     def __init__(self, root):
         self.root = Path(root)
@@ -119,6 +124,9 @@ class ObjectServer:
             protocol_version = "HTTP/1.1"
             wbufsize = 1 << 16
 
+            def date_time_string(self, timestamp=None):
+                return super().date_time_string(outer.clock() if timestamp is None else timestamp)
+
             def do_GET(self):
                 outer.answer(self)
                 self.wfile.flush()
@@ -144,6 +152,7 @@ class S3Server(ObjectServer):
 
     def __init__(self, root):
         self.uploads = {}  # by id: the path, and the parts
+        self.refused = []  # the codes
         self.numbers = itertools.count()
         super().__init__(root)
 
@@ -256,6 +265,7 @@ class S3Server(ObjectServer):
         return 200, {}, f"<ListMultipartUploadsResult>{head}{found}</ListMultipartUploadsResult>"
 
     def refuse(self, handler, code, name):
+        self.refused.append(name)
         body = f"<Error><Code>{name}</Code><Message>refused</Message></Error>".encode()
         handler.send_response(code)
         handler.send_header("Content-Length", str(len(body)))
@@ -339,3 +349,119 @@ class FlatKeys:
         begin = f"{bucket}/"
         found = [(file, path) for file, path in list(self.paths.items()) if path.startswith(begin)]
         return {path.removeprefix(begin): file for file, path in found if file.is_file()}
+
+
+class ExpressServer(FlatKeys, S3Server):
+    """A directory bucket of S3 (Express One Zone), as Amazon describes it. Only a session's keys sign, and
+    they end. Lists come in no order, take only prefixes of folders, and do not begin behind a key; ETags
+    are random texts; parts have consecutive numbers; uploads are listed without their ids as markers."""
+
+    session_s = 300  # the length of sessions
+    sign_headers = "host;x-amz-content-sha256;x-amz-date;x-amz-s3session-token"
+
+    def __init__(self, root):
+        self.sessions = {}  # by token: key, secret, the time of the end
+        super().__init__(root)
+
+    def answer(self, handler):
+        query = parse_qs(urlsplit(handler.path).query, keep_blank_values=True)
+        if "session" in query:
+            handler.body = b""
+            return self._session(handler)
+        return super().answer(handler)
+
+    def _session(self, handler):
+        with self.lock:
+            self.requests.append(("SESSION", handler.path, -1, 0))
+        wrong = "AccessDenied" if "x-amz-s3session-token" in handler.headers else None
+        if wrong := wrong or S3Server._wrong(self, handler, "s3express"):
+            return self.refuse(handler, 403, wrong)
+        if self.is_skewed(handler):
+            return self.refuse(handler, 403, "RequestTimeTooSkewed")
+        token, end = f"token{next(self.numbers)}+/==", self.clock() + self.session_s
+        with self.lock:
+            self.sessions[token] = (f"ASIA{len(self.sessions)}", f"secret{len(self.sessions)}", end)
+        key, secret, _ = self.sessions[token]
+        until = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(end))
+        body = (
+            '<?xml version="1.0" encoding="UTF-8"?><CreateSessionResult><Credentials>'
+            f"<SessionToken>{token}</SessionToken><SecretAccessKey>{secret}</SecretAccessKey>"
+            f"<AccessKeyId>{key}</AccessKeyId><Expiration>{until}</Expiration></Credentials></CreateSessionResult>"
+        ).encode()
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+        return None
+
+    def is_skewed(self, handler):
+        given = calendar.timegm(time.strptime(handler.headers["x-amz-date"], "%Y%m%dT%H%M%SZ"))
+        return abs(given - self.clock()) > 900
+
+    def _wrong(self, handler, of=None):
+        token = handler.headers.get("x-amz-s3session-token")
+        if "x-amz-security-token" in handler.headers or token not in self.sessions:
+            return "AccessDenied"
+        if self.is_skewed(handler):
+            return "RequestTimeTooSkewed"
+        key, secret, end = self.sessions[token]
+        if self.clock() >= end:
+            return "ExpiredToken"
+        if f"SignedHeaders={self.sign_headers}," not in handler.headers["Authorization"]:
+            return "AccessDenied"
+        one = copy.copy(self)
+        one.key, one.secret, one.token = key, secret, None
+        return S3Server._wrong(one, handler, "s3express")
+
+    def _store(self, handler, path, data, tag):
+        return super()._store(handler, path, data, f'"{random.getrandbits(128):032x}"')
+
+    def _do_complete(self, handler, path, query):
+        numbers = [int(n) for n in re.findall(r"<PartNumber>(\d+)<", handler.body.decode())]
+        if numbers != list(range(1, len(numbers) + 1)):
+            return self._error(400, "InvalidPart")
+        return super()._do_complete(handler, path, query)
+
+    def _do_uploads(self, handler, path, query):
+        prefix = query["prefix"][0]
+        if (prefix and not prefix.endswith("/")) or "upload-id-marker" in query:
+            return self._error(400, "InvalidRequest")
+        return super()._do_uploads(handler, path, query)
+
+    def _list(self, handler, bucket, query):
+        prefix, delimiter = query["prefix"][0], query.get("delimiter", [""])[0]
+        if (prefix and not prefix.endswith("/")) or "start-after" in query or delimiter not in ("", "/"):
+            return self.refuse(handler, 400, "InvalidRequest")
+        files = self.objects(bucket)
+        names = {k for k in files if k.startswith(prefix)}
+        if delimiter:
+            begun = [p.removeprefix(f"/{bucket}/") for p, _ in self.uploads.values()]
+            found = [*names, *(k for k in begun if k.startswith(prefix))]
+            folders = {
+                prefix + k.removeprefix(prefix).split("/")[0] + "/" for k in found if "/" in k[len(prefix) :]
+            }
+            names = {k for k in names if "/" not in k[len(prefix) :]} | folders
+        names = sorted(names, key=lambda k: hashlib.sha256(k.encode()).digest())
+        behind = int(query.get("continuation-token", ["t0"])[0][1:])
+        lines = ["<EncodingType>url</EncodingType>"]
+        for name in names[behind : behind + self.page]:
+            if name not in files:
+                lines.append(f"<CommonPrefixes><Prefix>{quote_plus(name)}</Prefix></CommonPrefixes>")
+                continue
+            tag = self.etag(files[name]).replace('"', "&quot;")
+            size = files[name].stat().st_size
+            lines.append(
+                f"<Contents><Key>{quote_plus(name)}</Key><ETag>{tag}</ETag><Size>{size}</Size>"
+                "<StorageClass>EXPRESS_ONEZONE</StorageClass></Contents>"
+            )
+        if len(names) > behind + self.page:
+            token = f"t{behind + self.page}"
+            lines.append(
+                f"<IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>"
+            )
+        body = f"<ListBucketResult>{''.join(lines)}</ListBucketResult>".encode()
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+        return None

@@ -89,7 +89,11 @@ static bool az_signs(const hr_store *s, const char *url)
     return !is_anonymous(s, url) && (s->az.key || s->az.identity);
 }
 
-static hr_identity *az_identity(const hr_store *s) { return s->az.key ? NULL : s->az.identity; }
+static hr_identity *az_identity(const hr_store *s, const char *url)
+{
+    (void)url;
+    return s->az.key ? NULL : s->az.identity;
+}
 
 static const char *az_grant(const hr_store *s, const char *url)
 {

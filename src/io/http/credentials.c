@@ -1,7 +1,8 @@
 /* credentials.c - identities: they keep credentials, and fetch others before the present ones end.
  *
  * 1. A fetch is one at a time for an identity: in the thread that waits for the first credentials, or in a thread of
- *    its own, which begins when an attempt finds that the credentials end in less than EARLY_S seconds.
+ *    its own, which begins when an attempt finds that the credentials end in less than EARLY_S seconds (a session in
+ *    less than SESSION_EARLY_S, or half of its length). Who asks for a session waits for the credentials of its base.
  * 2. Credentials serve until LATE_S seconds before their end, since the request travels and clocks differ.
  * 3. After a fetch that failed the next one begins PAUSE_S seconds later. Until then attempts use what is left of the
  *    credentials; when nothing is left they fail with the words of the fetch.
@@ -19,18 +20,21 @@
 #include <time.h>
 
 #define EARLY_S 300
+#define SESSION_EARLY_S 60
 #define LATE_S 15
 #define PAUSE_S 10
 
 struct hr_identity {
     atomic_int refs;
-    hr_fetch fetch; /* NULL: the credentials are fixed */
+    hr_fetch fetch;    /* NULL: the credentials are fixed */
+    hr_identity *base; /* a reference; NULL: this is no session */
     char *with[HR_IDENTITY_TEXTS];
     hr_identity *next; /* of the process's identities */
     /* What follows is guarded by `lock`. */
     hr_credentials *now;
-    int fetching; /* the process that fetches; 0: none */
-    int owner;    /* the process of `thread`; 0: there is no thread to join */
+    int64_t early_s; /* the next ones are fetched when `now` ends in less */
+    int fetching;    /* the process that fetches; 0: none */
+    int owner;       /* the process of `thread`; 0: there is no thread to join */
     hr_thread thread;
     int64_t pause_ns; /* no fetch before; 0: none has failed */
     hr_error failed;
@@ -80,6 +84,7 @@ void hr__credentials_unref(hr_credentials *c)
     wipe(c->id);
     wipe(c->secret);
     wipe(c->token);
+    hr__credentials_unref(c->by);
     hr__free(c);
 }
 
@@ -105,6 +110,7 @@ void hr__identity_unref(hr_identity *i)
     if (!i || atomic_fetch_sub_explicit(&i->refs, 1, memory_order_acq_rel) != 1)
         return;
     hr__credentials_unref(i->now);
+    hr__identity_unref(i->base);
     hr_error_clear(&i->failed);
     for (int k = 0; k < HR_IDENTITY_TEXTS; k++)
         wipe(i->with[k]);
@@ -113,9 +119,17 @@ void hr__identity_unref(hr_identity *i)
 
 static bool same(const char *a, const char *b) { return a && b ? strcmp(a, b) == 0 : a == b; }
 
-static bool is_it(const hr_identity *i, hr_fetch fetch, const char *const *with, int n)
+/* The same, or both with the same keys, which do not end. */
+static bool same_base(const hr_identity *a, const hr_identity *b)
 {
-    bool ok = i->fetch == fetch;
+    if (a == b || !a || !b || a->fetch || b->fetch)
+        return a == b;
+    return same(a->now->id, b->now->id) && same(a->now->secret, b->now->secret) && same(a->now->token, b->now->token);
+}
+
+static bool is_it(const hr_identity *i, const hr_identity *base, hr_fetch fetch, const char *const *with, int n)
+{
+    bool ok = i->fetch == fetch && same_base(i->base, base);
 
     for (int k = 0; ok && k < n; k++)
         ok = same(i->with[k], with[k]);
@@ -131,6 +145,7 @@ static hr_status identity_new(hr_fetch fetch, const char *const *with, int n, hr
         return hr__error_memory(err, "credentials", sizeof *i);
     atomic_init(&i->refs, 1);
     i->fetch = fetch;
+    i->early_s = EARLY_S;
     i->failed = (hr_error)HR_ERROR_INIT;
     for (int k = 0; k < n; k++)
         if (with[k] && !(i->with[k] = hr__strdup(NULL, with[k])))
@@ -163,18 +178,20 @@ hr_status hr__identity_of_token(const char *token, hr_identity **out, hr_error *
     return st;
 }
 
-hr_status hr__identity_of(hr_fetch fetch, const char *const *with, int n, hr_identity **out, hr_error *err)
+hr_status hr__identity_by(hr_identity *base, hr_fetch fetch, const char *const *with, int n, hr_identity **out,
+                          hr_error *err)
 {
     hr_status st = HR_OK;
     hr_identity *i;
 
     pthread_once(&once, init);
     hr__lock(&lock);
-    for (i = identities; i && !is_it(i, fetch, with, n); i = i->next)
+    for (i = identities; i && !is_it(i, base, fetch, with, n); i = i->next)
         ;
     if (!i) {
         st = identity_new(fetch, with, n, &i, err);
         if (!st) {
+            i->base = identity_ref(base);
             i->next = identities;
             identities = i;
         }
@@ -182,6 +199,11 @@ hr_status hr__identity_of(hr_fetch fetch, const char *const *with, int n, hr_ide
     *out = identity_ref(i);
     hr__unlock(&lock);
     return st;
+}
+
+hr_status hr__identity_of(hr_fetch fetch, const char *const *with, int n, hr_identity **out, hr_error *err)
+{
+    return hr__identity_by(NULL, fetch, with, n, out, err);
 }
 
 void hr__identities_forget(void)
@@ -208,6 +230,18 @@ void hr__identities_forget(void)
 
 static bool is_fetching(const hr_identity *i) { return i->fetching == hr__pid(); }
 
+/* Waits for the credentials of the base, and calls the function. */
+static hr_status call_fetch(const hr_identity *i, hr_credentials *c, hr_error *err)
+{
+    if (i->base) {
+        HR_TRY(hr__identity_wait(i->base, err));
+        HR_TRY(hr__identity_now(i->base, &c->by, err));
+        if (!c->by)
+            return hr_error_set(err, HR_IO, "credentials: those that ask for a session have ended");
+    }
+    return i->fetch((const char *const *)i->with, c, err);
+}
+
 /* Without the lock. The identity is marked as fetching. */
 static hr_status fetch(hr_identity *i, hr_error *err)
 {
@@ -215,7 +249,11 @@ static hr_status fetch(hr_identity *i, hr_error *err)
     hr_status st = hr__credentials_new(&c, err);
 
     if (!st)
-        st = i->fetch((const char *const *)i->with, c, err);
+        st = call_fetch(i, c, err);
+    if (c) {
+        hr__credentials_unref(c->by);
+        c->by = NULL;
+    }
     hr__lock(&lock);
     i->fetching = 0;
     hr_error_clear(&i->failed);
@@ -224,6 +262,7 @@ static hr_status fetch(hr_identity *i, hr_error *err)
         hr_credentials *old = i->now;
 
         i->now = c;
+        i->early_s = i->base ? HR_MIN(SESSION_EARLY_S, left_s(c) / 2) : EARLY_S;
         c = old;
     } else if (st != HR_CANCELLED) {
         i->pause_ns = hr__clock_ns() + (int64_t)PAUSE_S * 1000000000;
@@ -304,7 +343,7 @@ hr_status hr__identity_now(hr_identity *i, hr_credentials **out, hr_error *err)
     *out = NULL;
     hr__lock(&lock);
     left = left_s(i->now);
-    if (left < EARLY_S && i->fetch)
+    if (left < i->early_s && i->fetch)
         st = begin_locked(i, err);
     if (left > 0 || !i->fetch) {
         *out = credentials_ref(i->now);

@@ -13,6 +13,7 @@ typedef struct hr_credentials {
     atomic_int refs;
     char *id, *secret, *token; /* owned; NULL: none */
     int64_t until_s;           /* since 1970; 0: they do not end */
+    struct hr_credentials *by; /* a reference: those that ask for these, during the fetch; NULL: none */
 } hr_credentials;
 hr_status hr__credentials_new(hr_credentials **out, hr_error *err) HR_MUST_USE;
 void hr__credentials_unref(hr_credentials *c); /* wipes the secrets; NULL is fine */
@@ -24,6 +25,11 @@ typedef hr_status (*hr_fetch)(const char *const *with, hr_credentials *out, hr_e
 typedef struct hr_identity hr_identity;
 /* The process's identity of this function and these texts (copied). The process keeps it. */
 hr_status hr__identity_of(hr_fetch fetch, const char *const *with, int n, hr_identity **out, hr_error *err) HR_MUST_USE;
+/* Likewise, of a session, for which the credentials of `base` ask: the function finds them in out->by. Equal bases,
+ * also of two readers with the same keys, have one session. Sessions are short: the next one is fetched a minute
+ * before their end. */
+hr_status hr__identity_by(hr_identity *base, hr_fetch fetch, const char *const *with, int n, hr_identity **out,
+                          hr_error *err) HR_MUST_USE;
 /* One that gives these credentials (shared). */
 hr_status hr__identity_fixed(hr_credentials *c, hr_identity **out, hr_error *err) HR_MUST_USE;
 hr_status hr__identity_of_token(const char *token, hr_identity **out, hr_error *err) HR_MUST_USE;

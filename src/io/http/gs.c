@@ -58,7 +58,11 @@ hr_status hr__gs_prepare(hr_store *s, const char *url, hr_error *err)
     return st ? hr__error_at(err, st, "%s", url) : HR_OK;
 }
 
-static hr_identity *gs_identity(const hr_store *s) { return s->gs.identity; }
+static hr_identity *gs_identity(const hr_store *s, const char *url)
+{
+    (void)url;
+    return s->gs.identity;
+}
 
 static bool gs_signs(const hr_store *s, const char *url)
 {
@@ -145,6 +149,6 @@ const hr_store_kind hr__gs_kind = {
     .hash = gs_hash,
     .skewed = "RequestTimeTooSkewed",
     .add_list_query = gs_add_list_query,
-    .lists_behind = true,
+    .list_way = hr__list_behind,
     .upload = &gs_upload,
 };

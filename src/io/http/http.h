@@ -22,9 +22,10 @@ typedef enum hr_switch { HR_SWITCH_UNSET, HR_SWITCH_OFF, HR_SWITCH_ON } hr_switc
 typedef struct hr_s3 {
     char *key_id, *secret, *token;
     char *region, *endpoint, *profile;
-    hr_switch anonymous, virtual_host;
+    hr_switch anonymous, virtual_host, express;
     bool prepared;
-    hr_identity *identity; /* a reference; NULL: there are no credentials */
+    hr_identity *identity;               /* a reference; NULL: there are no credentials */
+    struct hr_s3_session *_Atomic first; /* of the directory buckets; see s3_express.c */
 } hr_s3;
 
 /* Where Google's store is, and who we are; see gs.c. NULL: not given. */
@@ -206,13 +207,17 @@ typedef struct hr_place {
     int n_account;
     bool anonymous; /* scheme://anonymous@bucket */
 } hr_place;
+/* How long lists are asked for. PAGES: one page after the other. BEHIND: a list can begin behind any key. FOLDERS: keys
+ * come in no order, and a prefix ends with a slash. */
+typedef enum hr_list_way { HR_LIST_PAGES, HR_LIST_BEHIND, HR_LIST_FOLDERS } hr_list_way;
 /* What the requests for a store have of their own: one table for each kind of store. */
 struct hr_store_kind {
     const char *schemes; /* separated by blanks */
     /* Fills what the options leave open. HR_INVALID: there are no keys, and the URL is not anonymous. */
     hr_status (*prepare)(hr_store *s, const char *url, hr_error *err);
     bool (*signs)(const hr_store *s, const char *url); /* requests for this URL are signed */
-    hr_identity *(*identity)(const hr_store *s);       /* borrowed: whose credentials sign; NULL: nobody's */
+    /* Borrowed: whose credentials sign requests for this URL; NULL: nobody's. */
+    hr_identity *(*identity)(const hr_store *s, const char *url);
     /* Adds the address of the object, or of its bucket, without a query. */
     void (*add_address)(const hr_store *s, const char *url, bool of_bucket, hr_text *out);
     const char *(*grant)(const hr_store *s, const char *url); /* a secret query of each address; NULL: none */
@@ -224,7 +229,7 @@ struct hr_store_kind {
     /* Adds the query for a page of the list, encoded and sorted. token: of the page before; NULL: the first page.
      * after: the first page begins behind this key; NULL: at the first one. */
     void (*add_list_query)(const char *prefix, const char *token, const char *after, hr_text *out);
-    bool lists_behind; /* a list can begin behind any key */
+    hr_list_way (*list_way)(const hr_store *s, const char *url); /* NULL: HR_LIST_PAGES */
     /* The refusal says how a request has to be sent instead, which later ones are. NULL: refusals say nothing. */
     bool (*learn)(hr_store *s, const hr_http_request *r);
     const hr_upload_kind *upload; /* NULL: the store is read only */
@@ -297,8 +302,16 @@ bool hr__cached_read(const hr_cached *c, int64_t begin, int64_t n_range, int64_t
 bool hr__cached_write(const hr_cached *c, int64_t at, int64_t n, const uint8_t *data); /* false: it is not cached */
 void hr__cache_forget(void); /* For tests: as if the process had not written yet. */
 
-/* --- s3_config.c */
+/* --- s3_config.c, s3_express.c */
 hr_status hr__s3_prepare(hr_store *s, const char *url, hr_error *err) HR_MUST_USE;
+#define HR_S3_EXPRESS "s3express"                           /* the service of signatures for directory buckets */
+bool hr__s3_is_express(const hr_store *s, const char *url); /* a directory bucket's; false: of another store, too */
+void hr__s3_add_zone(const hr_store *s, const char *url, hr_text *out); /* the bucket's zone: the name of its host */
+hr_status hr__s3_take_zone(hr_store *s, const char *url, hr_error *err) HR_MUST_USE; /* the region, if none is given */
+/* Gets credentials for the bucket, which identity has then. */
+hr_status hr__s3_begin_session(hr_store *s, const char *url, hr_error *err) HR_MUST_USE;
+hr_identity *hr__s3_session_of(const hr_store *s, const char *url); /* borrowed; NULL: it has not begun */
+void hr__s3_end_sessions(hr_store *s);
 
 /* --- aws_credentials.c, google_credentials.c, azure_credentials.c: identities. *out NULL: nothing is
  * configured. What is NULL comes from the environment. */
@@ -350,12 +363,15 @@ typedef struct hr_sign_keys {
     const char *key_id, *secret, *region;
     const char *service;   /* NULL: the store */
     const char *token;     /* of a session; NULL: none */
+    const char *header;    /* that has the token; NULL: x-amz-security-token */
     const char *condition; /* of the header x-goog-if-generation-match; NULL: the request has none */
 } hr_sign_keys;
 /* Adds the header lines that sign this request at this time. hash: of the data, by hr__s3_hash; "": there is none. */
 hr_status hr__sign4(const hr_sign_keys *k, const char *method, const char *url, const char *hash, int64_t now_s,
                     hr_text *headers, hr_error *err) HR_MUST_USE;
 /* --- s3.c: for Google, whose API is like it */
+const char *hr__s3_region(const hr_store *s);
+hr_list_way hr__list_behind(const hr_store *s, const char *url); /* HR_LIST_BEHIND */
 void hr__s3_add_list_query(const char *prefix, const char *token, const char *after, bool encoded, hr_text *out);
 void hr__s3_add_part_query(const char *id, int64_t number, hr_text *out);
 void hr__s3_add_complete_query(const char *id, hr_text *out);

@@ -427,7 +427,7 @@ static bool renews(hr_http_request *r)
     if (!r->who || r->renewed || !refuses_credentials(r))
         return false;
     r->renewed = true;
-    return hr__identity_refused(r->kind->identity(r->store), r->who);
+    return hr__identity_refused(r->kind->identity(r->store, r->name), r->who);
 }
 
 static hr_http_next overrun(hr_http_request *r)

@@ -312,7 +312,7 @@ static bool take_credentials(hr_http_request *r)
 
     hr__credentials_unref(r->who);
     r->who = NULL;
-    identity = r->kind && r->is_signed && !r->foreign ? r->kind->identity(r->store) : NULL;
+    identity = r->kind && r->is_signed && !r->foreign ? r->kind->identity(r->store, r->name) : NULL;
     if (!identity)
         return true;
     r->st = hr__identity_now(identity, &r->who, &r->err);

@@ -76,11 +76,13 @@ static void add_request(hr_text *out, const char *method, const char *url)
                  query ? query + 1 : "", n_host, host);
 }
 
+static const char *header_of(const hr_sign_keys *k) { return k->header ? k->header : "x-amz-security-token"; }
+
 /* The names of the signed headers, by which they are sorted. */
 static void add_names(hr_text *out, const hr_sign_keys *k, const dialect *d)
 {
-    hr__text_add(out, "host;%s-content-sha256;%s-date%s%s", d->header, d->header,
-                 k->token ? ";x-amz-security-token" : "", k->condition ? ";x-goog-if-generation-match" : "");
+    hr__text_add(out, "host;%s-content-sha256;%s-date%s%s%s", d->header, d->header, k->token ? ";" : "",
+                 k->token ? header_of(k) : "", k->condition ? ";x-goog-if-generation-match" : "");
 }
 
 static void add_canonical(hr_text *out, const hr_sign_keys *k, const dialect *d, const char *method, const char *url,
@@ -89,7 +91,7 @@ static void add_canonical(hr_text *out, const hr_sign_keys *k, const dialect *d,
     add_request(out, method, url);
     hr__text_add(out, "%s-content-sha256:%s\n%s-date:%s\n", d->header, hash, d->header, date);
     if (k->token)
-        hr__text_add(out, "x-amz-security-token:%s\n", k->token);
+        hr__text_add(out, "%s:%s\n", header_of(k), k->token);
     if (k->condition)
         hr__text_add(out, "x-goog-if-generation-match:%s\n", k->condition);
     hr__text_add(out, "\n");
@@ -102,7 +104,7 @@ static void add_signed(hr_text *headers, const hr_sign_keys *k, const dialect *d
 {
     hr__text_add(headers, "%s-date: %s\n%s-content-sha256: %s\n", d->header, date, d->header, hash);
     if (k->token)
-        hr__text_add(headers, "x-amz-security-token: %s\n", k->token);
+        hr__text_add(headers, "%s: %s\n", header_of(k), k->token);
     hr__text_add(headers, "Authorization: %s-HMAC-SHA256 Credential=%s/%s/%s/%s/%s, SignedHeaders=", d->name, k->key_id,
                  day, k->region, d->service, d->end);
     add_names(headers, k, d);

@@ -92,6 +92,7 @@ static const switch_option switches[] = {
     { "azure_skip_signature skip_signature anon", offsetof(hr_store, az.anonymous) },
     { "azure_storage_use_emulator azure_use_emulator use_emulator", offsetof(hr_store, az.emulator) },
     { "aws_virtual_hosted_style_request virtual_hosted_style_request", offsetof(hr_store, s3.virtual_host) },
+    { "aws_s3_express s3_express", offsetof(hr_store, s3.express) },
 };
 
 /* Whether the first n characters of `name` are one of the names. Offers all of them to `near`. */
@@ -219,6 +220,7 @@ void hr__store_unref(hr_store *s)
 {
     if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
+    hr__s3_end_sessions(s);
     hr__identity_unref(s->s3.identity);
     hr__identity_unref(s->gs.identity);
     hr__identity_unref(s->az.identity);

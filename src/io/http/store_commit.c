@@ -13,7 +13,8 @@
  * them by its name, with which the files' names begin. It never aborts those of another job. A job that is killed later
  * is completed by the next job in ROOT, or by `headrace clean`. Each step can be repeated, also by two at once: an
  * upload that is gone is complete if the object has its size and its number of parts; a replaced file is removed only
- * if it has still the ETag of the record.
+ * if it has still the ETag of the record. ETags of Google and of directory buckets do not tell the number of parts:
+ * there the size alone decides.
  *
  * A single file has no record: completing its upload is one step.
  *
@@ -290,6 +291,12 @@ static hr_status ask_complete(const commit *c, const commit_file *f, bool only_n
     return st;
 }
 
+/* Whether the ETag of the file's object ends in the number of its parts. */
+static bool counts_parts(const commit *c, const commit_file *f)
+{
+    return c->kind->counts_parts && !hr__s3_is_express(c->store, f->url);
+}
+
 /* Whether the answer to HEAD is of the object that the upload makes. */
 static bool is_ours(const commit *c, const commit_file *f, const hr_http_answer *a)
 {
@@ -300,7 +307,7 @@ static bool is_ours(const commit *c, const commit_file *f, const hr_http_answer 
         return false;
     if (c->kind->add_mark)
         return f->id && strcmp(a->mark, f->id) == 0;
-    return !c->kind->counts_parts || (n >= m && strcmp(a->etag + n - m, end) == 0);
+    return !counts_parts(c, f) || (n >= m && strcmp(a->etag + n - m, end) == 0);
 }
 
 /* The upload is gone. Somebody has completed it if the object is the one that it makes. */
@@ -728,7 +735,7 @@ static hr_status abort_job(hr_store *s, const char *root, const char *job, hr_te
 
     for (int i = 0; i < MAX_LISTS && more && !st; i++) {
         hr__free(xml);
-        HR_GO(ask_uploads(s, root, uploads_query(prefix, from, id), &xml, err));
+        HR_GO(ask_uploads(s, root, uploads_query(prefix, from, hr__s3_is_express(s, root) ? NULL : id), &xml, err));
         HR_GO(abort_page(s, &c, job, xml, report, err));
         hr__free(from);
         hr__free(id);

@@ -12,7 +12,8 @@
  * spans together are the store's list. Otherwise (objects come and go meanwhile), and if the keys do not ascend byte by
  * byte, the pages are asked for again, one after the other.
  *
- * The result is sorted by key, byte by byte, as a local folder's is: some stores list in no order.
+ * The result is sorted by key, byte by byte, as a local folder's is: some stores list in no order. Directory buckets of
+ * S3 also take only prefixes that end with a slash: the folder is listed, and keys without the prefix are left out.
  *
  * Tests: test_s3.c, test_s3.py, test_listing.py. */
 #include "io/http/http.h"
@@ -40,6 +41,7 @@ typedef struct listing {
     hr_store *store;
     const char *url, *prefix, *pattern;
     const hr_paths_options *options;
+    hr_list_way way;
     hr_paths *records, *out;
     span *spans; /* in the order of the keys */
     int64_t n, cap;
@@ -69,12 +71,33 @@ static void spans_clear(listing *l)
 
 /* ------------------------------------------------------------------------------------------------------------ pages */
 
+/* Adds the query of a page. */
+static void add_query(const listing *l, const span *s, const char *prefix, hr_text *out)
+{
+    hr__kind_of(l->url)->add_list_query(prefix, s->token, s->token ? NULL : s->after, out);
+}
+
+/* Likewise, with the folder of the prefix in its place. */
+static void add_query_of_folder(const listing *l, const span *s, hr_text *out)
+{
+    const char *slash = strrchr(l->prefix, '/');
+    char *folder = hr__strndup(NULL, l->prefix, slash ? (size_t)(slash + 1 - l->prefix) : 0);
+
+    if (folder)
+        add_query(l, s, folder, out);
+    out->failed = out->failed || !folder;
+    hr__free(folder);
+}
+
 static hr_status page_request(const listing *l, const span *s, hr_http_request *r, hr_error *err)
 {
     hr_text query = { 0 };
     hr_status st;
 
-    hr__kind_of(l->url)->add_list_query(l->prefix, s->token, s->token ? NULL : s->after, &query);
+    if (l->way == HR_LIST_FOLDERS)
+        add_query_of_folder(l, s, &query);
+    else
+        add_query(l, s, l->prefix, &query);
     if (query.failed)
         st = hr__error_memory(err, l->url, (int64_t)strlen(l->prefix));
     else
@@ -181,9 +204,12 @@ static hr_status take_page(listing *l, span *s, hr_list_page *page, hr_error *er
     for (int64_t i = 0; i < page->n && !s->over; i++) {
         const char *key = page->items[i].key;
 
-        if (strncmp(key, l->prefix, strlen(l->prefix)) != 0)
+        if (strncmp(key, l->prefix, strlen(l->prefix)) != 0) {
+            if (l->way == HR_LIST_FOLDERS)
+                continue;
             return hr_error_set(err, HR_BAD_DATA, "%s: the list has a key that does not begin with '%s'", l->url,
                                 l->prefix);
+        }
         if (s->upto && strcmp(key, s->upto) > 0)
             HR_TRY(keep(&s->over, key, err));
         else
@@ -377,13 +403,21 @@ static bool is_whole(const listing *l)
     return true;
 }
 
+static hr_list_way list_way(const listing *l)
+{
+    const hr_store_kind *k = hr__kind_of(l->url);
+
+    return k->list_way ? k->list_way(l->store, l->url) : HR_LIST_PAGES;
+}
+
 static hr_status list_once(listing *l, hr_error *err)
 {
     int64_t begin_records = l->records->n;
     hr_status st = HR_OK;
 
     l->begin = l->out->n;
-    l->may_cut = hr__kind_of(l->url)->lists_behind;
+    l->way = list_way(l);
+    l->may_cut = l->way == HR_LIST_BEHIND;
     for (bool again = true; again;) {
         bool more = true;
 

@@ -89,9 +89,10 @@ static bool hdfs_signs(const hr_store *s, const char *url)
     return false;
 }
 
-static hr_identity *hdfs_identity(const hr_store *s)
+static hr_identity *hdfs_identity(const hr_store *s, const char *url)
 {
     (void)s;
+    (void)url;
     return NULL;
 }
 

@@ -62,11 +62,15 @@ hr_status hr__s3_prepare(hr_store *s, const char *url, hr_error *err)
         st = configure(s3, err);
     if (!st && hr__place(url).n_bucket == 0)
         return hr_error_set(err, HR_INVALID, "%s: expected s3://bucket/key", url);
+    if (!st && hr__s3_is_express(s, url))
+        st = hr__s3_take_zone(s, url, err);
     if (!st && (hr__place(url).anonymous || s3->anonymous == HR_SWITCH_ON))
         return HR_OK;
     if (!st && !s3->identity)
         st = hr_error_set(err, HR_INVALID, HR_NO_CREDENTIALS);
     if (!st)
         st = hr__identity_wait(s3->identity, err);
+    if (!st && hr__s3_is_express(s, url))
+        st = hr__s3_begin_session(s, url, err);
     return st ? hr__error_at(err, st, "%s", url) : HR_OK;
 }

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const char *region_of(const hr_store *s) { return s->s3.region ? s->s3.region : "us-east-1"; }
+const char *hr__s3_region(const hr_store *s) { return s->s3.region ? s->s3.region : "us-east-1"; }
 
 const char *hr__aws_domain(const char *region)
 {
@@ -14,35 +14,65 @@ const char *hr__aws_domain(const char *region)
 }
 
 /* A bucket's name with a dot is in no certificate; other servers mostly know no names of buckets. */
-static bool by_host(const hr_store *s, const hr_place *p)
+static bool by_host(const hr_store *s, const hr_place *p, const char *endpoint)
 {
     if (s->s3.virtual_host != HR_SWITCH_UNSET)
         return s->s3.virtual_host == HR_SWITCH_ON;
-    return !s->s3.endpoint && !memchr(p->bucket, '.', (size_t)p->n_bucket);
+    if (endpoint && strstr(endpoint, HR_S3_EXPRESS "-"))
+        return true;
+    return !endpoint && !memchr(p->bucket, '.', (size_t)p->n_bucket);
+}
+
+/* The given one. A directory bucket is not at an endpoint of Amazon that is not one of zones. */
+static const char *given_endpoint(const hr_store *s, const char *url)
+{
+    const char *e = s->s3.endpoint;
+
+    return e && hr__s3_is_express(s, url) && strstr(e, ".amazonaws.com") && !strstr(e, HR_S3_EXPRESS "-") ? NULL : e;
+}
+
+/* Amazon's, of the region or of the zone. */
+static void add_amazon(const hr_store *s, const char *url, hr_text *out)
+{
+    hr__text_add(out, "https://");
+    if (hr__s3_is_express(s, url))
+        hr__s3_add_zone(s, url, out);
+    else
+        hr__text_add(out, "s3.%s.%s", hr__s3_region(s), hr__aws_domain(hr__s3_region(s)));
+}
+
+/* Whether the endpoint begins with the bucket's name already. */
+static bool names_bucket(const char *host, const hr_place *p)
+{
+    return strncmp(host, p->bucket, (size_t)p->n_bucket) == 0 && host[p->n_bucket] == '.';
 }
 
 static void s3_add_address(const hr_store *s, const char *url, bool of_bucket, hr_text *out)
 {
     hr_place p = hr__place(url);
-    const char *endpoint = s->s3.endpoint, *host;
-    char aws[100];
+    const char *given = given_endpoint(s, url), *endpoint = given, *host;
+    bool named = by_host(s, &p, given);
+    hr_text amazon = { .account = out->account };
 
-    if (!endpoint) {
-        snprintf(aws, sizeof aws, "https://s3.%s.%s", region_of(s), hr__aws_domain(region_of(s)));
-        endpoint = aws;
+    if (!given) {
+        add_amazon(s, url, &amazon);
+        out->failed = out->failed || amazon.failed;
+        endpoint = amazon.data ? amazon.data : "";
     }
     host = strstr(endpoint, "://");
-    if (host && by_host(s, &p))
+    named = named && host;
+    if (named && !(hr__s3_is_express(s, url) && names_bucket(host + 3, &p)))
         hr__text_add(out, "%.*s://%.*s.%s", (int)(host - endpoint), endpoint, p.n_bucket, p.bucket, host + 3);
     else
         hr__text_add(out, "%s%s", host ? "" : "https://", endpoint);
     while (out->n && out->data[out->n - 1] == '/')
         out->data[--out->n] = 0;
-    if (!by_host(s, &p) || !host)
+    if (!named)
         hr__text_add(out, "/%.*s", p.n_bucket, p.bucket);
     hr__text_add(out, "/");
     if (!of_bucket)
         hr__url_add_encoded(out, p.key, true);
+    hr__text_clear(&amazon);
 }
 
 static bool s3_signs(const hr_store *s, const char *url)
@@ -53,12 +83,18 @@ static bool s3_signs(const hr_store *s, const char *url)
 static hr_status s3_sign(const hr_http_request *r, const char *url, int64_t now_s, hr_text *lines, hr_error *err)
 {
     const hr_credentials *who = r->who;
+    bool express;
 
     if (!who)
         return HR_OK;
-    return hr__sign4(
-        &(hr_sign_keys){ .key_id = who->id, .secret = who->secret, .token = who->token, .region = region_of(r->store) },
-        r->method, url, r->hash, now_s, lines, err);
+    express = hr__s3_is_express(r->store, r->name);
+    return hr__sign4(&(hr_sign_keys){ .key_id = who->id,
+                                      .secret = who->secret,
+                                      .token = who->token,
+                                      .region = hr__s3_region(r->store),
+                                      .service = express ? HR_S3_EXPRESS : NULL,
+                                      .header = express ? "x-amz-s3session-token" : NULL },
+                     r->method, url, r->hash, now_s, lines, err);
 }
 
 void hr__s3_add_list_query(const char *prefix, const char *token, const char *after, bool encoded, hr_text *out)
@@ -81,7 +117,22 @@ static void s3_add_list_query(const char *prefix, const char *token, const char 
     hr__s3_add_list_query(prefix, token, after, true, out);
 }
 
-static hr_identity *s3_identity(const hr_store *s) { return s->s3.identity; }
+static hr_identity *s3_identity(const hr_store *s, const char *url)
+{
+    return hr__s3_is_express(s, url) ? hr__s3_session_of(s, url) : s->s3.identity;
+}
+
+hr_list_way hr__list_behind(const hr_store *s, const char *url)
+{
+    (void)s;
+    (void)url;
+    return HR_LIST_BEHIND;
+}
+
+static hr_list_way s3_list_way(const hr_store *s, const char *url)
+{
+    return hr__s3_is_express(s, url) ? HR_LIST_FOLDERS : HR_LIST_BEHIND;
+}
 
 /* The refusal names the bucket's region, which is another one: later requests go there. */
 static bool s3_learn_region(hr_store *s, const hr_http_request *r)
@@ -142,7 +193,7 @@ const hr_store_kind hr__s3_kind = {
     .hash = hr__s3_hash,
     .skewed = "RequestTimeTooSkewed",
     .add_list_query = s3_add_list_query,
-    .lists_behind = true,
+    .list_way = s3_list_way,
     .learn = s3_learn_region,
     .upload = &s3_upload,
 };
