@@ -797,6 +797,9 @@ typedef struct hr_progress {
     int64_t rows_taken, tables_taken; /* by the consumer, since the feed began */
     int64_t wait_ns;                  /* that the consumer waited */
     int64_t memory_bytes;             /* of data, in the whole process */
+    int64_t bytes_out;                /* of the tables that the last operator made */
+    double done;                      /* 0 to 1: an estimate by the files, blocks and tables that have passed */
+    const char *slowest;              /* a static text: the operator that was busy longest, or "read"; NULL: none yet */
 } hr_progress;
 /* The feed's progress so far. Any thread may call it. */
 HR_API HR_MUST_USE hr_status hr_feed_progress(hr_feed *f, hr_progress *out, hr_error *err);

@@ -1,4 +1,4 @@
-"""Runs tests with the oldest NumPy, pandas, pyarrow and cloudpickle that are promised, and with the newest.
+"""Runs tests with the oldest packages that are promised (PACKAGES), and with the newest.
 
     python packaging/check_versions.py [oldest] [newest] [--python PATH]
 
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from common import DIST, ROOT, interpreters, one, run
 
-PACKAGES = ("numpy", "pandas", "pyarrow", "cloudpickle")
+PACKAGES = ("numpy", "pandas", "pyarrow", "cloudpickle", "tqdm")
 TOOLS = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "psutil")
 TESTS = """
     arrow_ipc compute_matrix datasource display functions groupby in_memory iter join map_groups materialize

@@ -382,6 +382,7 @@ static void see_progress(void *context, const hr_progress *done)
     seen_progress *s = context;
 
     assert_true(done->rows_taken >= s->last.rows_taken && done->rows_read >= s->last.rows_read);
+    assert_true(done->done >= 0 && done->done <= 1 && done->bytes_out >= s->last.bytes_out);
     s->last = *done;
     s->n++;
 }
@@ -408,6 +409,8 @@ static void test_progress(void **state)
     assert_int_equal(done.tables_taken, 5);
     assert_int_equal(done.rows_read, 5000);
     assert_true(done.wait_ns > 0 && done.memory_bytes >= 0);
+    assert_true(done.done == 1 && done.bytes_out == 5000 * 8);
+    assert_non_null(done.slowest);
     assert_true(seen.n >= 6);
     assert_int_equal(seen.last.rows_taken, 5000);
     hr_feed_close(f);

@@ -68,13 +68,14 @@ bool cli_colours(FILE *to); /* a terminal, and neither NO_COLOR nor TERM=dumb; o
 
 /* Tells on the terminal how far a run is, from its second second on. Nothing if standard error is no terminal. */
 typedef struct progress {
-    hr_plan *files; /* borrowed: reads the inputs, whose rows make 100 %; NULL: not known */
     struct timespec began;
-    int64_t n_rows; /* of the files; < 0: not known */
+    double every_s, next_s; /* a new line that often, and when the next is due; 0: one line, in place */
     bool shown;
 } progress;
-void progress_watch(progress *p, hr_plan *files, hr_feed *f); /* until the feed is closed */
-void progress_end(progress *p);                               /* takes the line away */
+void progress_watch(progress *p, hr_feed *f); /* until the feed is closed */
+void progress_end(progress *p);               /* takes the line away */
+/* The value of HEADRACE_PROGRESS: 0 for "auto" or none, -1 for "off", else seconds; false: it is none of them. */
+bool cli_progress_seconds(const char *text, int *out);
 
 /* --- pipes.c: standard input (`-`) and other pipes, which are read once
  *
@@ -137,7 +138,6 @@ typedef struct input {
     bool json, quiet;
     bool plain_folders; /* folders "key=value" are no columns */
     bool unify;         /* the columns of all files */
-    hr_plan *files;     /* all rows of the files, once input_plan was called: for the progress */
 } input;
 /* One option that getopt_long returned: true if it is one of INPUT_LONG but for --help, or of ROWS_LONG, and right. */
 bool input_option(input *in, int option, char *value);
@@ -235,7 +235,6 @@ typedef struct show {
     int width;      /* as grid.width */
     bool json, quiet;
     bool counts_rest; /* the last line of a table says whether there are more rows */
-    hr_plan *files;   /* for the progress */
 } show;
 hr_status show_rows(hr_plan *p, const show *how, hr_error *err) HR_MUST_USE;
 

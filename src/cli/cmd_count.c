@@ -21,7 +21,7 @@ static hr_status count_by_reading(const input *in, hr_plan *p, int64_t *out, hr_
     HR_GO(hr_plan_project(p, NULL, NULL, 0, &rows, err));
     HR_GO(hr_feed_open(rows, &options, &f, err));
     if (!in->quiet)
-        progress_watch(&bar, in->files, f);
+        progress_watch(&bar, f);
     for (;;) {
         HR_GO(hr_feed_next(f, &t, err));
         if (!t)

@@ -39,7 +39,6 @@ static hr_status head_print(void *context, const input *in, hr_plan *p, hr_error
 
     how->json = in->json;
     how->quiet = in->quiet;
-    how->files = in->files;
     return show_rows(p, how, err);
 }
 

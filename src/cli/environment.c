@@ -24,6 +24,7 @@ static const char *const known[] = {
     "HEADRACE_MEMORY_LIMIT",
     "HEADRACE_NODE_RANK",
     "HEADRACE_NUM_THREADS",
+    "HEADRACE_PROGRESS",
     "HEADRACE_RANK",
     "HEADRACE_RULES",
     "HEADRACE_RUN_ID",
@@ -122,6 +123,7 @@ hr_status cli_check_environment(hr_error *err)
     static const char *const sizes[] = { "HEADRACE_MEMORY_LIMIT", "HEADRACE_CACHE_SIZE" };
     const char *threads = getenv("HEADRACE_NUM_THREADS");
     int64_t n_bytes;
+    int seconds;
     char *end = NULL;
     long n;
 
@@ -133,6 +135,9 @@ hr_status cli_check_environment(hr_error *err)
             return hr_error_set(err, HR_INVALID, "%s: %s", sizes[i], err->text);
     }
     HR_TRY(hr_set_spill_quota(-1, err));
+    if (!cli_progress_seconds(getenv("HEADRACE_PROGRESS"), &seconds))
+        return hr_error_set(err, HR_INVALID, "HEADRACE_PROGRESS: '%s', expected auto, off, or seconds between lines",
+                            getenv("HEADRACE_PROGRESS"));
     if (threads && *threads) {
         errno = 0;
         n = strtol(threads, &end, 10);

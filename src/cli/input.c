@@ -141,7 +141,7 @@ hr_status input_plan(input *in, int argc, char **argv, hr_plan **out, hr_error *
 {
     hr_read_options options = { .struct_bytes = sizeof options };
     const char *const *columns = in->n_columns ? (const char *const *)in->columns : NULL;
-    hr_plan *kept = NULL;
+    hr_plan *files = NULL, *kept = NULL;
     hr_status st = HR_OK;
 
     *out = NULL;
@@ -154,17 +154,16 @@ hr_status input_plan(input *in, int argc, char **argv, hr_plan **out, hr_error *
     options.unify = in->unify;
     options.storage_options = in->storage;
     options.n_storage_options = (int)in->n_storage;
-    hr_plan_unref(in->files);
-    in->files = NULL;
-    HR_GO(hr_plan_read((const char *const *)argv + optind, argc - optind, in->format, &options, &in->files, err));
+    HR_GO(hr_plan_read((const char *const *)argv + optind, argc - optind, in->format, &options, &files, err));
     if (in->filter)
-        HR_GO(hr_plan_filter_expr(in->files, in->filter, &kept, err));
+        HR_GO(hr_plan_filter_expr(files, in->filter, &kept, err));
     if (kept && columns)
         HR_GO(hr_plan_project(kept, columns, NULL, (int)in->n_columns, out, err));
     else
-        *out = hr_plan_ref(kept ? kept : in->files);
+        *out = hr_plan_ref(kept ? kept : files);
 done:
     hr_plan_unref(kept);
+    hr_plan_unref(files);
     return st;
 }
 
@@ -176,7 +175,6 @@ void input_clear(input *in)
     free(in->settings);
     free(in->storage);
     hr_expr_unref(in->filter);
-    hr_plan_unref(in->files);
     *in = (input){ 0 };
 }
 

@@ -154,7 +154,7 @@ static hr_status output_write(output *a, const input *files, hr_plan *in, const 
     HR_GO(hr_feed_open(p, &how, &f, err));
     hr_feed_set_interrupt(f, is_to_end, NULL);
     if (!files->quiet)
-        progress_watch(&bar, files->files, f);
+        progress_watch(&bar, f);
     for (;;) {
         HR_GO(hr_feed_next(f, &t, err));
         if (!t)
@@ -220,8 +220,7 @@ static hr_status print_rows(const input *in, hr_plan *p, hr_error *err)
                        .width = SHOW_WIDTH,
                        .json = in->json,
                        .quiet = in->quiet,
-                       .counts_rest = true,
-                       .files = in->files };
+                       .counts_rest = true };
 
     return show_rows(p, &how, err);
 }

@@ -63,7 +63,7 @@ hr_status show_rows(hr_plan *p, const show *how, hr_error *err)
     HR_GO(hr_plan_limit(p, how->n_rows + looks, &few, err));
     HR_GO(hr_feed_open(few, &options, &f, err));
     if (!how->quiet)
-        progress_watch(&bar, how->files, f);
+        progress_watch(&bar, f);
     for (bool first = true;; first = false) {
         int64_t n;
 

@@ -56,45 +56,79 @@ static const char *grouped(int64_t n, char out[32])
     return out;
 }
 
-/* The rows of all files as their metadata gives them; -1: it does not, or asking failed. */
-static int64_t rows_of_files(hr_plan *files)
+/* 1234567890 -> "1.23 GB" */
+static const char *bytes_text(int64_t n, char out[32])
 {
-    hr_error err = HR_ERROR_INIT;
-    int64_t n = -1;
+    static const char *const units[] = { "B", "kB", "MB", "GB", "TB" };
+    double value = (double)n;
+    int unit = 0;
 
-    if (files && hr_plan_count(files, &n, &err)) {
-        hr_error_clear(&err);
-        n = -1;
+    while (value >= 999.5 && unit + 1 < (int)(sizeof units / sizeof *units)) {
+        value /= 1000;
+        unit++;
     }
-    return n;
+    snprintf(out, 32, value < 10 && unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    return out;
+}
+
+/* "12 s: 42 %, 3,400,000 rows read, 1,200,000 out (96 MB), 0.28 million rows/s, 17 s left, slowest: sort" */
+static void print_progress(const hr_progress *done, double s)
+{
+    char read[32], out[32], bytes[32];
+
+    fprintf(stderr, "%.0f s: %d %%, %s rows read", s, (int)(100 * done->done), grouped(done->rows_read, read));
+    if (done->rows_taken)
+        fprintf(stderr, ", %s out (%s)", grouped(done->rows_taken, out), bytes_text(done->bytes_out, bytes));
+    fprintf(stderr, ", %.3g million rows/s", (double)done->rows_read / s / 1e6);
+    if (done->done >= 0.02 && done->done < 1)
+        fprintf(stderr, ", %.0f s left", s * (1 - done->done) / done->done);
+    if (done->slowest)
+        fprintf(stderr, ", slowest: %s", done->slowest);
+    fprintf(stderr, ", %s in memory", bytes_text(done->memory_bytes, bytes));
 }
 
 static void show_line(void *context, const hr_progress *done)
 {
     progress *p = context;
-    double s = seconds_since(&p->began), speed = (double)done->rows_read / s;
-    char read[32], all[32];
+    double s = seconds_since(&p->began);
 
-    if (s < FIRST_SHOWN_S)
+    if (s < (p->every_s ? p->next_s : FIRST_SHOWN_S))
         return;
-    if (!p->shown)
-        p->n_rows = rows_of_files(p->files);
-    p->shown = true;
-    fprintf(stderr, "\r%.0f s: %s", s, grouped(done->rows_read, read));
-    if (p->n_rows > 0)
-        fprintf(stderr, " of %s rows read, %d %%", grouped(p->n_rows, all),
-                (int)(100.0 * (double)done->rows_read / (double)p->n_rows));
-    else
-        fprintf(stderr, " rows read");
-    fprintf(stderr, ", %.3g million rows/s, %" PRId64 " MB in memory\033[K", speed / 1e6, done->memory_bytes / 1000000);
+    p->next_s = s + p->every_s;
+    fputs(p->every_s ? "headrace: " : "\r", stderr);
+    print_progress(done, s);
+    fputs(p->every_s ? "\n" : "\033[K", stderr);
     fflush(stderr);
+    p->shown = !p->every_s;
 }
 
-void progress_watch(progress *p, hr_plan *files, hr_feed *f)
+bool cli_progress_seconds(const char *text, int *out)
 {
-    *p = (progress){ .files = files, .n_rows = -1 };
+    char *end = NULL;
+    long n;
+
+    *out = 0;
+    if (!text || !*text || !strcmp(text, "auto"))
+        return true;
+    *out = -1;
+    if (!strcmp(text, "off"))
+        return true;
+    n = strtol(text, &end, 10);
+    *out = (int)n;
+    return *text >= '1' && *text <= '9' && !*end && n <= 86400;
+}
+
+void progress_watch(progress *p, hr_feed *f)
+{
+    int seconds;
+
+    *p = (progress){ 0 };
     clock_gettime(CLOCK_MONOTONIC, &p->began);
-    if (is_terminal(stderr))
+    if (!cli_progress_seconds(getenv("HEADRACE_PROGRESS"), &seconds) || seconds < 0)
+        return;
+    if (!is_terminal(stderr))
+        p->every_s = p->next_s = seconds;
+    if (is_terminal(stderr) || seconds)
         hr_feed_set_progress(f, show_line, p, INTERVAL_MS);
 }
 

@@ -329,6 +329,72 @@ bool hr__run_fits_twice(const hr_run *r)
     return hr_memory_used() - hr__pool_bytes() + hr__account_peak(r->account) <= hr__account_limit(r->account);
 }
 
+/* How much of the stage's input has tickets, from 0 to 1: of its scan, of what the block operator upstream keeps, or of
+ * what the stages upstream pass on. */
+static double input_taken(const hr_stage *s)
+{
+    if (s->scan)
+        return s->leaf.done ? 1 : (double)atomic_load_explicit(&s->counts.taken, memory_order_relaxed) / TAKEN_ALL;
+    if (s->estimate.after_block)
+        return s->in.n_block_parts ? (double)s->in.at_block_part / (double)s->in.n_block_parts : 0;
+    return s->estimate.n ? s->estimate.sum / s->estimate.n : 0;
+}
+
+/* How much of the stage's input has passed through, from 0 to 1: tickets under way and tables in its queue have not. */
+static double stage_passed(const hr_stage *s)
+{
+    int64_t waits = s->window.next_seq - s->window.head_seq + s->in.items.n;
+
+    if (s->cut || s->ended)
+        return 1;
+    return waits ? input_taken(s) * (double)s->window.head_seq / (double)(s->window.head_seq + waits) : input_taken(s);
+}
+
+/* The mean over what ends at a block operator and what ends at the output. */
+static double run_done_locked(hr_run *r)
+{
+    double sum = 0;
+    int n = 0;
+
+    for (int i = 0; i < r->n_stages; i++)
+        r->stages[i]->estimate = (hr_stage_estimate){ 0 };
+    for (int i = 0; i < r->n_stages; i++) {
+        hr_stage *s = r->stages[i];
+        double passed = stage_passed(s);
+
+        if (s->next && s->gate.stream && s->gate.stream->run.op->cls->block_parts) {
+            s->next->estimate.after_block = true;
+        } else if (s->next) {
+            s->next->estimate.sum += passed;
+            s->next->estimate.n++;
+            continue;
+        }
+        sum += passed;
+        n++;
+    }
+    return n ? sum / n : 0;
+}
+
+static const char *slowest_of(const hr_run *r)
+{
+    long long longest = 0;
+    const char *slowest = NULL;
+
+    for (int i = 0; i < r->n_stages; i++)
+        longest += r->stages[i]->counts.read_ns;
+    if (longest)
+        slowest = "read";
+    for (int i = 0; i < r->n_ops; i++) {
+        long long busy = r->ops[i]->busy_ns + r->ops[i]->pending_ns;
+
+        if (busy > longest) {
+            longest = busy;
+            slowest = r->ops[i]->run.op->cls->name;
+        }
+    }
+    return slowest;
+}
+
 void hr__run_counts(hr_run *r, hr_run_counts *out)
 {
     hr__run_lock(r);
@@ -343,6 +409,9 @@ void hr__run_counts(hr_run *r, hr_run_counts *out)
         out->bloom_hits += r->stages[i]->counts.skipped.blooms;
         out->bad_rows += r->stages[i]->counts.skipped.bad;
     }
+    out->bytes_out = r->n_ops ? r->ops[r->n_ops - 1]->bytes_out : 0;
+    out->done = r->out_ended ? 1 : run_done_locked(r);
+    out->slowest = slowest_of(r);
     hr__run_unlock(r);
 }
 
@@ -384,6 +453,7 @@ hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err)
         read_ns += r->stages[i]->counts.read_ns;
     hr__text_add(out, "{\"seconds\":%.6f,\"first_table_seconds\":%.6f,\"consumer_wait_seconds\":%.6f",
                  (double)(hr__clock_ns() - r->started_ns) / 1e9, (double)first_ns / 1e9, (double)wait_ns / 1e9);
+    hr__text_add(out, ",\"done\":%.6f", c.done);
     hr__text_add(out,
                  ",\"files_opened\":%" PRId64 ",\"fragments_read\":%" PRId64 ",\"rows_read\":%" PRId64
                  ",\"read_ns\":%" PRId64,

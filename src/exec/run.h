@@ -236,7 +236,16 @@ typedef struct hr_gate {
 typedef struct hr_stage_counts {
     atomic_llong files_opened, fragments_read, rows_read, read_ns;
     hr_skipped skipped; /* what its readers skipped */
+    atomic_int taken;   /* how much of the scan has tickets, in parts of TAKEN_ALL */
 } hr_stage_counts;
+#define TAKEN_ALL 1000000
+
+/* What hr__run_counts adds up for the stage: how much of the work upstream has passed, each from 0 to 1. */
+typedef struct hr_stage_estimate {
+    double sum;
+    int n;
+    bool after_block; /* a block operator upstream keeps what the stage takes */
+} hr_stage_estimate;
 
 struct hr_stage {
     hr_run *run;
@@ -262,6 +271,7 @@ struct hr_stage {
     int64_t lane_in, lane_out;
     int n_lanes; /* of which this is one; 0: it is in no lane */
     hr_stage_counts counts;
+    hr_stage_estimate estimate;
 };
 
 struct hr_run {

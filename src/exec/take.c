@@ -253,9 +253,23 @@ static hr_status ask_partners(hr_stage *s, hr_error *err)
     return st;
 }
 
-hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err)
+/* Files count alike, and so do the fragments of a file. */
+static void count_taken(hr_stage *s)
 {
-    *out = NULL;
+    int n_files = hr__scan_n_files(s->scan);
+    double files = s->at.file;
+
+    if (s->at.open.n_blocks > 0) {
+        double rows = s->at.asked && s->at.fragment.n_rows > 0 ? (double)s->at.row / (double)s->at.fragment.n_rows : 0;
+
+        files += (s->at.block + rows) / s->at.open.n_blocks * s->at.open.n;
+    }
+    if (n_files > 0)
+        atomic_store_explicit(&s->counts.taken, (int)(HR_MIN(1, files / n_files) * TAKEN_ALL), memory_order_relaxed);
+}
+
+static hr_status take(hr_stage *s, hr_ticket **out, hr_error *err)
+{
     HR_TRY(ask_partners(s, err));
     if (s->leaf.lane.on)
         HR_TRY(begin_lane(s, err));
@@ -290,6 +304,16 @@ hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err)
         return HR_OK;
     }
     return HR_OK;
+}
+
+hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err)
+{
+    hr_status st;
+
+    *out = NULL;
+    st = take(s, out, err);
+    count_taken(s);
+    return st;
 }
 
 hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err)

@@ -740,6 +740,9 @@ static void fill_progress(hr_feed *f, hr_progress *out)
     out->files_opened = c.files_opened;
     out->rows_read = c.rows_read;
     out->bad_rows = c.bad_rows;
+    out->bytes_out = c.bytes_out;
+    out->done = c.done;
+    out->slowest = c.slowest;
     hr__lock(&f->lock);
     out->rows_taken = HR_MAX(f->run_rows, 0);
     out->tables_taken = f->n_tables;

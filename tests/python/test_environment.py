@@ -36,6 +36,8 @@ def command(**variables):
         ("HEADRACE_MEMORY_LIMIT", "12 parsecs"),
         ("HEADRACE_SPILL_QUOTA", "a lot"),
         ("HEADRACE_CACHE_SIZE", "a lot"),
+        ("HEADRACE_PROGRESS", "yes"),
+        ("HEADRACE_PROGRESS", "0"),
     ],
 )
 def test_wrong_values_are_refused_alike(name, value):

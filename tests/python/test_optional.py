@@ -18,7 +18,7 @@ from headrace.optional import PACKAGES, missing, package
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "python" / "headrace"
-REQUIRED = {"headrace", "numpy", "cloudpickle"}
+REQUIRED = {"headrace", "numpy", "cloudpickle", "tqdm"}
 
 # For each package, what a user calls that needs it: the words that begin the message, and the program. The
 # programs of a package share a process; hd is headrace.data, np is numpy, ds is hd.range(3), tmp a folder.

@@ -1,10 +1,17 @@
-"""The progress line: on a terminal, after a second, and gone at the end."""
+"""The progress bar: on a terminal, after a second, and gone at the end."""
 
 import os
 import pty
+import re
+import subprocess
 import sys
 import textwrap
+import threading
+import types
 
+import pytest
+
+import headrace.data as hd
 from headrace.data import progress
 
 SLOW = """
@@ -30,7 +37,8 @@ def on_a_terminal(tmp_path, first=progress.FIRST_S, **how):
     script.write_text(textwrap.dedent(SLOW.format(first=first, **how)))
     pid, fd = pty.fork()
     if pid == 0:
-        os.execv(sys.executable, [sys.executable, str(script)])
+        os.chdir(tmp_path)
+        os.execve(sys.executable, [sys.executable, str(script)], os.environ | {"COLUMNS": "200"})
     out = b""
     while True:
         try:
@@ -44,10 +52,51 @@ def on_a_terminal(tmp_path, first=progress.FIRST_S, **how):
     return out.decode()
 
 
-def test_a_long_call_says_how_far_it_is(tmp_path):
-    out = on_a_terminal(tmp_path, on=True, rows=800, call="ds.materialize()")
-    assert " rows, " in out and "rows/s" in out
-    assert out.endswith("\r\x1b[Kdone\r\n")
+BAR = r"\r([\w ]+): +(\d+)%\|[^|]*\| [\d:]+<[\d:?]+, ([\d,]+)(?: of ([\d,]+))? rows"
+
+
+def bars(out):
+    """(title, per cent, rows, total or "") of each bar."""
+    return [
+        (title, int(part), int(n.replace(",", "")), total) for title, part, n, total in re.findall(BAR, out)
+    ]
+
+
+@pytest.mark.parametrize(
+    "title, call", [("materialize", "ds.materialize()"), ("write_csv", "ds.write_csv('out')")]
+)
+def test_a_long_call_says_how_far_it_is(tmp_path, title, call):
+    out = on_a_terminal(tmp_path, on=True, rows=800, call=call)
+    found = bars(out)
+    assert found and {f[0] for f in found} == {title}
+    assert "rows/s" in out and "slowest: map_batches(wait)" in out
+    done = [f[1] for f in found]
+    assert done == sorted(done) and 0 < done[0] < 100  # one fragment, all of it read at once
+    assert all(abs(part - n / 8) < 26 for _, part, n, _ in found)
+    assert out.endswith("\rdone\r\n")  # the bar is taken away
+
+
+def test_the_total_is_shown_where_it_is_known():
+    ds = hd.range(700)
+    with ds._run(ds._node) as run:
+        look = progress.of_run(run, "take", ds._node).look
+        while run.next() is not None:
+            pass
+        assert "700 of 700 rows" in look(1.0).text and look(1.0).done == 1
+        assert "700 rows" in progress.of_run(run, "take").look(1.0).text
+    assert look(1.0) is None or look(1.0).done == 1  # closed meanwhile
+
+
+def test_passes_show_it_on_request(tmp_path):
+    call = "hd.DataContext.get_current().enable_iteration_progress_bars = {}; [b for b in ds.iter_batches()]"
+    assert bars(on_a_terminal(tmp_path, on=True, rows=800, call=call.format(True)))[0][0] == "epoch 1"
+    assert on_a_terminal(tmp_path, on=True, rows=400, call=call.format(False)) == "done\r\n"
+
+
+def test_a_line_for_each_operation(tmp_path):
+    call = "hd.DataContext.get_current().execution_options.verbose_progress = True; ds.materialize()"
+    out = on_a_terminal(tmp_path, on=True, rows=800, call=call)
+    assert re.search(r"map_batches\(wait\): [\d,]+ rows in, [\d,]+ out", out)
 
 
 def test_a_short_call_says_nothing(tmp_path):
@@ -55,11 +104,51 @@ def test_a_short_call_says_nothing(tmp_path):
     assert on_a_terminal(tmp_path, first=60, on=True, rows=100, call="ds.materialize()") == "done\r\n"
 
 
-def test_it_can_be_switched_off(tmp_path):
+def test_it_can_be_switched_off(tmp_path, monkeypatch):
     assert on_a_terminal(tmp_path, on=False, rows=800, call="ds.count()") == "done\r\n"
+    monkeypatch.setenv("HEADRACE_PROGRESS", "off")
+    assert on_a_terminal(tmp_path, on=True, rows=800, call="ds.materialize()") == "done\r\n"
 
 
 def test_what_the_program_prints_stands_above(tmp_path):
     call = "import threading; threading.Timer(2.0, print, ['above']).start(); ds.materialize()"
-    out = on_a_terminal(tmp_path, on=True, rows=800, call=call)
-    assert "\r\x1b[Kabove" in out and out.endswith("\r\x1b[Kdone\r\n")
+    out = on_a_terminal(tmp_path, on=True, rows=1200, call=call)
+    assert re.search(r"\r *\rabove", out) and out.endswith("\rdone\r\n")
+
+
+def test_pipes_get_lines_on_request_alone(tmp_path):
+    script = tmp_path / "slow.py"
+    script.write_text(textwrap.dedent(SLOW.format(first=1.0, on=True, rows=800, call="ds.materialize()")))
+
+    def errors(**env):
+        words = [sys.executable, str(script)]
+        return subprocess.run(words, capture_output=True, text=True, check=True, env=os.environ | env).stderr
+
+    assert errors() == ""
+    lines = errors(HEADRACE_PROGRESS="1").splitlines()
+    assert lines and all(re.match(r"headrace: materialize, \d+ s: \d+%, [\d,]+ rows", ln) for ln in lines)
+
+
+def test_in_a_notebook(monkeypatch, capsys):
+    """There is no terminal; the bar is the notebook's, which falls back to text without ipywidgets."""
+    kernel = types.SimpleNamespace(get_ipython=lambda: type("ZMQInteractiveShell", (), {})())
+    monkeypatch.setitem(sys.modules, "IPython", kernel)
+    seen = threading.Event()
+    looks = []
+
+    def look(seconds):
+        looks.append(seconds)
+        seen.set()
+        return progress.Look(0.5, "12 rows")
+
+    monkeypatch.setattr(progress, "FIRST_S", 0.01)
+    monkeypatch.setattr(progress, "_bar", lambda *words: drawn.append(words) or FakeBar())
+    drawn = []
+    with progress.Progress("materialize", look):
+        assert seen.wait(60)
+    assert looks and drawn[0][1] == "materialize"
+
+
+class FakeBar:
+    def __getattr__(self, name):
+        return lambda *words, **named: None

@@ -44,6 +44,7 @@ _HONOURED = {
     "enable_arrow_backed_pandas_conversion": (False, "bool"),
     # Headrace's own
     "seed": (0, "int"),
+    "enable_iteration_progress_bars": (False, "bool"),
     "trace_path": (None, "any"),
     "stall_warning_s": (30.0, "float"),
     "stall_timeout_s": (1800.0, "float|None"),
@@ -88,8 +89,11 @@ class DataContext(Fields):
     added.
     enable_arrow_backed_pandas_conversion: True: DataFrames have columns of Arrow's types (pandas.ArrowDtype),
     Ray's default; False, the default here: of NumPy's. A function takes the value when it is added.
-    enable_progress_bars: on a terminal, one line while a call such as materialize() or count() works for more
-    than a second; False: no line. Ray's other progress bars do not exist here; their settings have no effect.
+    enable_progress_bars: on a terminal and in a notebook, one bar while a call such as materialize(),
+    count(), write_parquet() or fit() works for more than a second; False: nothing.
+    execution_options.verbose_progress: True: a line for each operation below it.
+    enable_iteration_progress_bars: the same for passes of iter_batches() and its siblings.
+    HEADRACE_PROGRESS says what happens without a terminal. Ray's other settings of bars have no effect.
     """
 
     _current = None

@@ -13,6 +13,7 @@ class Fields:
     """The settings without code of their own."""
 
     enable_progress_bars: bool
+    enable_iteration_progress_bars: bool
     max_errored_blocks: int
     retried_map_errors: bool | Sequence[str]
     max_map_retries: int

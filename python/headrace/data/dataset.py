@@ -26,7 +26,6 @@ from headrace.data.functions import (
 )
 from headrace.data.iterator import DatasetIterator, LocalSource, SplitIterator, SplitOwner, materialized_by
 from headrace.data.plan import Node, Run
-from headrace.data.progress import run_line
 from headrace.data.schema import Schema
 from headrace.data.write import Writing
 from headrace.optional import package
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     from headrace.data.summary import DatasetSummary
 
 blocks = lazy_module("headrace.data.blocks")  # imports numpy
+progress = lazy_module("headrace.data.progress")
 display = lazy_module("headrace.data.display")
 hints = lazy_module("headrace.data.hints")
 aggregates = lazy_module("headrace.data.aggregate")
@@ -975,7 +975,7 @@ class Dataset(Consumers, Conversions, Writing):
             return known
         with (
             self._run(self._project([])._node) as run,
-            run_line(run),
+            progress.of_run(run, "count"),
         ):  # reads no columns that it does not need
             return sum(t.num_rows for t in run)
 
@@ -988,7 +988,7 @@ class Dataset(Consumers, Conversions, Writing):
         node = self._node
         if node.op == "range":
             return 8 * node.args["n"]
-        with self._run(node) as run, run_line(run):
+        with self._run(node) as run, progress.of_run(run, "size_bytes", node):
             return sum(t.nbytes for t in run)
 
     def num_blocks(self) -> int:
@@ -1063,7 +1063,7 @@ class Dataset(Consumers, Conversions, Writing):
         return Run(node, self, **options, **DataContext.get_current().run_options())
 
     def _tables(self, node=None):
-        with self._run(node or self._node) as run, run_line(run):
+        with self._run(node or self._node) as run, progress.of_run(run, "take", node or self._node):
             return Table.conformed([t for t in run if t.num_rows])
 
     def take(self, limit: int = 20) -> list[Row]:
@@ -1120,7 +1120,7 @@ class Dataset(Consumers, Conversions, Writing):
         dataset with rows on disk cannot be pickled. The blocks, hence positions, function batches and seeds,
         depend on the rows alone, not on threads or memory.
         """
-        with self._run(self._node) as run, run_line(run):
+        with self._run(self._node) as run, progress.of_run(run, "materialize", self._node):
             node = materializing.node_of(
                 run,
                 lambda: getattr(self.schema(), "_core", None),

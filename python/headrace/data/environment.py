@@ -17,6 +17,7 @@ KNOWN = (
     "HEADRACE_MEMORY_LIMIT",
     "HEADRACE_NODE_RANK",
     "HEADRACE_NUM_THREADS",
+    "HEADRACE_PROGRESS",
     "HEADRACE_RANK",
     "HEADRACE_RULES",
     "HEADRACE_RUN_ID",
@@ -27,6 +28,17 @@ KNOWN = (
 OF_TESTS = ("HEADRACE_BUILD", "HEADRACE_EXAMPLES", "HEADRACE_HUGE", "HEADRACE_LIB", "HEADRACE_THOROUGH")
 
 
+def seconds_between_lines(text: str | None) -> int:
+    """The value of HEADRACE_PROGRESS: 0 for "auto" or none, -1 for "off", else seconds."""
+    if not text or text == "auto":
+        return 0
+    if text == "off":
+        return -1
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= 86400:
+        return int(text)
+    raise _core.InvalidArgument(f"HEADRACE_PROGRESS: {text!r}, expected auto, off, or seconds between lines")
+
+
 def check() -> None:
     """Raises InvalidArgument for a value that the engine cannot parse; warns of names that nothing reads."""
     for name in ("HEADRACE_CACHE_SIZE", "HEADRACE_MEMORY_LIMIT", "HEADRACE_SPILL_QUOTA"):
@@ -34,6 +46,7 @@ def check() -> None:
             _core.parse_bytes(os.environ.get(name) or "0")
         except _core.InvalidArgument as e:
             raise _core.InvalidArgument(f"{name}: {e}") from None
+    seconds_between_lines(os.environ.get("HEADRACE_PROGRESS"))
     threads = os.environ.get("HEADRACE_NUM_THREADS", "")
     if threads and not (threads.isascii() and threads.isdigit() and 1 <= int(threads) <= 1024):
         raise _core.InvalidArgument(f"HEADRACE_NUM_THREADS: {threads!r}, expected a number from 1 to 1024")
@@ -44,4 +57,4 @@ def check() -> None:
             warnings.warn(text + (f"; did you mean {near!r}?" if near else ""), RuntimeWarning, stacklevel=4)
 
 
-__all__ = ["KNOWN", "check"]
+__all__ = ["KNOWN", "check", "seconds_between_lines"]

@@ -21,11 +21,12 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 from headrace import _core, lazy_module
 from headrace._core import InvalidArgument, MismatchError
 from headrace.data import loader
-from headrace.data.context import is_whole
+from headrace.data.context import DataContext, is_whole
 from headrace.data.plan import Run
 
 json = lazy_module("json")
 run_stats = lazy_module("headrace.data.run_stats")
+progress = lazy_module("headrace.data.progress")
 blocks = lazy_module("headrace.data.blocks")  # imports numpy, while the engine already reads
 
 ROWS_AT_ONCE = 1024  # rows that become Python objects together
@@ -58,7 +59,9 @@ class RunPass:
             **options,
         )
         self.next = self.run.next
+        self.node = node
         self.epoch = epoch
+        self.bar = None
         self.resumes = position is not None
         _warn_of_code(self.run.feed.code_differs)
 
@@ -89,8 +92,15 @@ class RunPass:
     def stats(self):
         return self.run.stats()
 
+    def show_progress(self):
+        if DataContext.get_current().enable_iteration_progress_bars:
+            self.bar = progress.of_run(self.run, f"epoch {self.epoch + 1}", self.node)
+            self.bar.begin()
+
     def close(self):
         self.run.close()
+        if self.bar is not None:
+            self.bar.end()
 
 
 class SharePass:
@@ -120,6 +130,9 @@ class SharePass:
             epoch=epoch,
             **{k: v for k, v in request.items() if k not in ("batch_rows", "rows")},
         )
+
+    def show_progress(self):
+        pass  # the driver shows that of all ranks
 
     def taken_rows(self):
         """Rows of this pass by rows that the consumer has taken; None: the pass has no reader any more."""
@@ -541,6 +554,7 @@ class _Pass:
         try:
             if self.under is None:
                 self._begin()
+                self.under.show_progress()
                 self._take = self._taker()
                 self.active = True
                 if self.prepares:

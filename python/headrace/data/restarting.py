@@ -13,12 +13,14 @@ import time
 import uuid
 from pathlib import Path
 
-from headrace import places
+from headrace import lazy_module, places
 from headrace._core import InvalidArgument, UnsupportedError
 from headrace.data.checkpoint.interfaces import InvalidCheckpointingOperators
 from headrace.data.paths import is_store, shown, storage_texts
 from headrace.data.plan import Node
 from headrace.places import StorePath
+
+progress = lazy_module("headrace.data.progress")
 
 PART_BYTES, PART_S = 64 << 20, 30.0
 _ROW_BY_ROW = ("calls", "filter", "fragments", "project", "rebatch", "with_columns")
@@ -126,7 +128,8 @@ def _remove(file):
 def _parts(ds):
     """Lists of tables of about PART_BYTES, or of PART_S seconds."""
     held, size, begin = [], 0, time.monotonic()
-    with ds._run(ds._cut_node()) as run:
+    node = ds._cut_node()
+    with ds._run(node) as run, progress.of_run(run, "write", node):
         for table in run:
             if table.num_rows:
                 held.append(table)

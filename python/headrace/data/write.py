@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from headrace.data.annotations import ClusterArguments, Columns, Encoder, Path
 
 blocks = lazy_module("headrace.data.blocks")  # imports numpy
+progress = lazy_module("headrace.data.progress")
 hints = lazy_module("headrace.data.hints")
 
 NAME_COLUMN = "__headrace_file_name__"
@@ -226,7 +227,7 @@ def _write_files(
         "name": name,
         "storage_options": storage,
     }
-    with ds._run(Node("write", args, [node])) as run:
+    with ds._run(Node("write", args, [node])) as run, progress.of_run(run, where):
         return [row for table in run for row in blocks.rows_of(table, writable=True)]
 
 
@@ -594,7 +595,7 @@ class Writing:
         rows = 0
         try:
             cursor = connection.cursor()
-            with self._run(self._node) as run:
+            with self._run(self._node) as run, progress.of_run(run, "write_sql", self._node):
                 for table in run:
                     values = [tuple(row.values()) for row in blocks.rows_of(table, writable=True)]
                     for begin in range(0, len(values), SQL_ROWS):
@@ -626,7 +627,7 @@ class Writing:
         try:
             schema = self.schema()
             _start(datasink, schema.base_schema if schema is not None else None)
-            with self._run(node) as run:
+            with self._run(node) as run, progress.of_run(run, "write_datasink", node):
                 for tables in _of_bytes(run, getattr(datasink, "min_bytes_per_write", None)):
                     made = [blocks.to_format(table, "pyarrow") for table in tables]
                     ctx = TaskContext(len(result.write_returns))

@@ -1,31 +1,30 @@
-"""The progress line of a training run: rows that the workers have taken, and their rate."""
+"""The progress of a training run: rows that the workers have taken, their rate, and how far the epoch is."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from headrace.data.progress import ProgressLine, Rate
+from headrace.data.context import DataContext
+from headrace.data.progress import Look, Progress, Rate
 
 
-def training_line(splits: list[Any], n_workers: int) -> ProgressLine:
-    """The line for `splits`, the _core.Splits that the workers read."""
+def training_progress(splits: list[Any], n_workers: int) -> Progress:
+    """The bar for `splits`, the _core.Splits that the workers read. It shows the one that is furthest."""
     rates: dict[int, Rate] = {}
 
-    def text(seconds: float) -> str | None:
+    def look(seconds: float) -> Look | None:
         try:
-            epoch, rows = _where(splits)
+            epoch, rows, done = max(_place(json.loads(s.stats())) for s in splits)
         except Exception:  # the splits are closed: the run is ending
             return None
-        what = "starting"
-        if rows or epoch > 1:
-            what = f"epoch {epoch}, {rates.setdefault(epoch, Rate()).text(rows)}"
-        return f"{n_workers} workers, {seconds:.0f} s: {what}"
+        if not rows and epoch == 1:
+            return Look(0.0, f"{n_workers} workers start")
+        return Look(done, f"epoch {epoch}, {n_workers} workers, {rates.setdefault(epoch, Rate()).text(rows)}")
 
-    return ProgressLine(text, on=bool(splits))
+    return Progress("fit", look, on=bool(splits) and DataContext.get_current().enable_progress_bars)
 
 
-def _where(splits: list[Any]) -> tuple[int, int]:
-    """Epoch, and rows taken in it, of the split with the most progress."""
-    known = [json.loads(s.stats()) for s in splits]
-    return max((k["epoch"] + 1, sum(k["rows"])) for k in known)
+def _place(known: dict[str, Any]) -> tuple[int, int, float]:
+    """Epoch, rows taken in it, and how much of it has been read, from 0 to 1."""
+    return known["epoch"] + 1, sum(known["rows"]), (known["run"] or {}).get("done", 0.0)

@@ -26,7 +26,7 @@ from headrace.train.control import Control, LocalChannel
 from headrace.train.failures import Failures
 from headrace.train.launch import run_workers
 from headrace.train.positions import PositionKeeper
-from headrace.train.progress import training_line
+from headrace.train.progress import training_progress
 from headrace.train.result import Result, TrainingFailedError, local_only
 from headrace.train.shards import Shards, ShardServer
 from headrace.train.sizes import Sizes
@@ -295,7 +295,7 @@ class DataParallelTrainer:
                     "validates": self.validation_config is not None,
                 }
                 watched = sizes.watched(n, control.end_workers)
-                with training_line(shards.splits, n), self._keeper(storage, shards), watched:
+                with training_progress(shards.splits, n), self._keeper(storage, shards), watched:
                     run_workers(payload, control, n)
                 storage.count(shards.counts())
                 validations.finish()
