@@ -1,6 +1,10 @@
 """hdfs:// and webhdfs://: files, folders, patterns, errors, retries; a NameNode redirects to a DataNode."""
 
 import os
+import shutil
+import ssl
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from command import MISSING, headrace
 from hdfs_server import NameNode
+from real_servers import certificates
 
 import headrace.data as hd
 from headrace.exceptions import (
@@ -138,12 +143,70 @@ def test_missing_files_folders_and_patterns(server):
         ((403, "StandbyException"), HeadraceError, "standby"),
         ((401, "AuthenticationException"), UnsupportedError, "Kerberos"),
         ((400, "IllegalArgumentException"), HeadraceError, "IllegalArgumentException: refused"),
+        ((403, "SafeModeException"), HeadraceError, r"safe mode.*\(1 retries\)"),
+        ((403, "RetriableException"), HeadraceError, r"cannot serve it now.*\(1 retries\)"),
+        ((403, "IOException"), HeadraceError, r"the server refused \(HTTP 403\), IOException: refused$"),
+        (
+            (403, "AccessControlException", 'inode="/a b":me:drwx------\nat line'),
+            HeadraceError,
+            r'access denied.*AccessControlException: inode="/a b":me:drwx------$',
+        ),
     ],
 )
 def test_refusals(refusal, error, words, server):
+    """Once each IOException was "access denied", and words ended at the first quote in them."""
     server.refusal = refusal
     with pytest.raises(error, match=words):
-        hd.read_csv(f"webhdfs://{server.host}/a.csv")
+        hd.read_csv(f"webhdfs://{server.host}/a.csv", storage_options={"max_retries": 1})
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("SafeModeException", "Zero blocklocations for /a. Name node is in safe mode.\nThe reported"),
+        ("IOException", "Failed to find datanode, suggest to check cluster health."),
+    ],
+)
+def test_a_cluster_that_starts_is_asked_again(words, folder, server):
+    def fault(number, handler):
+        return "op=OPEN" in handler.path and number % 2 == 0 and server.refuse(handler, 403, *words)
+
+    server.fault = fault
+    assert hd.read_csv(f"webhdfs://{server.host}/long.csv").count() == 100_000
+
+
+def test_a_file_that_became_shorter_is_one_error(folder, server):
+    ds = hd.read_csv(f"webhdfs://{server.host}/long.csv")
+    words = ("IOException", "Offset=100 out of the range [0, 10); OPEN, path=/long.csv")
+    server.fault = lambda number, handler: "op=OPEN" in handler.path and server.refuse(handler, 403, *words)
+    with pytest.raises(DataError, match=r"long\.csv: the file was replaced while it was read"):
+        ds.take_all()
+
+
+@pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate")
+def test_tls(folder, server, tmp_path):
+    """swebhdfs: both servers have certificates of an authority that SSL_CERT_FILE names."""
+    (tmp_path / "tls").mkdir()
+    ca = certificates(tmp_path / "tls")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "tls" / "server.pem", tmp_path / "tls" / "server.key")
+
+    def encrypt(node):
+        node.server.socket = context.wrap_socket(node.server.socket, server_side=True)
+        node.url = node.url.replace("http:", "https:")
+
+    def count(ca=ca, **env):
+        env = {**os.environ, "SSL_CERT_FILE": str(ca), **env}
+        program = [sys.executable, "-m", "headrace", "count", f"swebhdfs://{server.host}/sales"]
+        return subprocess.run(program, capture_output=True, text=True, timeout=120, env=env)
+
+    encrypt(server)
+    assert "from https to an address without encryption" in count().stderr
+    encrypt(server.data)
+    assert count().stdout == "400\n"
+    assert count(WEBHDFS_ENDPOINT=server.url).stdout == "400\n"
+    (tmp_path / "other").mkdir()
+    assert "certificate is not valid" in count(ca=certificates(tmp_path / "other")).stderr
 
 
 def test_what_breaks_is_asked_for_again_at_the_namenode(folder, server):

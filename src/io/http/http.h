@@ -237,6 +237,8 @@ struct hr_store_kind {
     void (*add_range_query)(int64_t offset, int64_t n, hr_text *out);
     /* What a refusal means, if the store knows it better than HTTP does, and its status; NULL: it does not. */
     const char *(*meaning)(const hr_http_request *r, hr_status *st);
+    /* A refusal that HTTP calls lasting is a state that passes; NULL: the status says it. */
+    bool (*passes)(const hr_http_request *r);
     /* Adds the files that the URL names; pattern: of its key. NULL: by HEAD, and by pages of a list. */
     hr_status (*find)(hr_store *s, const char *url, const char *pattern, const hr_paths_options *options, hr_paths *out,
                       hr_error *err);

@@ -147,10 +147,30 @@ static void hdfs_add_range_query(int64_t offset, int64_t n, hr_text *out)
     hr__text_add(out, "length=%" PRId64 "&offset=%" PRId64 "&op=OPEN", n, offset);
 }
 
+/* WebHDFS answers 403 to each IOException. Those of a cluster that starts, or of blocks whose DataNodes are restarted,
+ * pass. */
+static bool hdfs_passes(const hr_http_request *r)
+{
+    return r->answer.status == 403 &&
+           (hr__http_says(r, "\"SafeModeException\"") || hr__http_says(r, "\"RetriableException\"") ||
+            hr__http_says(r, "\"message\":\"Failed to find datanode"));
+}
+
 static const char *hdfs_meaning(const hr_http_request *r, hr_status *st)
 {
     if (hr__http_says(r, "StandbyException"))
         return "this NameNode is a standby; name the active one";
+    if (hr__http_says(r, "\"SafeModeException\""))
+        return "the NameNode is in safe mode: it does not know all blocks yet";
+    if (hdfs_passes(r))
+        return "the cluster cannot serve it now";
+    if (r->n_bytes > 0 && hr__http_says(r, "\"message\":\"Offset=")) {
+        *st = HR_BAD_DATA;
+        return "the file was replaced while it was read: it is shorter now";
+    }
+    if (r->answer.status == 403 && !hr__http_says(r, "\"AccessControlException\"") &&
+        !hr__http_says(r, "\"AuthorizationException\""))
+        return "the server refused";
     if (r->answer.status != 401)
         return NULL;
     if (r->store->hdfs.token)
@@ -473,6 +493,7 @@ const hr_store_kind hr__hdfs_kind = {
     .skewed = "none",
     .add_range_query = hdfs_add_range_query,
     .meaning = hdfs_meaning,
+    .passes = hdfs_passes,
     .find = hdfs_find,
     .verify = hdfs_verify,
 };
