@@ -20,7 +20,7 @@ from object_server import ObjectServer
 import headrace.data as hd
 from headrace.data import DataContext
 from headrace.data.expressions import col
-from headrace.exceptions import DataError, HeadraceError, InvalidArgument, NotFoundError
+from headrace.exceptions import DataError, HeadraceError, InvalidArgument, NotFoundError, UnsupportedError
 
 ROWS = 40_000
 
@@ -170,6 +170,19 @@ def test_faults_are_mended(folder, server):
 def test_a_server_without_ranges_is_read_whole(folder, server):
     server.ranges = False
     assert hd.read_parquet(f"{server.url}/a.parquet").to_arrow().equals(table())
+
+
+@pytest.mark.parametrize("name", ["large.csv", "large.parquet"])
+def test_a_whole_that_is_too_large_is_one_error(name, server, tmp_path, monkeypatch):
+    """Once only a read behind the first byte found out; one of the first byte took any size."""
+    with open(tmp_path / "large.csv", "w") as file:
+        file.write("n\n" + "1234567\n" * (3 << 20))
+    t = pa.table({"n": np.random.default_rng(0).random(3 << 20)})
+    pq.write_table(t, tmp_path / "large.parquet")
+    server.root, server.ranges = tmp_path, False
+    monkeypatch.setattr(hd.DataContext.get_current(), "memory_limit_bytes", 64 << 20)
+    with pytest.raises(UnsupportedError, match=f"{name}: the server answers .* than a quarter of the memory"):
+        getattr(hd, f"read_{name[6:]}")(f"{server.url}/{name}").take_all()
 
 
 def test_what_is_not_there_is_named(server):

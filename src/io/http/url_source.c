@@ -501,7 +501,7 @@ static hr_status part_for(url_source *s, int64_t at, int64_t n, part **out, hr_e
             HR_TRY(take_cached(s, at, n, &p, err));
         if (p)
             *out = p;
-        else if (begin < at && n > hr__account_limit(s->account) / 4)
+        else if (whole && n > hr__account_limit(s->account) / 4)
             return too_large(s, err);
         else
             HR_TRY(fetch(s, begin, n, out, err));
