@@ -116,6 +116,17 @@ def test_modes(server):
     assert not server.uploads
 
 
+def test_a_server_without_uploads_may_say_so(server):
+    """rclone's answers the list of uploads with NoSuchUpload; no job could write there."""
+
+    def refuse(kind, path, handler):
+        return server.refuse(handler, 404, "NoSuchUpload") or True if kind == "UPLOADS" else None
+
+    server.on_write = refuse
+    hd.range(5).write_csv("s3://bucket/out")
+    assert rows() == [0, 1, 2, 3, 4]
+
+
 def test_a_failed_job_leaves_nothing(server):
     def fails(batch):
         if batch["id"][0] >= 20:

@@ -668,7 +668,7 @@ static char *uploads_query(const char *prefix, const char *key, const char *id)
     return q.data;
 }
 
-/* One page of unfinished uploads, as XML. */
+/* One page of unfinished uploads, as XML. gofakes3 answers NoSuchUpload where there are none. */
 static hr_status ask_uploads(hr_store *s, const char *url, char *takes_query, char **xml, hr_error *err)
 {
     hr_http_request r = { 0 };
@@ -679,7 +679,13 @@ static hr_status ask_uploads(hr_store *s, const char *url, char *takes_query, ch
         return hr__error_memory(err, url, 64);
     HR_GO(hr__bucket_request(&r, "GET", s, url, takes_query, NULL, err));
     r.max_body = 16 << 20;
-    HR_GO(hr__http_run(&r, err));
+    st = hr__http_run(&r, err);
+    if (st == HR_NOT_FOUND && hr__http_says(&r, "NoSuchUpload")) {
+        hr_error_clear(err);
+        st = HR_OK;
+    }
+    if (st)
+        goto done;
     *xml = hr__strdup(NULL, r.body.data ? r.body.data : "");
     if (!*xml)
         st = hr__error_memory(err, url, r.body.n);
