@@ -736,6 +736,10 @@ HR_API HR_MUST_USE hr_status hr_plan_describe_file(hr_plan *p, int i, char **out
  * "memory_bytes"}]}; Parquet adds "columns", "stored_columns" and "written_by", and the columns of each fragment.
  * *out is new: hr_string_free(). */
 HR_API HR_MUST_USE hr_status hr_plan_describe_file_json(hr_plan *p, int i, char **out, hr_error *err);
+/* What of the files' layout costs time or memory on this machine, with its number of threads and its memory limit, and
+ * what another layout would gain: a line for each finding, "" for none. Opens each file. The plan has one input; its
+ * operators do not matter. *out is new: hr_string_free(). */
+HR_API HR_MUST_USE hr_status hr_plan_file_advice(hr_plan *p, char **out, hr_error *err);
 /* The number of rows that metadata alone gives; -1: only a run finds it out. */
 HR_API HR_MUST_USE hr_status hr_plan_count(hr_plan *p, int64_t *out, hr_error *err);
 /* The plan as text, one node a line, before and after the rewriting rules (once, if these change nothing), and what a

@@ -198,6 +198,7 @@ static void refuse_questions(hr_plan *p)
     REFUSES("out", hr_plan_print_schema, p, NULL);
     REFUSES("out", hr_plan_files, p, NULL);
     REFUSES("out", hr_plan_describe_file, p, 0, NULL);
+    REFUSES("out", hr_plan_file_advice, p, NULL);
     REFUSES("out", hr_plan_describe_file_json, p, 0, NULL);
     REFUSES("out", hr_format_at, 0, NULL);
     REFUSES("out", hr_format_options, "csv", HR_READ, NULL);
@@ -919,6 +920,9 @@ static void test_files(void **state)
     assert_non_null(strstr(text, "a.csv\", \"rows\": null, \"fragments\": [{\"rows\": null, \"stored_bytes\": 12"));
     hr_string_free(text);
     assert_int_equal(hr_plan_describe_file_json(q, 1, &text, &err), HR_INVALID);
+    OK(hr_plan_file_advice(q, &text, &err));
+    assert_string_equal(text, ""); /* too little data for any finding */
+    hr_string_free(text);
     OK(hr_plan_print_schema(q, &text, &err));
     assert_string_equal(text, "a: int64\nb: string\n");
     hr_string_free(text);

@@ -1,11 +1,27 @@
 /* cmd_stat.c - headrace stat: the metadata of files; it reads no rows.
  *
- * A line for the file, what its format says of it, then a line for each fragment and what the format says of that.
+ * A line for the file, what its format says of it, then a line for each fragment and what the format says of that. At
+ * the end a line for each finding on the layout of all files, after "advice: "; with --json no object has it.
  *
  * Tests: test_cli.py. */
 #include "cli/cli.h"
 
 static const struct option long_options[] = { INPUT_LONG, { 0 } };
+
+static hr_status print_advice(hr_plan *p, hr_error *err)
+{
+    char *text = NULL;
+
+    HR_TRY(hr_plan_file_advice(p, &text, err));
+    for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+        *end = 0;
+        fputs("advice: ", stdout);
+        pipes_print(stdout, line, true);
+        putchar('\n');
+    }
+    hr_string_free(text);
+    return HR_OK;
+}
 
 static hr_status stat_print(void *context, const input *in, hr_plan *p, hr_error *err)
 {
@@ -20,7 +36,7 @@ static hr_status stat_print(void *context, const input *in, hr_plan *p, hr_error
         pipes_print(stdout, text, false);
         hr_string_free(text);
     }
-    return HR_OK;
+    return in->json ? HR_OK : print_advice(p, err);
 }
 
 static int stat_run(const command *cmd, int argc, char **argv)
@@ -33,7 +49,7 @@ static int stat_run(const command *cmd, int argc, char **argv)
 const command cmd_stat = {
     .name = "stat",
     .args = "[OPTION]... FILE...",
-    .doc = "Prints the metadata of files: fragments, encodings, sizes, least and greatest values",
+    .doc = "Prints the metadata of files: fragments, encodings, sizes, least and greatest values, and advice",
     .more = INPUT_HELP,
     .options = long_options,
     .run = stat_run,

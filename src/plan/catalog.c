@@ -122,8 +122,7 @@ hr_status hr_function_options(const char *function, char **out, hr_error *err)
 
 /* ----------------------------------------------------------------------------------------------------------- files */
 
-/* The scan of a plan that hr_plan_read made; NULL: another kind of plan. */
-static hr_scan *scan_of(const hr_plan *p)
+hr_scan *hr__scan_of(const hr_plan *p)
 {
     while (p->kind == HR_PLAN_OP && p->n_inputs == 1)
         p = p->inputs[0];
@@ -134,7 +133,7 @@ hr_status hr_plan_files(hr_plan *p, int *out, hr_error *err)
 {
     HR_NEED(p, out);
 
-    hr_scan *scan = scan_of(p);
+    hr_scan *scan = hr__scan_of(p);
 
     *out = 0;
     if (!scan)
@@ -218,7 +217,7 @@ static hr_status describe(hr_plan *p, int i, hr_status (*print)(hr_scan_file *f,
     HR_TRY(hr_plan_files(p, &n, err));
     if (i < 0 || i >= n)
         return hr_error_set(err, HR_INVALID, "file %d of %d", i, n);
-    HR_TRY(hr__scan_open(scan_of(p), i, &(hr_open){ 0 }, &f, err));
+    HR_TRY(hr__scan_open(hr__scan_of(p), i, &(hr_open){ 0 }, &f, err));
     HR_GO(print(f, &text, err));
     if (text.failed)
         HR_GO(hr__error_memory(err, f->name, text.n));

@@ -65,6 +65,7 @@ struct hr_plan {
     bool schema_late;  /* known only after the first table */
 };
 hr_status hr__plan_scan(hr_scan *scan, hr_plan **out, hr_error *err) HR_MUST_USE; /* shares */
+hr_scan *hr__scan_of(const hr_plan *p); /* of a plan of one input; NULL: it has several */
 /* hr_plan_range in blocks (hr__scan_new_range). */
 hr_status hr__plan_range(int64_t n, int64_t n_blocks, const char *name, hr_plan **out, hr_error *err) HR_MUST_USE;
 /* Checks the operator against the input's schema if that is known without running a function. Shares in; takes op, even
