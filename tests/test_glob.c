@@ -227,7 +227,7 @@ static void test_faults(void **state)
 
     (void)state;
     snprintf(a, sizeof a, "%s/sub", dir);
-    snprintf(b, sizeof b, "%s/**/[a-x]*.pq", dir);
+    snprintf(b, sizeof b, "%s/**/many/**/[a-x]*.pq", dir);
     run_with_faults_on(list_some, urls, HR_FAULT_MEMORY | HR_FAULT_IO);
 }
 
@@ -275,12 +275,39 @@ static void test_source(void **state)
     assert_contains(err.text, "expected a file, found a folder");
 }
 
+/* Ten times "**" lead to a folder of 24 names in two million ways, each of which listed folders. */
+static void test_many_any(void **state)
+{
+    const hr_paths_options options = { .ignore_missing = true };
+    hr_error err = HR_ERROR_INIT;
+    hr_text file = { 0 }, url = { 0 };
+    const char *one;
+    hr_paths p;
+
+    (void)state;
+    hr__text_add(&file, "deep/");
+    for (int i = 0; i < 24; i++)
+        hr__text_add(&file, "a/");
+    hr__text_add(&file, "x.txt");
+    temp_file(dir, file.data, "x", 1);
+    hr__text_add(&url, "%s/deep/", dir);
+    for (int i = 0; i < 10; i++)
+        hr__text_add(&url, "**/a/");
+    hr__text_add(&url, "**/*.txt");
+    one = url.data;
+    assert_ok(hr__paths_list(&one, 1, &options, NULL, &p, &err), &err);
+    assert_string_equal(list_text(&p), file.data);
+    hr__paths_clear(&p);
+    hr__text_clear(&file);
+    hr__text_clear(&url);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_patterns), cmocka_unit_test(test_order),  cmocka_unit_test(test_here),
         cmocka_unit_test(test_wrong),    cmocka_unit_test(test_near),   cmocka_unit_test(test_loop),
-        cmocka_unit_test(test_faults),   cmocka_unit_test(test_source),
+        cmocka_unit_test(test_faults),   cmocka_unit_test(test_source), cmocka_unit_test(test_many_any),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -3,6 +3,7 @@
 
 #include "io/http/http.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #ifdef HR_HAVE_S3
@@ -314,6 +315,14 @@ static const struct {
     { "a/*//c.txt", "a/b/c.txt", false },
     { "a/b?/", "a/bc/d.parquet", true },
     { "/*", "/b.txt", true },
+    /* A file that fits counts although a folder above it fits, too, for which the suffix would have to be right. */
+    { "**/a*", "ab/ac.txt", true },
+    { "**/a*", "ab/c.txt", false },
+    { "**/a*", "ab/c.parquet", true },
+    { "a/**", "a", false },
+    { "a/**/**/b", "a/b", true },
+    { "**/.x/**/b", "q/.x/b", true },
+    { "**/.x/**/b", ".y/.x/b", false },
 };
 
 static void keys_fit_patterns_as_files_do(void **state)
@@ -325,6 +334,87 @@ static void keys_fit_patterns_as_files_do(void **state)
     for (int i = 0; i < HR_LEN(keys); i++)
         if (hr__key_fits(keys[i].pattern, keys[i].key, &options) != keys[i].want)
             fail_msg("%s, %s", keys[i].pattern ? keys[i].pattern : "NULL", keys[i].key);
+}
+
+/* As the words of patterns say it, and in exponential time: each "**" tries all numbers of folders. 2: fits; 1: a
+ * folder above fits. */
+static int fits_slowly(const char *const *parts, int n_parts, const char *const *names, int n_names)
+{
+    hr_paths_options all = { .hidden = true };
+    bool hides = n_names && (names[0][0] == '.' || names[0][0] == '_');
+    int found = 0;
+
+    if (n_parts == 0 && n_names == 0)
+        return 2;
+    if (n_parts == 0 || (n_parts == 1 && strcmp(parts[0], "**") == 0)) {
+        found = n_names > 0;
+        for (int i = 0; i < n_names; i++)
+            found = found && names[i][0] != '.' && names[i][0] != '_';
+        return found;
+    }
+    if (strcmp(parts[0], "**") == 0) {
+        found = n_names ? fits_slowly(parts + 1, n_parts - 1, names, n_names) : 0;
+        return n_names < 2 || hides ? found : HR_MAX(found, fits_slowly(parts, n_parts, names + 1, n_names - 1));
+    }
+    if (n_names == 0 || !hr__key_fits(parts[0], names[0], &all))
+        return 0;
+    return fits_slowly(parts + 1, n_parts - 1, names + 1, n_names - 1);
+}
+
+static void join_parts(const char *const *parts, int n, char *out, size_t cap)
+{
+    out[0] = 0;
+    for (int i = 0; i < n; i++)
+        snprintf(out + strlen(out), cap - strlen(out), "%s%s", i ? "/" : "", parts[i]);
+}
+
+static void several_any_are_tried_in_all_ways(void **state)
+{
+    static const char *const parts_of[] = { "**", "**", "a", "b", "*", "a*", ".h", ".*", "?" };
+    static const char *const names_of[] = { "a", "b", "ab", ".h", "a", "b" };
+    static const char *const none[] = { ".none" };
+    hr_paths_options files = { .suffixes = none, .n_suffixes = 1 }, all = { 0 };
+    uint64_t seed = 1;
+    int n_fit = 0;
+
+    (void)state;
+    for (int i = 0; i < 20000; i++) {
+        const char *parts[7], *names[8];
+        int n_parts = 1 + (int)random_below(&seed, 7), n_names = 1 + (int)random_below(&seed, 8), want;
+        char pattern[64], key[64];
+
+        for (int k = 0; k < n_parts; k++)
+            parts[k] = parts_of[random_below(&seed, HR_LEN(parts_of))];
+        for (int k = 0; k < n_names; k++)
+            names[k] = names_of[random_below(&seed, HR_LEN(names_of))];
+        join_parts(parts, n_parts, pattern, sizeof pattern);
+        join_parts(names, n_names, key, sizeof key);
+        want = fits_slowly(parts, n_parts, names, n_names);
+        if (hr__key_fits(pattern, key, &all) != (want > 0) || hr__key_fits(pattern, key, &files) != (want == 2))
+            fail_msg("'%s' and '%s': expected %d", pattern, key, want);
+        n_fit += want > 0;
+    }
+    assert_in_range(n_fit, 1000, 19000);
+}
+
+/* 20 times "**" and 500 folders can be divided in 10^35 ways, which once were all tried. */
+static void many_any_take_no_time(void **state)
+{
+    hr_paths_options all = { 0 };
+    hr_text pattern = { 0 }, key = { 0 };
+
+    (void)state;
+    for (int i = 0; i < 20; i++)
+        hr__text_add(&pattern, "**/a/");
+    hr__text_add(&pattern, "b");
+    for (int i = 0; i < 500; i++)
+        hr__text_add(&key, "a/");
+    hr__text_add(&key, "c");
+    assert_false(hr__key_fits(pattern.data, key.data, &all));
+    key.data[key.n - 1] = 'b';
+    assert_true(hr__key_fits(pattern.data, key.data, &all));
+    hr__text_clear(&pattern);
+    hr__text_clear(&key);
 }
 
 static void without_keys_it_says_where_they_come_from(void **state)
@@ -357,6 +447,8 @@ int main(void)
         cmocka_unit_test(zones_name_regions),
         cmocka_unit_test(profiles_are_read),
         cmocka_unit_test(keys_fit_patterns_as_files_do),
+        cmocka_unit_test(several_any_are_tried_in_all_ways),
+        cmocka_unit_test(many_any_take_no_time),
         cmocka_unit_test(without_keys_it_says_where_they_come_from),
     };
 

@@ -6,7 +6,10 @@
  * 1. A path that exists is no pattern, even if it contains '*' or '['.
  * 2. Patterns: `*`, `?`, `[abc]`, `[a-z]`, `[!a]` within a name; `**` is any number of folders. A folder that matches
  *    stands for its files.
- * 3. A pattern finds hidden names only if it spells out their first character. */
+ * 3. A pattern finds hidden names only if it spells out their first character.
+ * 4. The time is at most that of the names times the parts of the pattern, also with several `**`.
+ *
+ * Tests: test_glob.c, test_s3.c. */
 #include "io/http/remote.h"
 
 #include <ctype.h>
@@ -14,10 +17,17 @@
 #include <stdlib.h>
 #include <strings.h>
 
+/* Folders below which a "**" of the pattern has been expanded: hashes, in a table of a power of two, half empty. */
+typedef struct seen {
+    hr_bits128 *at; /* 0: free */
+    int64_t n, cap;
+} seen;
+
 typedef struct listing {
     const hr_paths_options *options;
     hr_paths *out;
     hr_error *err;
+    seen *seen; /* of a pattern with more than one "**"; NULL: nothing */
 } listing;
 
 static bool is_hidden(const char *name) { return name[0] == '.' || name[0] == '_'; }
@@ -281,22 +291,80 @@ static bool fits_name(const char *pattern, size_t n, const char *key, size_t m)
     return has_pattern(pattern, n) ? match_name(pattern, pattern + n, name) : n == m && memcmp(pattern, key, n) == 0;
 }
 
-/* "a//b" has a name without characters, which "a//" names and "a*" does not. */
+static bool is_any(const char *pattern) { return strcspn(pattern, "/") == 2 && memcmp(pattern, "**", 2) == 0; }
+
+/* The pattern behind its first part. */
+static const char *next_part(const char *pattern)
+{
+    size_t n = strcspn(pattern, "/");
+
+    return pattern + n + (pattern[n] == '/');
+}
+
+/* The key behind its first name; NULL: there is no more. "a//b" has a name without characters. */
+static const char *next_name(const char *key)
+{
+    const char *slash = strchr(key, '/');
+
+    return slash ? slash + 1 : NULL;
+}
+
+/* The parts up to the next "**" against as many names of the key. If they fit, both move behind them: *key is NULL
+ * after its last name. */
+static bool fits_block(const char **pattern, const char **key)
+{
+    const char *p = *pattern, *k = *key;
+
+    for (; *p && !is_any(p); p = next_part(p), k = next_name(k))
+        if (!k || !fits_name(p, strcspn(p, "/"), k, strcspn(k, "/")))
+            return false;
+    *pattern = p;
+    *key = k;
+    return true;
+}
+
+/* Whether the last block, behind a "**", fits the last names of the key. */
+static bool fits_end(const char *pattern, const char *key)
+{
+    int64_t spare = 0;
+
+    for (const char *k = key; k; k = next_name(k))
+        spare++;
+    for (const char *p = pattern; *p; p = next_part(p))
+        spare--;
+    for (; spare > 0; spare--, key = next_name(key))
+        if (is_hidden(key))
+            return false;
+    return spare == 0 && fits_block(&pattern, &key);
+}
+
+/* Each "**" takes as few folders as it can: more would leave fewer names to the parts behind it. Only the last one can
+ * need more, since a file that fits counts more than a folder that does. So no name is compared with the same part more
+ * often than there are names. */
 static fit fit_key(const char *pattern, const char *key)
 {
-    size_t n = strcspn(pattern, "/"), m = strcspn(key, "/");
-    const char *rest = pattern + n + (pattern[n] == '/'), *below = key[m] ? key + m + 1 : NULL;
+    bool anywhere = false;
 
-    if (n == 2 && memcmp(pattern, "**", 2) == 0) {
-        fit found = *rest ? fit_key(rest, key) : is_visible(key) ? FITS_FOLDER : NO_FIT;
+    for (;;) {
+        const char *block;
 
-        return found || !below || is_hidden(key) ? found : fit_key(pattern, below);
+        for (; is_any(pattern); pattern = next_part(pattern))
+            anywhere = true;
+        if (!*pattern && anywhere)
+            return is_visible(key) ? FITS_FOLDER : NO_FIT;
+        for (block = pattern; *block && !is_any(block); block = next_part(block))
+            ;
+        if (!*block && anywhere && fits_end(pattern, key))
+            return FITS;
+        while (!fits_block(&pattern, &key)) {
+            if (!anywhere || is_hidden(key) || !(key = next_name(key)))
+                return NO_FIT;
+        }
+        if (!*pattern)
+            return !key ? FITS : is_visible(key) ? FITS_FOLDER : NO_FIT;
+        if (!key)
+            return NO_FIT;
     }
-    if (!fits_name(pattern, n, key, m))
-        return NO_FIT;
-    if (!below)
-        return *rest ? NO_FIT : FITS;
-    return *rest ? fit_key(rest, below) : is_visible(below) ? FITS_FOLDER : NO_FIT;
 }
 
 bool hr__key_fits(const char *pattern, const char *key, const hr_paths_options *options)
@@ -405,13 +473,66 @@ done:
     return st;
 }
 
+static int64_t seen_place(const seen *s, hr_bits128 key)
+{
+    int64_t at = (int64_t)(key.lo & (uint64_t)(s->cap - 1));
+
+    while ((s->at[at].lo || s->at[at].hi) && (s->at[at].lo != key.lo || s->at[at].hi != key.hi))
+        at = (at + 1) & (s->cap - 1);
+    return at;
+}
+
+static hr_status seen_grow(listing *l, const char *folder)
+{
+    seen *s = l->seen, larger = { .cap = HR_MAX(64, 2 * s->cap), .n = s->n };
+
+    larger.at = hr__zalloc(l->out->account, (size_t)larger.cap * sizeof *larger.at);
+    if (!larger.at)
+        return no_memory(l, folder);
+    for (int64_t i = 0; i < s->cap; i++)
+        if (s->at[i].lo || s->at[i].hi)
+            larger.at[seen_place(&larger, s->at[i])] = s->at[i];
+    hr__free(s->at);
+    *s = larger;
+    return HR_OK;
+}
+
+/* *before: this "**" has been expanded in this folder. Two "**" reach a folder in as many ways as there are places to
+ * divide its path, and each way would find the same files. */
+static hr_status was_expanded(listing *l, const char *folder, const char *pattern, bool *before)
+{
+    hr_bits128 key;
+    int64_t at;
+    hr_hash h;
+
+    *before = false;
+    if (!l->seen)
+        return HR_OK;
+    hr__hash_init(&h, 1);
+    hr__hash_text(&h, folder);
+    hr__hash_int(&h, (int64_t)strlen(pattern));
+    key = hr__hash_end(&h);
+    if (2 * (l->seen->n + 1) > l->seen->cap)
+        HR_TRY(seen_grow(l, folder));
+    at = seen_place(l->seen, key);
+    *before = l->seen->at[at].lo || l->seen->at[at].hi;
+    l->seen->n += !*before;
+    l->seen->at[at] = key;
+    return HR_OK;
+}
+
 /* Adds the files below `folder` that match `pattern` (relative). */
 static hr_status expand(listing *l, const char *folder, const char *pattern, int depth)
 {
     size_t n = strcspn(pattern, "/");
     const char *rest = pattern + n + strspn(pattern + n, "/");
 
-    if (n == 2 && memcmp(pattern, "**", 2) == 0) {
+    if (is_any(pattern)) {
+        bool before;
+
+        HR_TRY(was_expanded(l, folder, pattern, &before));
+        if (before)
+            return HR_OK;
         if (!*rest)
             return each_entry(l, folder, NULL, NULL, take_all, NULL, depth);
         HR_TRY(expand(l, folder, rest, depth)); /* no folder in between */
@@ -420,6 +541,21 @@ static hr_status expand(listing *l, const char *folder, const char *pattern, int
     if (!has_pattern(pattern, n))
         return expand_literal(l, folder, pattern, n, rest, depth);
     return each_entry(l, folder, pattern, pattern + n, *rest ? expand_folder : take_match, rest, depth);
+}
+
+static hr_status expand_all(listing *l, const char *folder, const char *pattern)
+{
+    seen seen = { 0 };
+    int n_any = 0;
+    hr_status st;
+
+    for (const char *p = pattern; *p; p = next_part(p))
+        n_any += is_any(p);
+    l->seen = n_any > 1 ? &seen : NULL;
+    st = expand(l, folder, pattern, 0);
+    hr__free(seen.at);
+    l->seen = NULL;
+    return st;
 }
 
 static int by_path(const void *a, const void *b)
@@ -495,7 +631,7 @@ static hr_status list_url(listing *l, const char *url)
     } else if ((rc == -ENOENT || rc == -ENOTDIR) && !l->options->plain && has_pattern(path, strlen(path))) {
         size_t root = strspn(path, "/");
 
-        HR_GO(expand(l, root ? "/" : "", path + root, 0));
+        HR_GO(expand_all(l, root ? "/" : "", path + root));
         if (l->out->n == begin && !l->options->ignore_missing)
             HR_FAIL(HR_NOT_FOUND, "%s: no file matches", path);
     } else if (rc != -ENOENT || !l->options->ignore_missing) {
@@ -520,7 +656,7 @@ hr_status hr__paths_list(const char *const *urls, int n_urls, const hr_paths_opt
                          hr_paths *out, hr_error *err)
 {
     static const hr_paths_options none = { 0 };
-    listing l = { options ? options : &none, out, err };
+    listing l = { .options = options ? options : &none, .out = out, .err = err };
     hr_status st = HR_OK;
 
     *out = (hr_paths){ .account = account };
