@@ -100,16 +100,15 @@ static const char *az_grant(const hr_store *s, const char *url)
     return is_anonymous(s, url) || az_signs(s, url) ? NULL : s->az.sas;
 }
 
-static void az_add_list_query(const char *prefix, const char *token, const char *after, hr_text *out)
+static void az_add_list_query(const hr_list_query *q, hr_text *out)
 {
-    (void)after;
-    hr__text_add(out, "comp=list");
-    if (token) {
+    hr__text_add(out, "comp=list%s", q->level ? "&delimiter=%2F" : "");
+    if (q->token) {
         hr__text_add(out, "&marker=");
-        hr__url_add_encoded(out, token, false);
+        hr__url_add_encoded(out, q->token, false);
     }
     hr__text_add(out, "&prefix=");
-    hr__url_add_encoded(out, prefix, false);
+    hr__url_add_encoded(out, q->prefix, false);
     hr__text_add(out, "&restype=container");
 }
 

@@ -122,10 +122,7 @@ static hr_status gs_hash(hr_http_request *r, hr_error *err)
     return r->store->gs.identity ? HR_OK : hr__s3_hash(r, err);
 }
 
-static void gs_add_list_query(const char *prefix, const char *token, const char *after, hr_text *out)
-{
-    hr__s3_add_list_query(prefix, token, after, false, out);
-}
+static void gs_add_list_query(const hr_list_query *q, hr_text *out) { hr__s3_add_list_query(q, false, out); }
 
 /* The store knows no conditions for completing an upload. */
 static const hr_upload_kind gs_upload = {

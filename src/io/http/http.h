@@ -210,6 +210,13 @@ typedef struct hr_place {
 /* How long lists are asked for. PAGES: one page after the other. BEHIND: a list can begin behind any key. FOLDERS: keys
  * come in no order, and a prefix ends with a slash. */
 typedef enum hr_list_way { HR_LIST_PAGES, HR_LIST_BEHIND, HR_LIST_FOLDERS } hr_list_way;
+/* A page of a list. */
+typedef struct hr_list_query {
+    const char *prefix;
+    const char *token; /* of the page before; NULL: the first page */
+    const char *after; /* the first page begins behind this key; NULL: at the first one */
+    bool level;        /* only keys without a slash behind the prefix, and the names of folders */
+} hr_list_query;
 /* What the requests for a store have of their own: one table for each kind of store. */
 struct hr_store_kind {
     const char *schemes; /* separated by blanks */
@@ -226,10 +233,8 @@ struct hr_store_kind {
     hr_status (*sign)(const hr_http_request *r, const char *url, int64_t now_s, hr_text *lines, hr_error *err);
     hr_status (*hash)(hr_http_request *r, hr_error *err); /* of the data, for the signature; NULL: none is needed */
     const char *skewed; /* the code of a refusal that can mean that our clock is wrong */
-    /* Adds the query for a page of the list, encoded and sorted. token: of the page before; NULL: the first page.
-     * after: the first page begins behind this key; NULL: at the first one. */
-    void (*add_list_query)(const char *prefix, const char *token, const char *after, hr_text *out);
-    hr_list_way (*list_way)(const hr_store *s, const char *url); /* NULL: HR_LIST_PAGES */
+    void (*add_list_query)(const hr_list_query *q, hr_text *out); /* encoded and sorted */
+    hr_list_way (*list_way)(const hr_store *s, const char *url);  /* NULL: HR_LIST_PAGES */
     /* The refusal says how a request has to be sent instead, which later ones are. NULL: refusals say nothing. */
     bool (*learn)(hr_store *s, const hr_http_request *r);
     const hr_upload_kind *upload; /* NULL: the store is read only */
@@ -374,7 +379,7 @@ hr_status hr__sign4(const hr_sign_keys *k, const char *method, const char *url, 
 /* --- s3.c: for Google, whose API is like it */
 const char *hr__s3_region(const hr_store *s);
 hr_list_way hr__list_behind(const hr_store *s, const char *url); /* HR_LIST_BEHIND */
-void hr__s3_add_list_query(const char *prefix, const char *token, const char *after, bool encoded, hr_text *out);
+void hr__s3_add_list_query(const hr_list_query *q, bool encoded, hr_text *out);
 void hr__s3_add_part_query(const char *id, int64_t number, hr_text *out);
 void hr__s3_add_complete_query(const char *id, hr_text *out);
 void hr__s3_add_parts(char *const *tags, int64_t n, hr_text *out);
@@ -425,11 +430,13 @@ char *hr__xml_text(const char *xml, const char *name, const char **end);
 /* Completes what jobs have decided in the folder, and aborts what a killed run of the job `job` (NULL: none) left. */
 hr_status hr__store_recover(hr_store *s, const char *root, const char *job, hr_account *account,
                             hr_error *err) HR_MUST_USE;
-bool hr__is_record(const char *key); /* of a commit: readers look into it */
+#define HR_RECORD "_headrace_commit_" /* the name of a record begins so */
+bool hr__is_record(const char *key);  /* of a commit: readers look into it */
 /* Adds the records below the prefix. */
 hr_status hr__store_records(hr_store *s, const char *url, const char *prefix, hr_paths *out, hr_error *err) HR_MUST_USE;
-/* Takes out of the list, from `begin` on, what the records say is not visible. *again: a record has gone meanwhile. */
-hr_status hr__store_leave_out(hr_store *s, const hr_paths *records, int64_t begin, hr_paths *out, bool *again,
-                              hr_error *err) HR_MUST_USE;
+/* Takes out of the list, from `begin` on, what the records say is not visible. *again: the list has to be made anew,
+ * since a record has gone meanwhile, or its job has ended: `ended` gets the records of such jobs, for the next list. */
+hr_status hr__store_leave_out(hr_store *s, const hr_paths *records, int64_t begin, hr_paths *out, hr_paths *ended,
+                              bool *again, hr_error *err) HR_MUST_USE;
 
 #endif

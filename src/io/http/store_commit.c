@@ -22,7 +22,7 @@
  * if the metadata of the blob has our id. Google knows no condition for completing an upload: a file of another program
  * that comes between our look and that step is replaced.
  *
- * Tests: test_s3_write.py, test_store_write.py. */
+ * Tests: test_s3_write.py, test_store_write.py, test_store_records.py. */
 #include "io/http/http.h"
 
 #include <inttypes.h>
@@ -30,7 +30,6 @@
 #include <stdlib.h>
 #include <strings.h>
 
-#define RECORD "_headrace_commit_"
 #define AT_ONCE 128
 #define MAX_RECORD_BYTES (256 << 20)
 #define MAX_LISTS 1000 /* pages of unfinished uploads */
@@ -78,9 +77,9 @@ static const char *name_in(const char *path)
     return slash ? slash + 1 : path;
 }
 
-bool hr__is_record(const char *key) { return strncmp(name_in(key), RECORD, strlen(RECORD)) == 0; }
+bool hr__is_record(const char *key) { return strncmp(name_in(key), HR_RECORD, strlen(HR_RECORD)) == 0; }
 
-static char *record_url(const commit *c) { return hr__printf(NULL, "%s/" RECORD "%s", c->root, c->job); }
+static char *record_url(const commit *c) { return hr__printf(NULL, "%s/" HR_RECORD "%s", c->root, c->job); }
 
 static void add_word(hr_text *out, const char *before, const char *word)
 {
@@ -320,7 +319,7 @@ static hr_status check_complete(const commit *c, const commit_file *f, hr_error 
     st = hr__http_run(&r, err);
     if (st == HR_NOT_FOUND)
         HR_FAIL(HR_IO,
-                "%s: the file is lost: its upload was aborted by somebody, before it was complete; remove " RECORD
+                "%s: the file is lost: its upload was aborted by somebody, before it was complete; remove " HR_RECORD
                 "%s in %s to write there again",
                 f->url, c->job, c->root);
     HR_GO(st);
@@ -842,7 +841,7 @@ done:
 hr_status hr__store_recover(hr_store *s, const char *root, const char *job, hr_account *account, hr_error *err)
 {
     const char *key = hr__place(root).key;
-    char *prefix = hr__printf(NULL, "%s%s" RECORD, key, key[0] ? "/" : "");
+    char *prefix = hr__printf(NULL, "%s%s" HR_RECORD, key, key[0] ? "/" : "");
     hr_status st = prefix ? HR_OK : hr__error_memory(err, root, 64);
 
     if (!st)
@@ -892,24 +891,41 @@ static hr_status leave_out(const commit *c, bool success, int64_t begin, hr_path
     return HR_OK;
 }
 
-hr_status hr__store_leave_out(hr_store *s, const hr_paths *records, int64_t begin, hr_paths *out, bool *again,
+static bool has_path(const hr_paths *p, const char *path)
+{
+    for (int64_t i = 0; i < p->n; i++)
+        if (strcmp(p->items[i].path, path) == 0)
+            return true;
+    return false;
+}
+
+/* The same for one record. A list that was made before _SUCCESS named the job may lack some of its files: *again. */
+static hr_status leave_out_of(hr_store *s, const char *url, int64_t begin, hr_paths *out, hr_paths *ended, bool *again,
                               hr_error *err)
 {
-    *again = false;
-    for (int64_t i = 0; i < records->n; i++) {
-        bool success = false;
-        commit c;
-        hr_status st = read_record(s, records->items[i].path, out->account, &c, &success, err);
+    bool success = false;
+    commit c;
+    hr_status st = read_record(s, url, out->account, &c, &success, err);
 
-        if (st == HR_NOT_FOUND) {
-            hr_error_clear(err);
-            *again = true;
-            st = HR_OK;
-        } else if (!st) {
-            st = leave_out(&c, success, begin, out, err);
-        }
-        commit_clear(&c);
-        HR_TRY(st);
+    if (st == HR_NOT_FOUND) {
+        hr_error_clear(err);
+        *again = true;
+        st = HR_OK;
+    } else if (!st && success && !has_path(ended, url)) {
+        *again = true;
+        st = hr__paths_add(ended, url, NULL, 0, 0, err);
+    } else if (!st) {
+        st = leave_out(&c, success, begin, out, err);
     }
+    commit_clear(&c);
+    return st;
+}
+
+hr_status hr__store_leave_out(hr_store *s, const hr_paths *records, int64_t begin, hr_paths *out, hr_paths *ended,
+                              bool *again, hr_error *err)
+{
+    *again = false;
+    for (int64_t i = 0; i < records->n; i++)
+        HR_TRY(leave_out_of(s, records->items[i].path, begin, out, ended, again, err));
     return HR_OK;
 }

@@ -12,10 +12,15 @@
  * spans together are the store's list. Otherwise (objects come and go meanwhile), and if the keys do not ascend byte by
  * byte, the pages are asked for again, one after the other.
  *
+ * A job that writes files into a folder hides them by a record there until all are whole (store_commit.c). A list shows
+ * the records below its prefix. Those above are asked for beside the first page: the record of the folder itself, if
+ * the prefix goes on behind it ("a/part-"), and those of the folders above "k=v/" folders, which are of jobs that
+ * divide their rows. A list of several pages asks again at its end, since a job can begin meanwhile.
+ *
  * The result is sorted by key, byte by byte, as a local folder's is: some stores list in no order. Directory buckets of
  * S3 also take only prefixes that end with a slash: the folder is listed, and keys without the prefix are left out.
  *
- * Tests: test_s3.c, test_s3.py, test_listing.py. */
+ * Tests: test_s3.c, test_s3.py, test_listing.py, test_store_records.py. */
 #include "io/http/http.h"
 
 #include <ctype.h>
@@ -26,6 +31,7 @@
 #define SPREAD 4     /* spans for each page that was not the last one: a short list is not cut into many */
 #define CUTS 8       /* that are enough after one page */
 #define MOST_CUTS 160
+#define MOST_GUARDS 8
 #define PAGE_BYTES (16 << 20) /* 5,000 keys of 1,024 bytes, some encoded, and what stands around them */
 
 /* Keys behind `after`, up to `upto`. */
@@ -50,6 +56,9 @@ typedef struct listing {
     bool is_named;  /* the pattern names what exists: only that counts */
     bool may_cut;
     bool is_odd; /* the store lists in another order than that of bytes */
+    const hr_store_kind *kind;
+    int guards[MOST_GUARDS]; /* lengths of the prefix: folders whose records the list does not show */
+    int n_guards;
 } listing;
 
 static void spans_clear(listing *l)
@@ -71,35 +80,22 @@ static void spans_clear(listing *l)
 
 /* ------------------------------------------------------------------------------------------------------------ pages */
 
-/* Adds the query of a page. */
-static void add_query(const listing *l, const span *s, const char *prefix, hr_text *out)
+/* The length of the prefix's folder, with its slash. */
+static int folder_of(const char *prefix, int n)
 {
-    hr__kind_of(l->url)->add_list_query(prefix, s->token, s->token ? NULL : s->after, out);
+    while (n > 0 && prefix[n - 1] != '/')
+        n--;
+    return n;
 }
 
-/* Likewise, with the folder of the prefix in its place. */
-static void add_query_of_folder(const listing *l, const span *s, hr_text *out)
-{
-    const char *slash = strrchr(l->prefix, '/');
-    char *folder = hr__strndup(NULL, l->prefix, slash ? (size_t)(slash + 1 - l->prefix) : 0);
-
-    if (folder)
-        add_query(l, s, folder, out);
-    out->failed = out->failed || !folder;
-    hr__free(folder);
-}
-
-static hr_status page_request(const listing *l, const span *s, hr_http_request *r, hr_error *err)
+static hr_status ask(const listing *l, const hr_list_query *q, hr_http_request *r, hr_error *err)
 {
     hr_text query = { 0 };
     hr_status st;
 
-    if (l->way == HR_LIST_FOLDERS)
-        add_query_of_folder(l, s, &query);
-    else
-        add_query(l, s, l->prefix, &query);
+    l->kind->add_list_query(q, &query);
     if (query.failed)
-        st = hr__error_memory(err, l->url, (int64_t)strlen(l->prefix));
+        st = hr__error_memory(err, l->url, (int64_t)strlen(q->prefix));
     else
         st = hr__bucket_request(r, "GET", l->store, l->url, query.data, NULL, err);
     r->max_body = PAGE_BYTES;
@@ -107,18 +103,16 @@ static hr_status page_request(const listing *l, const span *s, hr_http_request *
     return st;
 }
 
-/* The first page of all, whose refusal can say how to ask. */
-static hr_status run_first(const listing *l, const span *s, hr_http_request *r, hr_error *err)
+static hr_status page_request(const listing *l, const span *s, hr_http_request *r, hr_error *err)
 {
+    int n = (int)strlen(l->prefix);
+    char *prefix = hr__strndup(NULL, l->prefix, (size_t)(l->way == HR_LIST_FOLDERS ? folder_of(l->prefix, n) : n));
     hr_status st;
-    bool again = true;
 
-    do {
-        hr__http_clear(r);
-        HR_TRY(page_request(l, s, r, err));
-        st = hr__http_run(r, err);
-        again = st && again && hr__store_learn(l->store, l->url, r);
-    } while (again);
+    if (!prefix)
+        return hr__error_memory(err, l->url, n);
+    st = ask(l, &(hr_list_query){ .prefix = prefix, .token = s->token, .after = s->after }, r, err);
+    hr__free(prefix);
     return st;
 }
 
@@ -223,6 +217,107 @@ static hr_status take_page(listing *l, span *s, hr_list_page *page, hr_error *er
     s->token = page->next;
     page->next = NULL;
     return HR_OK;
+}
+
+/* ----------------------------------------------------------------------------------------------------------- guards */
+
+/* Whether the last folder of the n characters is "name=value/". */
+static bool is_partition(const char *prefix, int n)
+{
+    int begin = n ? folder_of(prefix, n - 1) : 0;
+
+    return n > begin + 1 && prefix[begin] != '=' && memchr(prefix + begin, '=', (size_t)(n - 1 - begin));
+}
+
+/* Finds the folders at and above the prefix in which a job may have a record that hides what is listed. own: also the
+ * prefix's own folder, which the list shows. */
+static void find_guards(listing *l, bool own)
+{
+    int n = (int)strlen(l->prefix), folder = folder_of(l->prefix, n);
+
+    l->n_guards = 0;
+    if (own || strncmp(HR_RECORD, l->prefix + folder, (size_t)(n - folder)) != 0)
+        l->guards[l->n_guards++] = folder;
+    for (; is_partition(l->prefix, folder) && l->n_guards < MOST_GUARDS; l->guards[l->n_guards++] = folder)
+        folder = folder_of(l->prefix, folder - 1);
+}
+
+/* Directory buckets take no prefix of a name: they list the level. */
+static hr_status guard_request(const listing *l, int guard, const char *token, hr_http_request *r, hr_error *err)
+{
+    bool level = l->way == HR_LIST_FOLDERS;
+    char *prefix = hr__printf(NULL, "%.*s%s", guard, l->prefix, level ? "" : HR_RECORD);
+    hr_status st;
+
+    if (!prefix)
+        return hr__error_memory(err, l->url, guard);
+    st = ask(l, &(hr_list_query){ .prefix = prefix, .token = token, .level = level }, r, err);
+    hr__free(prefix);
+    return st;
+}
+
+static hr_status parse_page(const listing *l, const hr_http_request *r, hr_list_page *page, hr_error *err)
+{
+    hr_status st = hr__list_parse(r->body.data ? r->body.data : "", r->body.n, page, err);
+
+    return st ? hr__error_at(err, st, "%s", l->url) : HR_OK;
+}
+
+/* Adds the records of the answer, and of the pages behind it. Who may not list the folder has none. */
+static hr_status take_guard(const listing *l, int guard, hr_http_request *r, hr_paths *out, hr_error *err)
+{
+    hr_status st = HR_OK;
+
+    for (bool more = true; more && !st;) {
+        hr_list_page page = { 0 };
+
+        if (r->st && r->answer.status == 403)
+            return HR_OK;
+        if (r->st)
+            return hr__error_copy(err, &r->err);
+        HR_TRY(parse_page(l, r, &page, err));
+        for (int64_t i = 0; i < page.n && !st; i++)
+            if (folder_of(page.items[i].key, (int)strlen(page.items[i].key)) == guard &&
+                hr__is_record(page.items[i].key))
+                st = add_key(l->url, &page.items[i], out, err);
+        more = page.truncated && page.next;
+        hr__http_clear(r);
+        if (!st && more)
+            st = guard_request(l, guard, page.next, r, err);
+        hr__list_clear(&page);
+        if (!st && more)
+            hr__http_run_all(r, 1);
+    }
+    return st;
+}
+
+static bool has_path(const hr_paths *p, const char *path)
+{
+    for (int64_t i = 0; i < p->n; i++)
+        if (strcmp(p->items[i].path, path) == 0)
+            return true;
+    return false;
+}
+
+/* *again: a job has made a record while the pages were asked for. */
+static hr_status check_guards(listing *l, bool *again, hr_error *err)
+{
+    hr_http_request r[MOST_GUARDS] = { 0 };
+    hr_paths found = { 0 };
+    hr_status st = HR_OK;
+
+    find_guards(l, true);
+    for (int i = 0; i < l->n_guards; i++)
+        r[i].st = guard_request(l, l->guards[i], NULL, &r[i], &r[i].err);
+    hr__http_run_all(r, l->n_guards);
+    for (int i = 0; i < l->n_guards && !st; i++)
+        st = take_guard(l, l->guards[i], &r[i], &found, err);
+    for (int64_t i = 0; i < found.n && !st; i++)
+        *again = *again || !has_path(l->records, found.items[i].path);
+    for (int i = 0; i < l->n_guards; i++)
+        hr__http_clear(&r[i]);
+    hr__paths_clear(&found);
+    return st;
 }
 
 /* ------------------------------------------------------------------------------------------------------------- cuts */
@@ -344,12 +439,9 @@ static hr_status take_round(listing *l, const int64_t *places, hr_http_request *
     for (int i = n - 1; i >= 0 && !st; i--) {
         span *s = &l->spans[places[i]];
         hr_list_page page = { 0 };
-        const char *body = r[i].body.data ? r[i].body.data : "";
 
-        st = hr__list_parse(body, r[i].body.n, &page, err);
-        if (st)
-            st = hr__error_at(err, st, "%s", l->url);
-        else
+        st = parse_page(l, &r[i], &page, err);
+        if (!st)
             st = take_page(l, s, &page, err);
         if (!st && s->is_done)
             n_open--;
@@ -358,6 +450,25 @@ static hr_status take_round(listing *l, const int64_t *places, hr_http_request *
         hr__list_clear(&page);
     }
     return st;
+}
+
+/* Asks for the first page, whose refusal can say how to ask, and for the records above the prefix: r[1] and so on. */
+static hr_status run_first(const listing *l, hr_http_request *r, hr_error *err)
+{
+    for (bool again = true, once = false; again; once = true) {
+        for (int i = 0; i <= l->n_guards; i++)
+            hr__http_clear(&r[i]);
+        r[0].st = page_request(l, &l->spans[0], &r[0], &r[0].err);
+        for (int i = 0; i < l->n_guards; i++)
+            r[i + 1].st = guard_request(l, l->guards[i], NULL, &r[i + 1], &r[i + 1].err);
+        hr__http_run_all(r, l->n_guards + 1);
+        again = r[0].st && !once && hr__store_learn(l->store, l->url, &r[0]);
+    }
+    if (r[0].st)
+        return HR_OK; /* the page's error is the list's */
+    for (int i = 0; i < l->n_guards; i++)
+        HR_TRY(take_guard(l, l->guards[i], &r[i + 1], l->records, err));
+    return HR_OK;
 }
 
 /* Asks for the next page of each open span. *more: there were any. */
@@ -379,7 +490,7 @@ static hr_status run_round(listing *l, bool is_first, bool *more, hr_error *err)
     }
     *more = n > 0;
     if (is_first)
-        HR_GO(run_first(l, &l->spans[0], r, err));
+        HR_GO(run_first(l, r, err));
     for (int i = 0; i < n && !is_first; i++)
         r[i].st = page_request(l, &l->spans[places[i]], &r[i], &r[i].err);
     if (!is_first)
@@ -403,20 +514,14 @@ static bool is_whole(const listing *l)
     return true;
 }
 
-static hr_list_way list_way(const listing *l)
-{
-    const hr_store_kind *k = hr__kind_of(l->url);
-
-    return k->list_way ? k->list_way(l->store, l->url) : HR_LIST_PAGES;
-}
-
 static hr_status list_once(listing *l, hr_error *err)
 {
     int64_t begin_records = l->records->n;
     hr_status st = HR_OK;
 
     l->begin = l->out->n;
-    l->way = list_way(l);
+    l->kind = hr__kind_of(l->url);
+    l->way = l->kind->list_way ? l->kind->list_way(l->store, l->url) : HR_LIST_PAGES;
     l->may_cut = l->way == HR_LIST_BEHIND;
     for (bool again = true; again;) {
         bool more = true;
@@ -445,6 +550,7 @@ done:
 hr_status hr__store_list(hr_store *s, const char *url, const char *prefix, const char *pattern,
                          const hr_paths_options *options, hr_paths *out, hr_error *err)
 {
+    hr_paths ended = { 0 };
     int64_t begin = out->n;
     hr_status st = HR_OK;
     bool again = true;
@@ -453,14 +559,21 @@ hr_status hr__store_list(hr_store *s, const char *url, const char *prefix, const
         hr_paths records = { 0 };
         listing l = { .store = s, .url = url, .prefix = prefix, .pattern = pattern, .options = options };
 
+        again = false;
         l.records = &records;
         l.out = out;
         hr__paths_cut(out, begin);
+        find_guards(&l, false);
         st = list_once(&l, err);
-        if (!st)
-            st = hr__store_leave_out(s, &records, begin, out, &again, err);
+        if (!st && l.n_full)
+            st = check_guards(&l, &again, err);
+        if (!st && !again)
+            st = hr__store_leave_out(s, &records, begin, out, &ended, &again, err);
         hr__paths_clear(&records);
     }
+    hr__paths_clear(&ended);
+    if (!st && again)
+        st = hr_error_set(err, HR_IO, "%s: jobs began or ended to write here during each of %d lists", url, MAX_LISTS);
     return st;
 }
 

@@ -97,25 +97,22 @@ static hr_status s3_sign(const hr_http_request *r, const char *url, int64_t now_
                      r->method, url, r->hash, now_s, lines, err);
 }
 
-void hr__s3_add_list_query(const char *prefix, const char *token, const char *after, bool encoded, hr_text *out)
+void hr__s3_add_list_query(const hr_list_query *q, bool encoded, hr_text *out)
 {
-    if (token) {
+    if (q->token) {
         hr__text_add(out, "continuation-token=");
-        hr__url_add_encoded(out, token, false);
+        hr__url_add_encoded(out, q->token, false);
         hr__text_add(out, "&");
     }
-    hr__text_add(out, "%slist-type=2&prefix=", encoded ? "encoding-type=url&" : "");
-    hr__url_add_encoded(out, prefix, false);
-    if (after) {
+    hr__text_add(out, "%s%slist-type=2&prefix=", q->level ? "delimiter=%2F&" : "", encoded ? "encoding-type=url&" : "");
+    hr__url_add_encoded(out, q->prefix, false);
+    if (q->after && !q->token) {
         hr__text_add(out, "&start-after=");
-        hr__url_add_encoded(out, after, false);
+        hr__url_add_encoded(out, q->after, false);
     }
 }
 
-static void s3_add_list_query(const char *prefix, const char *token, const char *after, hr_text *out)
-{
-    hr__s3_add_list_query(prefix, token, after, true, out);
-}
+static void s3_add_list_query(const hr_list_query *q, hr_text *out) { hr__s3_add_list_query(q, true, out); }
 
 static hr_identity *s3_identity(const hr_store *s, const char *url)
 {
