@@ -5,6 +5,7 @@
 #   make bench        ours and its peers, side by side     make fuzz     each fuzz target for FUZZ_SECONDS
 #   make quick AREA=csv    the tests of one area     make check-format NAME=csv   what a format lacks
 #   make test-stores  readers and writers against real servers of S3, Azure, Google, HDFS and HTTP
+#   make test-pages   the pages that Headrace makes, in a headless Chromium
 #
 # Pieces: deps venv zstd lib py, lint c-asan c-tsan c-clang c-bare c-release c-valgrind py-test. CC, PYTHON, JOBS and pip's settings count.
 
@@ -36,7 +37,7 @@ PY_FILES = $(wildcard python tests examples bench fuzz docs packaging)
 
 .PHONY: help
 help:
-	@sed -n '3,9s/^# \{0,3\}//p' Makefile
+	@sed -n '3,10s/^# \{0,3\}//p' Makefile
 
 # ---------------------------------------------------------------------------------------------- what others provide
 
@@ -45,14 +46,16 @@ DEPS_BUILD := gcc libc6-dev pkg-config python3 python3-venv python3-dev \
               libjpeg62-turbo-dev libpng-dev libwebp-dev libgif-dev libtiff-dev \
               libpcre2-dev libutf8proc-dev libcurl4-openssl-dev libssl-dev libexpat1-dev
 DEPS_TEST := clang libcmocka-dev tzdata
+DEPS_PAGES := chromium chromium-driver
 DEPS_FUZZ = clang libclang-rt-$(shell clang -dumpversion 2>/dev/null | cut -d. -f1)-dev
 
-.PHONY: deps deps-build deps-fuzz
+.PHONY: deps deps-build deps-fuzz deps-pages
 deps: WANTED := $(DEPS_BUILD) $(DEPS_TEST)
 deps-build: WANTED := $(DEPS_BUILD)
 deps-fuzz: WANTED = $(DEPS_FUZZ)
+deps-pages: WANTED := $(DEPS_PAGES)
 deps-fuzz: deps
-deps deps-build deps-fuzz:
+deps deps-build deps-fuzz deps-pages:
 	$(call say,system packages)
 	@if ! command -v dpkg-query >/dev/null; then \
 	    echo 'not a Debian system: please see to the equivalents of'; echo '$(WANTED)'; exit 0; \
@@ -311,6 +314,12 @@ $(BUILD)/stores/.made: requirements/stores.txt | $(BUILD)/.dir
 	@mkdir -p $(BUILD)/stores/debian && cd $(BUILD)/stores/debian && apt-get -qq download $(STORE_DEBS) 2>/dev/null && \
 	    for deb in *.deb; do dpkg-deb -x $$deb . && rm $$deb; done
 	@touch $@
+
+# The pages that Headrace makes, in Debian's Chromium, which is 100 MB; `make test` tests what needs no browser.
+.PHONY: test-pages
+test-pages: py deps-pages
+	$(call say,pages)
+	@TEST_PAGES=1 $(PY) -m pytest -q -rs tests/python/test_tune_page.py
 
 # The peers live in a venv of their own: what they bring along must not help or hinder ours.
 .PHONY: bench

@@ -58,6 +58,7 @@ def python_pages():
         "data": ("Settings and arguments", of("headrace.data", others)),
         "train": ("headrace.train", of("headrace.train") + [n for m in frameworks for n in of(m)]),
         "torch": ("headrace.torch", of("headrace.torch")),
+        "tune": ("headrace.tune", of("headrace.tune")),
         "exceptions": ("Exceptions", of("headrace.exceptions")),
     }
 

@@ -152,6 +152,8 @@ LATER = {
     ("pyarrow.fs", "open_output_stream"): "after write()",
     ("pyarrow", "to_tf"): "after TensorFlow",
     ("pandas", "normalize_pandas_for_lightgbm"): "a DataFrame",
+    ("torch", "headrace.tune"): "a loader of torch",
+    ("torch.utils.data", "headrace.tune"): "a loader of torch",
 }
 
 # In every process, workers too, as if the packages were not installed.

@@ -21,7 +21,7 @@ MODULES = [
     "headrace.data",
     *(f"headrace.data.{m}" for m in ("aggregate", "collate_fn", "datasource", "expressions")),
     *(f"headrace.data.{m}" for m in ("preprocessor", "preprocessors")),
-    *(f"headrace.{m}" for m in ("torch", "train", "train.collective", "train.torch")),
+    *(f"headrace.{m}" for m in ("torch", "train", "train.collective", "train.torch", "tune")),
 ]
 
 
