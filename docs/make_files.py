@@ -15,6 +15,7 @@ FOLDERS = {
     "io/http": "URLs: requests, and sources over their answers",
     "io/http/hdfs": "HDFS by its REST API",
     "io/http/s3": "S3: addresses, configuration, directory buckets",
+    "io/http/served": "filesystems of the program, by threads of the program",
     "codec": "bytes into bytes: compression, encodings of text, checksums",
     "image": "bytes into pixels, and pixels into others",
     "expr": "expressions over columns",

@@ -51,6 +51,7 @@ def layer_of(path):
 NEIGHBOURS = {
     "io/http/hdfs": {"io/http"},
     "io/http/s3": {"io/http"},
+    "io/http/served": {"io/http"},
     "op/group": {"op/store"},
     "op/join": {"op/store"},
     "op/order": {"op/store"},

@@ -315,6 +315,17 @@ static PyMethodDef functions[] = {
       "objects_remove(urls, options): removes objects; those that are not there are no error." },
     { "objects_upload", pyhr_objects_upload, METH_VARARGS,
       "objects_upload(folder, urls, paths, options): copies local files; they appear when all have arrived." },
+    { "served_new", pyhr_served_new, METH_NOARGS, "served_new(): the number of a new filesystem, with a reference." },
+    { "served_unref", pyhr_served_unref, METH_O, "served_unref(number): drops a reference." },
+    { "served_take", pyhr_served_take, METH_O,
+      "served_take(seconds): waits for a request for a filesystem: (job, number, method, path, query, tag, lines, "
+      "offset, bytes, bytes of the file, data, requests that still wait); the number of a filesystem that nobody uses "
+      "any more; or None." },
+    { "served_answer", pyhr_served_answer, METH_VARARGS,
+      "served_answer(job, data, tag): ends a request. tag: the version of a file that was put; None." },
+    { "served_refuse", pyhr_served_refuse, METH_VARARGS,
+      "served_refuse(job, status, text, detail): ends a request with an error. detail: of udf.errors.pack(), or "
+      "None." },
     { "objects_abort", pyhr_objects_abort, METH_VARARGS,
       "objects_abort(folder, job, options): aborts the unfinished uploads of a job ('': of all) below it, and "
       "completes "

@@ -4,6 +4,7 @@
  * that they pickle. Each is a HeadraceError and also Python's class for the same fault, if there is one:
  * `except FileNotFoundError` catches NotFoundError.
  *
+ * The exception of a user's filesystem arrives as the detail of an error of any status, whose cause it is.
  * The exception of a user's function arrives as HR_CALLBACK with a detail: the pickled exception and its traceback as
  * text. headrace.udf.errors rebuilds the exception with its own type; it never fails (its last resort is CallbackError
  * with the text). */
@@ -75,6 +76,20 @@ done:
     return rc;
 }
 
+/* Sets the cause of the exception `made`: the one of a filesystem, which the detail has. */
+static void set_cause(PyObject *made, const hr_error *err)
+{
+    PyObject *module = PyImport_ImportModule("headrace.udf.errors");
+    PyObject *cause =
+        module ? PyObject_CallMethod(module, "cause", "y#", err->detail, (Py_ssize_t)err->detail_bytes) : NULL;
+
+    if (cause && cause != Py_None)
+        PyException_SetCause(made, Py_NewRef(cause));
+    PyErr_Clear();
+    Py_XDECREF(cause);
+    Py_XDECREF(module);
+}
+
 /* Rebuilds the user's exception in Python; NULL with an exception if that fails. */
 static PyObject *rebuild(const hr_error *err)
 {
@@ -104,8 +119,11 @@ void *pyhr_raise(pyhr_state *s, hr_status st, hr_error *err)
         const char *what = err && err->text[0] ? err->text : hr_status_text(st);
 
         text = PyUnicode_DecodeUTF8(what, (Py_ssize_t)strlen(what), "replace");
-        if (text)
-            PyErr_SetObject(cls, text);
+        made = text ? PyObject_CallFunctionObjArgs(cls, text, NULL) : NULL;
+        if (made && err && err->detail)
+            set_cause(made, err);
+        if (made)
+            PyErr_SetObject(cls, made);
     }
     Py_XDECREF(made);
     Py_XDECREF(text);

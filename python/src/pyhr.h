@@ -148,6 +148,14 @@ PyObject *pyhr_objects_remove(PyObject *module, PyObject *args);
 PyObject *pyhr_objects_upload(PyObject *module, PyObject *args);
 PyObject *pyhr_objects_abort(PyObject *module, PyObject *args);
 
+/* --- py_served.c: functions of the module */
+
+PyObject *pyhr_served_new(PyObject *module, PyObject *none);
+PyObject *pyhr_served_unref(PyObject *module, PyObject *number);
+PyObject *pyhr_served_take(PyObject *module, PyObject *seconds);
+PyObject *pyhr_served_answer(PyObject *module, PyObject *args);
+PyObject *pyhr_served_refuse(PyObject *module, PyObject *args);
+
 /* --- py_expr.c */
 
 int pyhr_expr_types(PyObject *module, pyhr_state *s);

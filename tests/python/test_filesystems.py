@@ -1,4 +1,7 @@
-"""filesystem= of readers and writers: stores of pyarrow.fs and fsspec, which the engine reaches itself."""
+"""filesystem= of readers and writers: stores of pyarrow.fs and fsspec, which the engine reaches itself.
+
+test_served.py has all others.
+"""
 
 import os
 import pickle
@@ -31,6 +34,7 @@ class OfS3(fsspec.AbstractFileSystem):
     """What s3fs.S3FileSystem is: a protocol, and the arguments it was made with."""
 
     protocol = ("s3", "s3a")
+    __module__ = "s3fs.core"
 
 
 def filesystems(server):
@@ -79,7 +83,8 @@ def test_options_of_the_caller_come_first(server):
 
 
 def of(protocol, **settings):
-    return type("Of", (fsspec.AbstractFileSystem,), {"protocol": protocol, "cachable": False})(**settings)
+    names = {"protocol": protocol, "cachable": False, "__module__": "s3fs.core"}
+    return type("Of", (fsspec.AbstractFileSystem,), names)(**settings)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +118,7 @@ def test_stores(fs, url, options):
         assert found[1] == options
 
 
-def test_what_is_not_supported():
+def test_what_the_engine_does_not_reach_is_served():
     emulator = pa.fs.AzureFileSystem(
         account_name="acct",
         account_key="eA==",
@@ -121,19 +126,18 @@ def test_what_is_not_supported():
         blob_storage_scheme="http",
     )
     assert place("read", emulator, "b/k")[1]["azure_storage_endpoint"] == "http://localhost:1/acct"
-    for fs, text in (
-        (
-            pa.fs.S3FileSystem(anonymous=True, proxy_options="http://proxy:1"),
-            "'proxy_options' is not supported",
-        ),
-        (of("s3", config_kwargs={"retries": 3}), "'config_kwargs' is not supported"),
-        (of("s3", client_kwargs={"verify": "x"}), "client_kwargs.'verify'.*not supported"),
-        (of("https", client_kwargs={"headers": {"a": "b"}}), "'client_kwargs' is not supported"),
-        (fsspec.filesystem("memory"), "filesystem MemoryFileSystem: expected one of local files, S3"),
-        (of("sftp"), "expected one of local files, S3"),
+    own = of("s3", anon=True)
+    type(own).__module__ = __name__  # a user's class may read in its own way
+    for fs in (
+        pa.fs.S3FileSystem(anonymous=True, proxy_options="http://proxy:1"),
+        of("s3", config_kwargs={"retries": 3}),
+        of("s3", client_kwargs={"verify": "x"}),
+        of("https", client_kwargs={"headers": {"a": "b"}}),
+        fsspec.filesystem("memory"),
+        of("sftp"),
+        own,
     ):
-        with pytest.raises(UnsupportedError, match=text):
-            place("read", fs, "b/k")
+        assert place("read", fs, "b/k") is None
     assert place("read", of("https"), "https://host/x.csv") == ("https://host/x.csv", {})
     with pytest.raises(InvalidArgument, match="a path or a URL"):
         place("read", of("https"), "x.csv")

@@ -80,8 +80,9 @@ def _partitioning(where, given, filesystem, urls):
         )
     out = given.arguments()
     if out["partition_base"]:
-        base, _ = place(where, given.filesystem or filesystem, out["partition_base"])
-        out["partition_base"] = _like(base.removeprefix("file://"), urls)
+        found = place(where, given.filesystem or filesystem, out["partition_base"])
+        if found is not None:  # the base of a served filesystem is a path as the user has it
+            out["partition_base"] = _like(found[0].removeprefix("file://"), urls)
     return out
 
 
@@ -123,7 +124,9 @@ def read_files(where, form, paths, *, columns=None, options=None, name=None, **c
     if given["partition_filter"] is not None and not callable(given["partition_filter"]):
         raise TypeMismatchError(f"{where}: partition_filter: expected a function of a list of paths")
     include = given["include_paths"]
-    urls, storage = places(where, filesystem, path_list(paths), given["storage_options"])
+    urls, storage, served = places(where, filesystem, path_list(paths), given["storage_options"])
+    if served is not None and given["cache"]:
+        raise InvalidArgument(f"{where}: cache: the files of {served} have no place in it; leave it out")
     args = {
         "urls": urls,
         "format": form,
@@ -139,6 +142,7 @@ def read_files(where, form, paths, *, columns=None, options=None, name=None, **c
         "shuffle": _shuffle(where, given["shuffle"]),
         "partition_filter": given["partition_filter"],
         "storage_options": with_cache(where, storage, given["cache"]),
+        "filesystem": served,
     }
     return Dataset(_node({name: value for name, value in args.items() if value is not None}))
 

@@ -1,13 +1,19 @@
-"""filesystem= of readers and writers: objects of pyarrow.fs and fsspec, as paths or URLs and options of the
-engine, which then reads and writes itself. What a filesystem is set to do otherwise is an error.
+"""filesystem= of readers and writers: objects of pyarrow.fs and fsspec.
+
+Those of local files and of stores that the engine reaches become paths or URLs, and options of the engine,
+which then reads and writes itself. All others, classes of the user's own, and those with settings that the
+engine does not have, are served: headrace.data.served.
 
 Tests: tests/python/test_filesystems.py
 """
 
 import os
 
+from headrace import lazy_module
 from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
 from headrace.data.paths import is_url, storage_texts
+
+served = lazy_module("headrace.data.served")
 
 # Settings that change neither what is read nor how a store is reached.
 _NO_MATTER = {
@@ -22,15 +28,23 @@ _NO_MATTER = {
 }  # fmt: skip
 
 
-def place(where, filesystem, path):
-    """(path or URL, storage options) of `path` in a filesystem; None: the path itself.
+# Packages whose filesystems do what their settings say: a class of another one may read in its own way.
+_KNOWN = ("adlfs", "fsspec", "gcsfs", "pyarrow", "s3fs")
 
-    Raises UnsupportedError for filesystems that the engine does not reach, and for settings that it does not
-    have; TypeMismatchError for other objects.
+
+def place(where, filesystem, path):
+    """(path or URL, storage options) of `path` in a filesystem; no filesystem: the path itself. None: the
+    engine does not reach the filesystem, or does not have its settings.
+
+    Raises TypeMismatchError for other objects.
     """
     if filesystem is None:
         return path, {}
     kind = type(filesystem).__name__
+    if not (hasattr(filesystem, "open_input_file") or hasattr(filesystem, "protocol")):
+        raise TypeMismatchError(f"{where}: filesystem: expected one of pyarrow.fs or fsspec, found {kind}")
+    if type(filesystem).__module__.partition(".")[0] not in _KNOWN:
+        return None
     if kind == "LocalFileSystem":
         return path, {}
     if kind == "SubTreeFileSystem":
@@ -40,49 +54,54 @@ def place(where, filesystem, path):
     if kind == "PyFileSystem" and hasattr(filesystem.handler, "fs"):
         return place(where, filesystem.handler.fs, path)
     if hasattr(filesystem, "open_input_file"):
-        name, settings = filesystem.type_name, _of_arrow(filesystem)
-        found = _ARROW.get(name)
-    elif hasattr(filesystem, "protocol"):
+        found = _ARROW.get(filesystem.type_name)
+        settings = found and _of_arrow(filesystem)
+    else:
         protocol = filesystem.protocol
         name = protocol if isinstance(protocol, str) else protocol[0]
         settings, found = dict(filesystem.storage_options), _FSSPEC.get(name)
-    else:
-        raise TypeMismatchError(f"{where}: filesystem: expected one of pyarrow.fs or fsspec, found {kind}")
     if found is None:
-        raise UnsupportedError(
-            f"{where}: filesystem {kind}: expected one of local files, S3, Google Cloud Storage, Azure, HTTP"
-        )
+        return None
     scheme, convert = found
     settings = {k: v for k, v in settings.items() if k not in _NO_MATTER and _is_set(v)}
     options = convert(settings)
     if settings:
-        raise UnsupportedError(
-            f"{where}: filesystem {kind}: the setting {min(settings)!r} is not supported; give a URL and "
-            "storage_options"
-        )
+        return None
     return _url(scheme, path), {name: value for name, value in options.items() if _is_set(value)}
 
 
 def local_path(where, filesystem, path):
     """The path of local files in a filesystem, for what reads and writes only those."""
-    found, _ = place(where, filesystem, path)
-    if filesystem is not None and is_url(found):
+    found = place(where, filesystem, path)
+    if found is None or (filesystem is not None and is_url(found[0])):
         raise UnsupportedError(
             f"{where}: filesystem {type(filesystem).__name__}: only local files are supported"
         )
-    return found
+    return found[0]
 
 
 def places(where, filesystem, paths, storage_options):
-    """(paths or URLs, the engine's texts of storage options) of paths in a filesystem; the options of the
-    caller come before those of the filesystem.
+    """(paths or URLs, the engine's texts of storage options, a Served or None) of paths in a filesystem; the
+    options of the caller come before those of the filesystem.
     """
-    found = [place(where, filesystem, path) for path in paths]
     given = storage_texts(where, storage_options)
+    found = [place(where, filesystem, path) for path in paths]
+    if None in found:
+        by = served_by(filesystem)
+        return [by.url(path) for path in paths], given, by
     options = found[0][1] if found else {}
     if options:
         given = storage_texts(where, {**options, **(storage_options or {})})
-    return [path for path, _ in found], given
+    return [path for path, _ in found], given, None
+
+
+def served_by(filesystem):
+    """The filesystem as one that threads of this process serve; a Served one as it is."""
+    if isinstance(filesystem, served.Served):
+        return filesystem
+    if type(filesystem).__name__ == "PyFileSystem" and hasattr(filesystem.handler, "fs"):
+        filesystem = filesystem.handler.fs
+    return served.Served(filesystem)
 
 
 def _below(base, path):

@@ -28,6 +28,8 @@ def shown(path):
     scheme, found, rest = path.partition("://")
     if not found:
         return path
+    if scheme == "filesystem":
+        return rest.removeprefix("/")
     if scheme.lower() not in STORE_SCHEMES or "sig=" in rest:
         rest = rest.partition("?")[0]
     host, slash, below = rest.partition("/")
@@ -65,7 +67,7 @@ class SkippedPaths:
         return self.then(kept) if self.then is not None else kept
 
 
-STORE_SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "wasb", "wasbs")
+STORE_SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "wasb", "wasbs", "filesystem")
 READ_SCHEMES = ("http", "https", "hdfs", "webhdfs", "swebhdfs")  # to which nothing is written
 
 

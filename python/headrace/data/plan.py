@@ -32,6 +32,17 @@ _KEEPS_COLUMNS = (
 )
 
 
+def _serve(args):
+    """Tells the engine the filesystem that this process serves, if the arguments have one."""
+    if (served := args.pop("filesystem", None)) is not None:
+        args["storage_options"] = [*(args.get("storage_options") or []), served.option]
+
+
+def _plain(url):
+    """The path of a file as its filesystem takes it; another URL as it is."""
+    return shown(url) if url.startswith("filesystem:") else url
+
+
 class Node:
     """One step: an operation, its arguments and its inputs; immutable. `plan` is the engine's plan; making
     the node makes and checks it.
@@ -71,7 +82,7 @@ class Node:
                 "disk: pickle the dataset before materialize(), write it to files, or set a larger "
                 "DataContext.memory_limit_bytes before materialize()"
             )
-        if self.op != "calls" and "partition_filter" not in self.args:
+        if self.op != "calls" and not {"partition_filter", "filesystem"} & self.args.keys():
             return Node, (self.op, self.args, self.inputs)
         from headrace.udf import sending
 
@@ -81,11 +92,13 @@ class Node:
         args = dict(self.args)
         args.setdefault("format", None)
         args.pop("name", None)
+        _serve(args)
         keep = args.pop("partition_filter", None)
         if keep is None:
             return Plan.read(**args)
         listing = ("urls", "format", "ignore_missing_paths", "suffixes", "storage_options")
-        files = keep(Plan.read(**{k: v for k, v in args.items() if k in listing}).files())
+        listed = Plan.read(**{k: v for k, v in args.items() if k in listing}).files()
+        files = keep([_plain(f) for f in listed])
         if not isinstance(files, (list, tuple)) or not all(isinstance(f, str) for f in files):
             raise _core.TypeMismatchError(
                 f"partition_filter: expected a list of paths, found {type(files).__name__}"
@@ -94,7 +107,8 @@ class Node:
             raise _core.NotFoundError(
                 f"{shown(args['urls'][0])}: {getattr(keep, 'argument', 'partition_filter')} keeps no file"
             )
-        return Plan.read(**args | {"urls": files})
+        urls = {_plain(url): url for url in listed}
+        return Plan.read(**args | {"urls": [urls.get(f, f) for f in files]})
 
     def _tables(self):
         return Plan.tables(self.args["tables"])
@@ -185,7 +199,9 @@ class Node:
         return self.inputs[0].plan.batch_by_length(*self.args.values())
 
     def _write(self):
-        return self.inputs[0].plan.write(**self.args)
+        args = dict(self.args)
+        _serve(args)
+        return self.inputs[0].plan.write(**args)
 
     def _calls(self):
         from headrace.udf.pool import Pool
@@ -226,7 +242,7 @@ class Node:
     def files(self) -> Iterator[str]:
         """Paths of all files that the plan reads, in the order of the scans."""
         if self.op == "read":
-            yield from self.plan.files()
+            yield from map(_plain, self.plan.files())
         for node in self.inputs:
             yield from node.files()
 

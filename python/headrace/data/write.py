@@ -27,7 +27,7 @@ from headrace.data.datasinks import (
     save_mode,
 )
 from headrace.data.filesystems import places
-from headrace.data.paths import check_stream_args, is_store
+from headrace.data.paths import check_stream_args, is_store, shown
 from headrace.data.plan import Node
 from headrace.data.records import of_tf_schema
 from headrace.data.sample_encoders import encoded
@@ -198,11 +198,11 @@ def _write_files(
     if _number(where, "min_bytes_per_file", min_bytes_per_file) > DEFAULT_FILE_BYTES:
         max_bytes_per_file = max_bytes_per_file or min_bytes_per_file
     _number(where, "concurrency", concurrency)
-    (path,), storage = places(where, filesystem, [os.fspath(path)], storage_options)
+    (path,), storage, served = places(where, filesystem, [os.fspath(path)], storage_options)
     mode = save_mode(mode, where)
     remote = is_store(path)
-    if not remote and not try_create_dir and not single_file and not os.path.isdir(path):
-        raise StorageError(f"{path}: the folder does not exist, and try_create_dir is False")
+    if not try_create_dir and not single_file and not _has_folder(path, remote, served):
+        raise StorageError(f"{shown(path)}: the folder does not exist, and try_create_dir is False")
     job = job or uuid.uuid4().hex
     node, name, name_column = ds._node, None, None
     if filename_provider is not None and each_row:
@@ -227,8 +227,18 @@ def _write_files(
         "name": name,
         "storage_options": storage,
     }
+    if served is not None:
+        args["filesystem"] = served
     with ds._run(Node("write", args, [node])) as run, progress.of_run(run, where):
-        return [row for table in run for row in blocks.rows_of(table, writable=True)]
+        made = [row for table in run for row in blocks.rows_of(table, writable=True)]
+    return made if served is None else [{**row, "path": shown(row["path"])} for row in made]
+
+
+def _has_folder(path, remote, served):
+    """Whether the folder is there; stores have none."""
+    if served is not None:
+        return served.exists(path)
+    return remote or os.path.isdir(path)
 
 
 def _call(args_fn, arguments):

@@ -132,6 +132,23 @@ def unsendable(spec, exception):
     )
 
 
+def cause(detail):
+    """The exception of pack(), with the place where it was raised; None if it cannot be rebuilt. Never
+    raises.
+    """
+    try:
+        payload, trace, _, _ = pickle.loads(detail)
+        found = pickle.loads(payload) if payload is not None else None
+        found = found.made() if isinstance(found, _Parts) else found
+        if not isinstance(found, BaseException) or isinstance(found, _MISLEADING):
+            return None
+        if trace:
+            found.add_note(trace.rstrip())
+        return found
+    except Exception:
+        return None
+
+
 def rebuild(detail, text):
     """The exception of pack(), with its own type. text: names the operator. Never raises."""
     trace, pid, found, line = "", None, None, ""

@@ -67,6 +67,7 @@ struct hr_store {
     hr_gs gs;
     hr_az az;
     hr_hdfs hdfs;
+    int64_t filesystem;      /* the number of a served one; 0: none. A reference */
     _Atomic int64_t ahead_s; /* how far the store's clock is ahead of ours */
 };
 typedef struct hr_http_request hr_http_request;
@@ -121,6 +122,7 @@ struct hr_http_request {
     atomic_bool cancelled;
     /* The network's thread alone. */
     hr_http_request *next;
+    struct hr_served_job *job; /* of a served filesystem, instead of an attempt */
     hr_http_host *host;
     bool is_small;       /* of the lane of small requests */
     void *easy;          /* NULL: no attempt is under way */
@@ -249,6 +251,9 @@ struct hr_store_kind {
                       hr_error *err);
     /* HR_BAD_DATA: the file has another version now. NULL: each request names the version. */
     hr_status (*verify)(hr_store *s, const char *url, int64_t version, hr_error *err);
+    /* Takes requests as hr__http_begin and hr__http_cancel do. NULL: they go over the network. */
+    hr_status (*begin)(hr_http_request *r, hr_error *err);
+    void (*cancel)(hr_http_request *r);
 };
 /* How an object is written in parts, and becomes visible when they are complete. */
 struct hr_upload_kind {
@@ -264,8 +269,12 @@ struct hr_upload_kind {
     void (*add_complete_query)(const char *id, hr_text *out);
     void (*add_parts)(char *const *tags, int64_t n, hr_text *out); /* the body that completes an upload */
     void (*add_mark)(const char *id, hr_text *out); /* a header line by which the object is known; NULL: none */
+    /* Instead of a record and what follows it: makes the files visible, whose parts have all arrived, and removes `old`
+     * (NULL: none). Sets `committed`. */
+    hr_status (*commit)(hr_uploads *u, bool replace, const hr_paths *old, hr_error *err);
+    void (*abort)(hr_uploads *u); /* removes what a job without names has left */
 };
-extern const hr_store_kind hr__s3_kind, hr__gs_kind, hr__az_kind, hr__hdfs_kind;
+extern const hr_store_kind hr__s3_kind, hr__gs_kind, hr__az_kind, hr__hdfs_kind, hr__served_kind;
 const hr_store_kind *hr__kind_of(const char *url);                           /* NULL: of no store */
 hr_place hr__place(const char *url);                                         /* of a store */
 char *hr__url_of_key(const char *url, const char *key, hr_account *account); /* in the same bucket; NULL: no memory */
@@ -392,6 +401,13 @@ static inline bool hr__http_writes(const hr_http_request *r)
     return strcmp(r->method, "PUT") == 0 || strcmp(r->method, "POST") == 0 || strcmp(r->method, "DELETE") == 0;
 }
 
+/* --- served/: filesystems of the program */
+#define HR_SERVED_SCHEME "filesystem"
+extern const hr_upload_kind hr__served_upload;
+hr_status hr__served_ref(int64_t number, hr_error *err) HR_MUST_USE;
+hr_status hr__served_begin(hr_http_request *r, hr_error *err) HR_MUST_USE;
+void hr__served_cancel(hr_http_request *r);
+
 /* --- store_upload.c, store_commit.c: what both know of a job's uploads */
 struct hr_upload {
     struct hr_uploads *job;
@@ -406,6 +422,7 @@ struct hr_upload {
     int64_t n, cap;
     bool keeps_first;
     struct hr_transfer *first; /* part 1, held back until finish */
+    bool named;                /* of a served filesystem: the file has its name */
 };
 struct hr_uploads {
     hr_account *account;

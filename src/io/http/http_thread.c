@@ -720,7 +720,7 @@ static int start_locked(void)
     return rc;
 }
 
-hr_status hr__http_begin(hr_http_request *r, hr_error *err)
+static hr_status send_over_network(hr_http_request *r, hr_error *err)
 {
     int rc;
 
@@ -737,7 +737,7 @@ hr_status hr__http_begin(hr_http_request *r, hr_error *err)
     return rc ? hr__error_os(err, rc, "network", "start its thread") : HR_OK;
 }
 
-void hr__http_cancel(hr_http_request *r)
+static void cancel_on_network(hr_http_request *r)
 {
     atomic_store_explicit(&r->cancelled, true, memory_order_relaxed);
     hr__lock(&net.lock);
@@ -772,7 +772,7 @@ void hr__http_stop(void)
 
 #else
 
-hr_status hr__http_begin(hr_http_request *r, hr_error *err)
+static hr_status send_over_network(hr_http_request *r, hr_error *err)
 {
     char *name = hr__url_shown(r->url, NULL);
     hr_status st =
@@ -782,10 +782,23 @@ hr_status hr__http_begin(hr_http_request *r, hr_error *err)
     return st;
 }
 
-void hr__http_cancel(hr_http_request *r) { (void)r; }
+static void cancel_on_network(hr_http_request *r) { (void)r; }
 void hr__http_stop(void) {}
 
 #endif
+
+hr_status hr__http_begin(hr_http_request *r, hr_error *err)
+{
+    return r->kind && r->kind->begin ? r->kind->begin(r, err) : send_over_network(r, err);
+}
+
+void hr__http_cancel(hr_http_request *r)
+{
+    if (r->kind && r->kind->cancel)
+        r->kind->cancel(r);
+    else
+        cancel_on_network(r);
+}
 
 /* --- a request whose caller waits */
 

@@ -59,6 +59,33 @@ hr_status hr__upload_finish(hr_upload *u, hr_error *err) HR_MUST_USE; /* the las
 /* Makes all files visible, in place of those of `old` (NULL: of none). replace: objects of the files' names. */
 hr_status hr__uploads_commit(hr_uploads *u, bool single, bool replace, const hr_paths *old, hr_error *err) HR_MUST_USE;
 
+/* --- served/: filesystems of the program, whose requests wait until threads of the program answer them
+ *
+ * The program gives each of its filesystems a number. Stores with the option "filesystem=NUMBER" refer to it. */
+typedef struct hr_served_job hr_served_job;
+typedef struct hr_served_call {
+    hr_served_job *job;      /* NULL: no request */
+    int64_t gone;            /* else the number of a filesystem to which nothing refers any more */
+    int64_t filesystem;      /* what follows is the job's; served_kind.c has the methods */
+    const char *method;      /* static */
+    const char *path;        /* as the filesystem takes it */
+    const char *query;       /* "": none */
+    const char *tag;         /* the version that the file must have; NULL: any */
+    const char *lines;       /* conditions; NULL: none */
+    int64_t offset, n_bytes; /* of the range that is read */
+    int64_t n_file;          /* bytes of the file, as they were listed */
+    const uint8_t *data;     /* that the request sends */
+    int64_t n_data;
+    int n_waiting; /* jobs that still wait */
+} hr_served_call;
+hr_status hr__served_new(int64_t *number, hr_error *err) HR_MUST_USE; /* with a reference */
+void hr__served_unref(int64_t number);                                /* 0 is fine */
+/* Waits for a request, or for a filesystem that has gone. false: none came. Any number of threads. */
+bool hr__served_take(int64_t wait_ns, hr_served_call *out);
+/* Exactly one of these ends each job. data: what a GET or a FIND gives. tag: the version of a file that was put. */
+void hr__served_answer(hr_served_job *takes, const void *data, int64_t n, const char *tag);
+void hr__served_refuse(hr_served_job *takes, hr_error *err); /* moves the error, and adds the path */
+
 /* --- objects.c: single objects, and folders of them. All calls wait for the network. */
 typedef struct hr_store_options {
     const char *const *items; /* "name=value" */

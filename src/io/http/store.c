@@ -140,6 +140,17 @@ static hr_status set_switch(hr_store *s, const switch_option *o, const char *val
     return HR_OK;
 }
 
+/* The number of a served filesystem, which Python adds; no user types it. */
+static hr_status set_filesystem(hr_store *s, const char *value, hr_error *err)
+{
+    int64_t number = strtoll(value, NULL, 10);
+
+    HR_TRY(hr__served_ref(number, err));
+    hr__served_unref(s->filesystem);
+    s->filesystem = number;
+    return HR_OK;
+}
+
 static hr_status set_option(hr_store *s, const char *option, hr_error *err)
 {
     size_t n = strcspn(option, "=");
@@ -148,6 +159,8 @@ static hr_status set_option(hr_store *s, const char *option, hr_error *err)
     hr_near near;
 
     hr__near_begin(&near, option, n);
+    if (n == 10 && memcmp(option, "filesystem", n) == 0)
+        return set_filesystem(s, value, err);
     if (is_one_of("cache_size", option, n, &near))
         return set_cache_size(s, "storage_options: cache_size", value, err);
     for (int i = 0; i < HR_LEN(numbers); i++)
@@ -201,7 +214,8 @@ hr_status hr__store_new(const char *const *options, int n_options, hr_account *a
     HR_GO(set_cache_size(s, "HEADRACE_CACHE_SIZE", getenv("HEADRACE_CACHE_SIZE"), err));
     for (int i = 0; i < n_options; i++)
         HR_GO(set_option(s, options[i], err));
-    HR_GO(hr__set_from(&s->cache_dir, "HEADRACE_CACHE_DIR", err));
+    if (!s->filesystem) /* no version of such files is known to be unique */
+        HR_GO(hr__set_from(&s->cache_dir, "HEADRACE_CACHE_DIR", err));
     *out = s;
     s = NULL;
 done:
@@ -221,6 +235,7 @@ void hr__store_unref(hr_store *s)
     if (!s || atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
         return;
     hr__s3_end_sessions(s);
+    hr__served_unref(s->filesystem);
     hr__identity_unref(s->s3.identity);
     hr__identity_unref(s->gs.identity);
     hr__identity_unref(s->az.identity);

@@ -606,6 +606,8 @@ hr_status hr__uploads_commit(hr_uploads *u, bool single, bool replace, const hr_
     hr_status st;
 
     HR_GO(hr__uploads_wait(u, err));
+    if (u->kind->commit)
+        return u->kind->commit(u, replace, old, err);
     HR_GO(of_uploads(u, old, &c, err));
     if (!replace)
         HR_GO(check_new(&c, single, err));
@@ -827,6 +829,8 @@ hr_status hr__store_clean(const char *url, const char *job, const char *const *o
     HR_GO(hr__store_new(options, n_options, NULL, &s, err));
     HR_GO(hr__store_takes_files(root, err));
     HR_GO(hr__store_prepare(s, root, err));
+    if (hr__kind_of(root)->upload->commit)
+        goto done; /* its jobs leave no records */
     HR_GO(recover_below(s, root, prefix, NULL, report, err));
     HR_GO(abort_job(s, root, job, report, err));
 done:
@@ -841,8 +845,13 @@ done:
 hr_status hr__store_recover(hr_store *s, const char *root, const char *job, hr_account *account, hr_error *err)
 {
     const char *key = hr__place(root).key;
-    char *prefix = hr__printf(NULL, "%s%s" HR_RECORD, key, key[0] ? "/" : "");
-    hr_status st = prefix ? HR_OK : hr__error_memory(err, root, 64);
+    char *prefix;
+    hr_status st;
+
+    if (hr__kind_of(root)->upload->commit)
+        return HR_OK;
+    prefix = hr__printf(NULL, "%s%s" HR_RECORD, key, key[0] ? "/" : "");
+    st = prefix ? HR_OK : hr__error_memory(err, root, 64);
 
     if (!st)
         st = recover_below(s, root, prefix, account, NULL, err);

@@ -9,7 +9,8 @@
 #include <ctype.h>
 #include <strings.h>
 
-static const hr_store_kind *const kinds[] = { &hr__s3_kind, &hr__gs_kind, &hr__az_kind, &hr__hdfs_kind };
+static const hr_store_kind *const kinds[] = { &hr__s3_kind, &hr__gs_kind, &hr__az_kind, &hr__hdfs_kind,
+                                              &hr__served_kind };
 
 /* Whether the scheme is one of the kind's. */
 static bool is_of(const hr_store_kind *k, const char *scheme, size_t n)

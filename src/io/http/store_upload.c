@@ -221,7 +221,7 @@ static hr_status failure_locked(hr_uploads *u, hr_error *err)
         return HR_OK;
     if (!u->err.text[0])
         return hr_error_set(err, u->st, "%s: the upload failed", u->root);
-    return hr_error_set(err, u->st, "%s", u->err.text);
+    return hr__error_copy(err, &u->err);
 }
 
 /* Until at most `most` bytes are under way. */
@@ -478,6 +478,8 @@ void hr__uploads_free(hr_uploads *u)
     stop_all(u);
     if (!u->committed && u->kind && u->kind->has_ids)
         abort_all(u);
+    else if (!u->committed && u->kind && u->kind->abort)
+        u->kind->abort(u);
     for (int64_t i = 0; i < u->n; i++)
         upload_free(u->items[i]);
     hr_error_clear(&u->err);

@@ -43,6 +43,8 @@ char *hr__url_shown(const char *url, hr_account *account)
     bool has_query = !k || strstr(end, "sig="); /* a key of a store may hold a '?' */
     size_t n_path = has_query ? strcspn(end, "?#") : strlen(end);
 
+    if (k == &hr__served_kind) /* the path that the user knows */
+        return hr__strdup(account, hr__place(url).key[0] ? hr__place(url).key : "/");
     return hr__printf(account, "%.*s%.*s", scheme_end ? (int)(scheme_end + 3 - url) : 0, url,
                       (int)(end + n_path - host), host);
 }

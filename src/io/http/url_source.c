@@ -216,6 +216,7 @@ static hr_status part_with_request(const url_source *s, int64_t at, int64_t n, p
     if (s->tag && !(p->request.if_match = hr__strdup(s->account, s->tag)))
         HR_GO(hr__error_memory(err, s->base.name, (int64_t)strlen(s->tag)));
     p->request.account = s->account;
+    p->request.answer.total = s->base.n_bytes; /* where no answer says it */
     if (!(p->request.name = hr__strdup(s->account, s->base.name)))
         HR_GO(hr__error_memory(err, s->base.name, (int64_t)strlen(s->base.name)));
     p->request.kind = s->kind;
@@ -547,7 +548,7 @@ static hr_status failed(url_source *s, part *p, bool *again, hr_error *err)
     if (st == HR_UNSUPPORTED && p->request.answer.status == 200 && !(p->at == 0 && p->n == s->base.n_bytes)) {
         s->whole = *again = true;
     } else {
-        (void)hr_error_set(err, st, "%s", p->request.err.text);
+        (void)hr__error_copy(err, &p->request.err);
     }
     gone = remove_locked(s, p);
     parts_unlock();

@@ -1,8 +1,8 @@
 """Files that Python reads. The engine lists them, so that paths, partitions, file filters and their order
 mean the same for every reader; each file, or each part of a file, is then a task.
 
-The packages that read know files of this machine. The engine reads the bytes of a URL, and gives them to a
-task, which makes a file in memory of them and reads all its parts.
+The packages that read know files of this machine. The engine reads the bytes of a URL, or of a file of
+another filesystem, and gives them to a task, which makes a file in memory of them and reads all its parts.
 """
 
 import contextlib
@@ -117,7 +117,7 @@ def read_each_file(where, name, paths, read, *, parts=None, extensions=None, com
     listing = read_files(where, "binary", paths, include_paths=PATH, name=where, options=large, **common)
     folders = [n for n in listing.columns() if n not in (BYTES, PATH)]
     files = listing.input_files()
-    remote = any(map(is_url, files))
+    remote = "filesystem" in listing._node.args or any(map(is_url, files))
     rows = listing.select_columns([PATH, *folders, *([BYTES] if remote else [])])
     if remote and parts is not None:
         read, parts = _AllParts(parts, read), None
