@@ -6,6 +6,7 @@ Tests: test_tune.py.
 from __future__ import annotations
 
 import math
+import statistics
 
 from headrace.tune.configurations import GAIN, GIVEN, HEADRACE, HEADRACE_LOADER, Target
 from headrace.tune.results import Result
@@ -16,6 +17,7 @@ BOUND = (
     (1.01, "the loader is the limit"),
 )
 NO_STEP_S = 1e-5  # a shorter step is none: its rate is no bound worth naming
+FULL, CROWDED = 0.8, 0.2  # shares of the cores: all of them in use, and by other programs
 SLOWER_STEP = 1.1  # step beside the loader / step alone, from which on the loader disturbs it
 
 
@@ -199,9 +201,23 @@ def warnings(target: Target | None, results: list[Result], cores: int) -> list[s
                 f"{milliseconds(r.floor_s)} without it: the loader takes cores from the step; fewer "
                 "workers may be faster"
             )
+    said += _busy(results)
     said += _threads(target, results, cores)
     said += _doubled(target, results)
     return said
+
+
+def _busy(results):
+    """Other programs that use the cores: fewer are left, and shares of them are luck."""
+    crowded = [r for r in results if r.per_core and sum(r.per_core) > FULL * len(r.per_core)]
+    crowded = [r for r in crowded if r.other_cores > CROWDED * len(r.per_core)]
+    if 2 * len(crowded) <= len([r for r in results if r.measured]):
+        return []
+    others, n = statistics.median(r.other_cores for r in crowded), len(crowded[0].per_core)
+    return [
+        f"other programs kept {others:.1f} of {n} cores busy: on an idle machine all rates are higher; "
+        "compare the CPU for a row, and measure again when they have ended"
+    ]
 
 
 def _threads(target, results, cores):

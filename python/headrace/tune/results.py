@@ -15,8 +15,8 @@ from headrace.tune.machine import Machine
 from headrace.tune.watching import Run
 
 FIRST_STEPS = 20  # of an epoch, at most a fifth: left out of the steady state
-LEAK_SHARE, LEAK_BYTES = 0.05, 32 << 20  # memory that grows by less in half a run does not grow
-FEW_SAMPLES = 8
+LEAK_SHARE, LEAK_BYTES = 0.1, 64 << 20  # memory that grows by less in half a run does not grow
+FEW_SAMPLES = 12
 
 
 @dataclass
@@ -29,9 +29,10 @@ class Result:
     floor_s: on batches that were kept, without a loader. wait_share, samples_per_s, batches_per_s: of the
     steady state, the first steps of each epoch left out. epoch_s: a whole epoch; estimated if
     epoch_estimated. cpu_cores: cores that the processes kept busy; cpu_per_row_s: their CPU time for each
-    row. per_core: use of each core, by whomever. memory_peak: bytes of all processes. growth_bytes: how
-    much memory grew in the second half of the run; leaks: whether it keeps growing. running: threads that
-    ran or wanted to (median); oversubscribed: these are too many for the cores.
+    row. per_core: use of each core, by whomever; other_cores: cores that other programs kept busy.
+    memory_peak: bytes of all processes. growth_bytes: how much memory grew in the second half of the run;
+    leaks: whether it keeps growing. running: threads that ran or wanted to (median); oversubscribed: these
+    are too many for the cores.
     """
 
     configuration: Configuration
@@ -57,6 +58,7 @@ class Result:
     cpu_cores: float = math.nan
     cpu_per_row_s: float = math.nan
     per_core: list[float] = field(default_factory=list)
+    other_cores: float = 0.0
     memory_peak: int = 0
     growth_bytes: int = 0
     leaks: bool = False
@@ -164,6 +166,10 @@ def _processes(made, run, machine):
         made.cpu_cores = (cpu[-1][1] - cpu[0][1]) / (cpu[-1][0] - cpu[0][0])
         rows = sum(r[4] for r in run.batches if cpu[0][0] < r[2] <= cpu[-1][0])
         made.cpu_per_row_s = (cpu[-1][1] - cpu[0][1]) / rows if rows else math.nan
+    whole = [c for c in run.watch.cpu if (run.begin or 0.0) <= c[0] <= (run.ended or 0.0)]
+    if run.per_core and len(whole) > 1:
+        ours = (whole[-1][1] - whole[0][1]) / (whole[-1][0] - whole[0][0])
+        made.other_cores = max(0.0, sum(run.per_core) - ours)
     running = [n for t, n in run.watch.running if begin <= t <= end]
     if running:
         made.running = statistics.median(running)
@@ -179,13 +185,13 @@ def _span(run):
 
 
 def growth(samples: list[int]) -> tuple[int, bool]:
-    """How much memory grew between the second and the last quarter of the samples; whether it grew all the
-    time and by more than noise.
+    """How much memory grew between the second and the last quarter of the samples; whether it keeps growing:
+    by more than noise, and in the end at least half as fast as before.
     """
     if len(samples) < FEW_SAMPLES:
         return 0, False
     quarter = len(samples) // 4
     levels = [statistics.median(samples[i * quarter : (i + 1) * quarter]) for i in range(4)]
     grown = int(levels[3] - levels[1])
-    rises = levels[1] < levels[2] < levels[3]
-    return grown, rises and grown > max(LEAK_BYTES, LEAK_SHARE * levels[1])
+    before, lately = levels[2] - levels[1], levels[3] - levels[2]
+    return grown, before > 0 and 2 * lately >= before and grown > max(LEAK_BYTES, LEAK_SHARE * levels[1])

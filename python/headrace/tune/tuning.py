@@ -109,6 +109,22 @@ def _sent(what, value):
         ) from e
 
 
+def measure(
+    make_loader: Any,
+    configuration: Configuration,
+    logs: str | Path,
+    batches: int | None = 100,
+    **options: Any,
+) -> Result:
+    """One configuration, in a fresh process; options: of tune()."""
+    defaults = {"step": None, "measure_step": False, "train_step_time": 0.1, "epochs": 2, "batch_size": None}
+    defaults |= {"shuffle": False, "seconds": 60.0, "silence": 120.0, "thorough": False}
+    options = defaults | options | {"batches": batches}
+    _check(options)
+    tuning = _Tuning(make_loader, options["step"], Path(logs), None, options)
+    return tuning.measure(configuration, Target("loader"), 0)
+
+
 class _Tuning:
     def __init__(self, make_loader, step, logs, show, options):
         self.logs, self.show = logs, show or (lambda line: None)
