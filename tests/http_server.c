@@ -71,6 +71,13 @@ static bool send_status(int fd, const char *line, const char *more, const char *
     return send_all(fd, head, (size_t)n);
 }
 
+/* Until the client must have lost its patience. */
+static void do_nothing(http_server *s)
+{
+    for (int i = 0; i < 500 && !atomic_load(&s->stop); i++)
+        usleep(10000);
+}
+
 /* Sends bytes [begin, end) of the object. False: the connection ends. */
 static bool send_range(http_server *s, int fd, http_fault fault, int64_t begin, int64_t end, bool ranged)
 {
@@ -89,8 +96,8 @@ static bool send_range(http_server *s, int fd, http_fault fault, int64_t begin, 
     atomic_fetch_add(&s->bytes, n);
     if (!send_all(fd, head, strlen(head)) || !send_all(fd, s->data + begin, (size_t)n))
         return false;
-    for (int i = 0; fault == HTTP_SILENT && i < 100 && !atomic_load(&s->stop); i++)
-        usleep(50000);
+    if (fault == HTTP_SILENT)
+        do_nothing(s);
     return fault != HTTP_CUT && fault != HTTP_SILENT;
 }
 
@@ -105,6 +112,7 @@ static bool answer_get(http_server *s, int fd, const char *head)
         return false;
     switch (fault) {
     case HTTP_NOTHING: return false;
+    case HTTP_MUTE: do_nothing(s); return false;
     case HTTP_503: return send_status(fd, "503 Slow Down", "Retry-After: 0\r\n", "slow down");
     case HTTP_412: return send_status(fd, "412 Precondition Failed", "", "");
     case HTTP_403:

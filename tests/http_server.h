@@ -14,6 +14,7 @@ typedef enum http_fault {
     HTTP_CUT,      /* half of the body, then the end */
     HTTP_NOTHING,  /* closes without an answer */
     HTTP_SILENT,   /* half of the body, then nothing */
+    HTTP_MUTE,     /* nothing at all */
     HTTP_REPLACED, /* another ETag, whatever If-Match says */
     HTTP_412,
     HTTP_NO_RANGES, /* 200 and the whole object */

@@ -1,7 +1,7 @@
 /* test_flow.c - the controller of requests in flight, on simulated links. */
 #include "harness.h"
 
-#include "io/http/flow.h"
+#include "io/http/pace/flow.h"
 
 #define STEP_NS 20000000ll
 #define MB 1e6

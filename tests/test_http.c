@@ -376,6 +376,199 @@ static void no_memory_is_one_error(void **state)
     http_server_stop(&server);
 }
 
+/* A request for a range, of any kind of store; checks its bytes. */
+static hr_status get_range(hr_store *store, hr_account *account, const char *tag, int64_t at, int64_t n, hr_error *err)
+{
+    uint8_t *out = malloc((size_t)n);
+    hr_http_request r;
+    hr_status st;
+
+    assert_non_null(out);
+    st = hr__http_init(&r, "GET", hr__strdup(NULL, server.url), store, err);
+    if (!st && tag && !(r.if_match = hr__strdup(NULL, tag)))
+        st = hr__error_memory(err, "a tag", 1);
+    r.account = account;
+    r.offset = at;
+    r.n_bytes = n;
+    r.out = out;
+    if (!st)
+        st = hr__http_run(&r, err);
+    if (!st) {
+        assert_int_equal(r.n_got, n);
+        assert_memory_equal(out, object + at, (size_t)n);
+    }
+    hr__http_clear(&r);
+    free(out);
+    return st;
+}
+
+static hr_store *store_with(const char *first, const char *second)
+{
+    const char *options[] = { first, second };
+    hr_error err = HR_ERROR_INIT;
+    hr_store *store = NULL;
+
+    assert_ok(hr__store_new(options, 2, NULL, &store, &err), &err);
+    return store;
+}
+
+/* Small requests by which a host becomes known. */
+static void know_host(hr_store *store, hr_account *account)
+{
+    hr_error err = HR_ERROR_INIT;
+
+    for (int i = 0; i < 40; i++)
+        assert_ok(get_range(store, account, "\"v1\"", i, 100000, &err), &err);
+}
+
+static const struct {
+    const char *option, *tag;
+    http_fault fault;
+    int n, delay_us;
+    hr_status want;
+    int n_requests, n_hedges, n_won, n_retries;
+    int64_t wasted; /* bytes; -1: any number */
+} hedge_cases[] = {
+    { "hedges=true", "\"v1\"", HTTP_MUTE, 1, 0, HR_OK, 2, 1, 1, 0, 0 },
+    { "hedges=true", "\"v1\"", HTTP_SILENT, 1, 0, HR_OK, 2, 1, 1, 0, 0 }, /* the hedge asks for the second half */
+    { "hedges=true", NULL, HTTP_SILENT, 1, 0, HR_OK, 2, 1, 1, 0, 50000 },
+    { "hedges=true", "\"v1\"", HTTP_GOOD, 0, 600000, HR_OK, 2, 1, 0, 0, 0 }, /* the request wins */
+    { "hedges=true", "\"v1\"", HTTP_MUTE, 2, 0, HR_OK, 3, 1, 0, 1, 0 },      /* both hang */
+    { "hedges=false", "\"v1\"", HTTP_MUTE, 1, 0, HR_OK, 2, 0, 0, 1, 0 },
+    { "hedges=true", "\"v1\"", HTTP_REPLACED, -1, 600000, HR_BAD_DATA, 2, 1, 0, 0, -1 },
+    { "hedges=true", "\"v1\"", HTTP_403, -1, 600000, HR_IO, 2, 1, 0, 0, 0 },
+};
+
+static void a_slow_request_gets_a_hedge(void **state)
+{
+    (void)state;
+    for (int i = 0; i < HR_LEN(hedge_cases); i++) {
+        live_memory before = live_now();
+        hr_account *account = hr__account_new("hedges", NULL, 1 << 30);
+        hr_store *store = store_with(hedge_cases[i].option, "first_byte_timeout=0.9");
+        hr_error err = HR_ERROR_INIT;
+        int64_t told[HR_TRAFFIC_COUNT];
+
+        http_server_start(&server);
+        know_host(store, account);
+        for (int k = 0; k < HR_TRAFFIC_COUNT; k++)
+            told[k] = hr__account_traffic(account, (hr_traffic)k);
+        atomic_store(&server.delay_us, hedge_cases[i].delay_us);
+        http_server_fault(&server, hedge_cases[i].fault, hedge_cases[i].n);
+        assert_status(get_range(store, account, hedge_cases[i].tag, 1000, 100000, &err), hedge_cases[i].want, &err);
+        for (int k = 0; k < HR_TRAFFIC_COUNT; k++)
+            told[k] = hr__account_traffic(account, (hr_traffic)k) - told[k];
+        if (told[HR_TRAFFIC_REQUESTS] != hedge_cases[i].n_requests ||
+            told[HR_TRAFFIC_HEDGES] != hedge_cases[i].n_hedges || told[HR_TRAFFIC_WON] != hedge_cases[i].n_won ||
+            told[HR_TRAFFIC_RETRIES] != hedge_cases[i].n_retries ||
+            (hedge_cases[i].wasted >= 0 && told[HR_TRAFFIC_WASTED] != hedge_cases[i].wasted))
+            fail_msg("case %d: %d requests, %d hedges, %d won, %d retries, %d wasted", i,
+                     (int)told[HR_TRAFFIC_REQUESTS], (int)told[HR_TRAFFIC_HEDGES], (int)told[HR_TRAFFIC_WON],
+                     (int)told[HR_TRAFFIC_RETRIES], (int)told[HR_TRAFFIC_WASTED]);
+        atomic_store(&server.delay_us, 0);
+        hr__http_stop();
+        http_server_stop(&server);
+        assert_int_equal(hr__account_used(account), 0);
+        hr_error_clear(&err);
+        hr__store_unref(store);
+        hr__account_unref(account);
+        assert_no_leak(before);
+    }
+}
+
+static hr_store *hedged_store;
+
+/* The thread has ended before and after it. */
+static hr_status hedged_read(hr_error *err)
+{
+    hr_http_host *hosts;
+    hr_status st;
+
+    for (int i = hr__hosts(&hosts) - 1; i >= 0; i--)
+        hosts[i].hedge.tokens = 100;
+    http_server_fault(&server, HTTP_MUTE, 1);
+    st = get_range(hedged_store, NULL, "\"v1\"", 1000, 1000, err);
+    hr__http_stop();
+    return st;
+}
+
+/* Without memory for a hedge the request goes on alone. */
+static void no_memory_for_a_hedge(void **state)
+{
+    (void)state;
+    http_server_start(&server);
+    hedged_store = store_with("first_byte_timeout=0.4", "max_retries=4");
+    know_host(hedged_store, NULL);
+    hr__http_stop();
+    assert_true(run_with_faults(hedged_read, HR_FAULT_MEMORY | MAY_RECOVER) > 5);
+    hr__store_unref(hedged_store);
+    http_server_stop(&server);
+}
+
+/* An answer that never comes on a connection that served before is asked for once more, on a new one, whatever
+ * max_retries is. On a new connection it is a failure. */
+static void silence_on_a_used_connection_is_free_once(void **state)
+{
+    hr_store *store = store_with("max_retries=0", "first_byte_timeout=0.3");
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    http_server_start(&server);
+    http_server_fault(&server, HTTP_MUTE, 1);
+    assert_status(get_range(store, NULL, NULL, 0, 100, &err), HR_IO, &err);
+    assert_contains(err.text, "the server does not answer in time");
+    hr_error_clear(&err);
+    assert_ok(get_range(store, NULL, NULL, 0, 100, &err), &err);
+    http_server_fault(&server, HTTP_MUTE, 1);
+    assert_ok(get_range(store, NULL, NULL, 0, 100, &err), &err);
+    http_server_fault(&server, HTTP_MUTE, 2);
+    assert_status(get_range(store, NULL, NULL, 0, 100, &err), HR_IO, &err);
+    hr_error_clear(&err);
+    hr__store_unref(store);
+    hr__http_stop();
+    http_server_stop(&server);
+}
+
+/* A server that closes a connection that was idle, as the next request arrives on it. */
+static void a_used_connection_that_ends_is_free(void **state)
+{
+    hr_store *store = store_with("max_retries=0", "timeout=5");
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    http_server_start(&server);
+    for (int i = 0; i < 3; i++) {
+        assert_ok(get_range(store, NULL, NULL, 0, 100, &err), &err);
+        http_server_fault(&server, HTTP_NOTHING, 1);
+        assert_ok(get_range(store, NULL, NULL, 0, 100, &err), &err);
+    }
+    hr__store_unref(store);
+    hr__http_stop();
+    http_server_stop(&server);
+}
+
+/* The time to the first byte and the time between bytes are two limits. */
+static void the_first_byte_has_its_own_time(void **state)
+{
+    hr_store *patient = store_with("timeout=0.3", "first_byte_timeout=20"), *quick_one;
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    quick_one = store_with("max_retries=0", "first_byte_timeout=0.2");
+    http_server_start(&server);
+    atomic_store(&server.delay_us, 900000);
+    assert_ok(get_range(patient, NULL, NULL, 0, 100, &err), &err);
+    assert_int_equal(atomic_load(&server.n_gets), 1);
+    assert_status(get_range(quick_one, NULL, NULL, 0, 100, &err), HR_IO, &err);
+    assert_contains(err.text, "the server does not answer in time");
+    hr_error_clear(&err);
+    atomic_store(&server.delay_us, 0);
+    hr__store_unref(patient);
+    hr__store_unref(quick_one);
+    hr__http_stop();
+    http_server_stop(&server);
+}
+
 static void whole_objects(void **state)
 {
     const char *urls[3];
@@ -645,6 +838,11 @@ int main(void)
         HTTP_TEST(a_stopped_read_is_cancelled),
         HTTP_TEST(threads_share_a_source),
         HTTP_TEST(no_memory_is_one_error),
+        HTTP_TEST(a_slow_request_gets_a_hedge),
+        HTTP_TEST(no_memory_for_a_hedge),
+        HTTP_TEST(silence_on_a_used_connection_is_free_once),
+        HTTP_TEST(a_used_connection_that_ends_is_free),
+        HTTP_TEST(the_first_byte_has_its_own_time),
         HTTP_TEST(whole_objects),
         HTTP_TEST(no_memory_for_a_download),
         HTTP_TEST(a_forked_child_reads_on),

@@ -50,6 +50,7 @@ def layer_of(path):
 # What sub-folders see beside themselves and their parent.
 NEIGHBOURS = {
     "io/http/hdfs": {"io/http"},
+    "io/http/pace": set(),
     "io/http/s3": {"io/http"},
     "io/http/served": {"io/http"},
     "op/group": {"op/store"},
@@ -66,6 +67,9 @@ SEE_BELOW = {
     "src/expr/bind.c",
     "src/data/data.h",
     "src/io/glob.c",  # a list of files has those of URLs
+    "src/io/http/http.h",  # what is known of a host has its measurements
+    "src/io/http/hosts.c",
+    "src/io/http/http_thread.c",
     "src/io/http/store_kind.c",  # the list of kinds of stores
     "src/io/sink.c",  # a file that is written can be one of a store
 }

@@ -30,6 +30,7 @@ typedef enum hr_traffic {
     HR_TRAFFIC_BYTES,    /* received, of bodies */
     HR_TRAFFIC_RETRIES,
     HR_TRAFFIC_HEDGES, /* second attempts beside slow ones */
+    HR_TRAFFIC_WON,    /* hedges that were faster */
     HR_TRAFFIC_WASTED, /* bytes that were received and thrown away */
     HR_TRAFFIC_CACHED, /* bytes that were read from the cache instead */
     HR_TRAFFIC_COUNT

@@ -1,5 +1,8 @@
 """What travelled over the network stands in stats(): the server's counters say the same."""
 
+import threading
+import time
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -65,7 +68,7 @@ def test_retries_and_wasted_bytes_are_counted(server):
 
 def test_a_throttled_host_gets_fewer_requests(server):
     def fault(number, handler):
-        if handler.command == "GET" and number < 20:
+        if handler.command == "GET" and number < 6:
             return server.status(handler, 503, Retry_After="0")
 
     server.fault = fault
@@ -109,3 +112,65 @@ def test_bytes_are_received_once(server, tmp_path):
     network = batches.stats("dict")["network"]
     assert network["received_bytes"] < size * 1.03
     assert network["requests"] < 500
+
+
+def hangs_once(server, path):
+    """The first request for `path` gets no answer until the event is set; others are good."""
+    released, hung = threading.Event(), []
+
+    def fault(number, handler):
+        if handler.command == "GET" and handler.path == path and not hung:
+            hung.append(number)
+            released.wait(60)
+            handler.close_connection = True
+            return True
+
+    server.fault = fault
+    return released, hung
+
+
+def small_files(server, **options):
+    urls = [f"{server.url}/{i:03}.bin" for i in range(200)]
+    ds = hd.read_binary_files(urls, storage_options=options)
+    rows = [row["bytes"] for row in ds.iter_rows()]
+    assert rows == [bytes([i]) * 1000 for i in range(200)]
+    return ds.stats("dict")["network"]
+
+
+def test_a_request_that_hangs_is_overtaken_by_its_hedge(server):
+    small_files(server)  # the host is known now
+    released, hung = hangs_once(server, "/150.bin")
+    network = small_files(server)
+    assert hung
+    assert network["hedges"] >= network["hedges_won"] >= 1
+    assert network["hedges"] <= 0.03 * 400 + 1
+    assert network["retries"] == 0
+    assert network["wasted_bytes"] <= 1000 * network["hedges"]
+    released.set()
+
+
+def test_hedges_can_be_turned_off(server):
+    small_files(server, hedges=False)
+    released, hung = hangs_once(server, "/150.bin")
+    network = small_files(server, hedges=False, timeout=0.5)
+    assert hung
+    assert (network["hedges"], network["hedges_won"]) == (0, 0)
+    assert network["retries"] >= 1
+    released.set()
+
+
+def test_a_host_that_refuses_gets_no_hedges(server):
+    small_files(server)
+    refused = []
+
+    def fault(number, handler):
+        if handler.command == "GET" and len(refused) < 5:
+            refused.append(number)
+            return server.status(handler, 503, Retry_After="0")
+        if handler.path == "/150.bin":
+            time.sleep(0.8)
+
+    server.fault = fault
+    network = small_files(server, max_retries=20)
+    assert len(refused) == 5
+    assert network["hedges"] == 0

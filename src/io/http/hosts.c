@@ -86,7 +86,7 @@ void hr__host_count(hr_http_request *r, hr_traffic what, int64_t n)
     _Atomic int64_t *of_host[] = {
         [HR_TRAFFIC_REQUESTS] = &r->host->requests, [HR_TRAFFIC_BYTES] = &r->host->bytes,
         [HR_TRAFFIC_RETRIES] = &r->host->retries,   [HR_TRAFFIC_HEDGES] = &r->host->hedges,
-        [HR_TRAFFIC_WASTED] = &r->host->wasted,
+        [HR_TRAFFIC_WON] = &r->host->hedges_won,    [HR_TRAFFIC_WASTED] = &r->host->wasted,
     };
 
     atomic_fetch_add_explicit(of_host[what], n, memory_order_relaxed);
@@ -110,8 +110,8 @@ static void print_host(hr_http_host *h, hr_text *out)
 
 void hr__network_stats(const hr_account *a, hr_text *out)
 {
-    static const char *const names[HR_TRAFFIC_COUNT] = { "requests", "received_bytes", "retries",
-                                                         "hedges",   "wasted_bytes",   "cached_bytes" };
+    static const char *const names[HR_TRAFFIC_COUNT] = { "requests",   "received_bytes", "retries",     "hedges",
+                                                         "hedges_won", "wasted_bytes",   "cached_bytes" };
     hr_http_host *all;
     int n = hr__hosts(&all), n_shown = 0;
 

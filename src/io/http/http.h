@@ -11,7 +11,8 @@
 
 #include "io/http/aws_profile.h"
 #include "io/http/credentials.h"
-#include "io/http/flow.h"
+#include "io/http/pace/flow.h"
+#include "io/http/pace/hedge.h"
 #include "io/http/remote.h"
 
 #define HR_ETAG_BYTES 128
@@ -59,6 +60,8 @@ typedef struct hr_hdfs {
 struct hr_store {
     atomic_int refs;
     int connect_ms, silence_ms, max_retries;
+    int first_byte_ms;   /* of an attempt that reads; 0: as silence_ms */
+    hr_switch hedges;    /* unset: they are on */
     int idle_s;          /* a connection that was idle for longer is not used again */
     int max_connections; /* of one host, for all readers */
     char *cache_dir;     /* NULL, "": nothing is cached */
@@ -124,13 +127,19 @@ struct hr_http_request {
     hr_http_request *next;
     struct hr_served_job *job; /* of a served filesystem, instead of an attempt */
     hr_http_host *host;
-    bool is_small;       /* of the lane of small requests */
-    void *easy;          /* NULL: no attempt is under way */
-    void *headers;       /* the attempt's */
-    hr_credentials *who; /* that have signed it; a reference */
-    bool renewed;        /* other credentials were asked for */
-    char *target;        /* where redirects led; NULL: `url` */
-    bool foreign;        /* `target` is another host: nothing is signed */
+    hr_http_request *hedge;  /* owned: asks for the same bytes once more; NULL: none */
+    hr_http_request *hedged; /* of a hedge: the request that it helps, whose texts it borrows; NULL: this is no hedge */
+    bool is_small;           /* of the lane of small requests */
+    bool was_hedged;         /* a request has one hedge */
+    bool on_new;             /* the next attempt has a new connection */
+    bool answered;           /* a line of the attempt's answer has come */
+    bool was_silent;         /* an attempt on a connection that was used before got no answer */
+    void *easy;              /* NULL: no attempt is under way */
+    void *headers;           /* the attempt's */
+    hr_credentials *who;     /* that have signed it; a reference */
+    bool renewed;            /* other credentials were asked for */
+    char *target;            /* where redirects led; NULL: `url` */
+    bool foreign;            /* `target` is another host: nothing is signed */
     bool learnt_clock;
     bool is_private; /* the server's address was refused */
     bool overrun;    /* more bytes came than were asked for */
@@ -138,6 +147,7 @@ struct hr_http_request {
     int64_t due_ns;       /* of the next attempt */
     int64_t begin_ns;     /* of the attempt */
     int64_t progress_ns;  /* of the last byte */
+    int64_t n_wanted;     /* bytes of the range that this attempt asks for */
     int64_t n_attempt;    /* bytes of bodies that this attempt received */
     int64_t n_sent;       /* bytes of `data` that this attempt has sent */
     int64_t buffer_bytes; /* of the connection */
@@ -169,6 +179,7 @@ typedef struct hr_http_lane {
 struct hr_http_host {
     char name[160]; /* "https://host:port/bucket" */
     hr_http_lane lanes[HR_N_LANES];
+    hr_hedge hedge;
     int n_active;
     atomic_int tokens_spent;     /* of retries */
     _Atomic int64_t refilled_ns; /* when time last gave tokens back */

@@ -7,9 +7,15 @@
  * 1. Attempts wait in their host's queues, in the order in which they came, one for small requests and one for large
  *    ones. flow.c says how many of a queue are in flight; the store's max_connections is the limit of a host.
  * 2. HTTP/1.1: one large body on each connection is faster than many on one. Connections are kept by libcurl's cache.
- * 3. Silence ends an attempt, not its length: no byte for store->silence_ms, counted from the beginning of the attempt.
+ * 3. Silence ends an attempt, not its length: no byte for store->silence_ms, and no answer to a request that reads for
+ *    store->first_byte_ms. A connection that was used before may be dead without a word, since servers and gateways
+ *    close idle ones: there the first answer must come sooner, and a silence is one free attempt on a new connection.
+ *    An error there, before the first byte, libcurl mends in the same way by itself.
  * 4. Certificates are always checked. libcurl has a place for them compiled in, which other distributions do not have:
  *    SSL_CERT_FILE and the usual places come first.
+ * 5. Hedges: hedge.c says which requests for ranges are slow. A hedge asks on a new connection for the bytes that are
+ *    not there yet, into memory of its own. The first of both that is complete wins; the loser's handle is removed
+ *    before the winner's bytes come into the place of the range. A hedge that fails changes nothing.
  *
  * Lock: net.lock is a leaf, for `incoming` and the start of the thread. It survives a fork.
  *
@@ -19,6 +25,7 @@
 #ifdef HR_HAVE_CURL
 
 #include <curl/curl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,7 +34,8 @@
 #define MAX_SPARE 16 /* handles without an attempt that are kept */
 #define BUFFER_BYTES (256 << 10)
 #define LEAST_BUFFER_BYTES (16 << 10)
-#define TICK_MS 100       /* how often silence is looked for, and requests that were cancelled */
+#define TICK_MS 100       /* how often silence is looked for, and what is slow */
+#define USED_MS 5000      /* until the first answer on a connection that was used before */
 #define CREDENTIALS_MS 20 /* how often a request looks whether credentials have come */
 #define WAKE_KEY UINT64_MAX
 
@@ -92,6 +100,7 @@ static size_t on_header(char *data, size_t size, size_t n, void *context)
     hr_http_request *r = context;
 
     r->progress_ns = hr__clock_ns();
+    r->answered = true;
     hr__http_header(r, data, size * n);
     return size * n;
 }
@@ -235,6 +244,7 @@ static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist 
     curl_easy_setopt(easy, CURLOPT_HTTP_CONTENT_DECODING, 0L);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)r->store->connect_ms);
     curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, (long)r->store->idle_s);
+    curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, r->on_new ? 1L : 0L);
     curl_easy_setopt(easy, CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     if (certificates)
@@ -266,13 +276,15 @@ static void drop_easy(hr_http_request *r)
     r->easy = r->headers = NULL;
 }
 
+/* A hedge is in no list: its request leads to it. */
 static void leave_active(const hr_http_request *r)
 {
     hr_http_request **at = &net.active;
 
-    while (*at != r)
+    while (*at != r && !r->hedged)
         at = &(*at)->next;
-    *at = r->next;
+    if (!r->hedged)
+        *at = r->next;
     net.n_active--;
     r->host->n_active--;
     lane_of(r)->n_active--;
@@ -284,8 +296,10 @@ static void enter_active(hr_http_request *r)
     hr_http_host *h = r->host;
     int n = atomic_fetch_add(&h->in_flight, 1) + 1;
 
-    r->next = net.active;
-    net.active = r;
+    if (!r->hedged) {
+        r->next = net.active;
+        net.active = r;
+    }
     net.n_active++;
     h->n_active++;
     lane_of(r)->n_active++;
@@ -305,7 +319,7 @@ static int64_t buffer_bytes(const hr_http_request *r)
     return HR_MAX(LEAST_BUFFER_BYTES, HR_MIN(HR_MIN(n, most), BUFFER_BYTES));
 }
 
-/* Takes the credentials for an attempt. False: they are being fetched, and the request is due again soon. */
+/* Takes the credentials for an attempt. False: they are being fetched, or r->st says why there are none. */
 static bool take_credentials(hr_http_request *r)
 {
     hr_identity *identity;
@@ -316,44 +330,65 @@ static bool take_credentials(hr_http_request *r)
     if (!identity)
         return true;
     r->st = hr__identity_now(identity, &r->who, &r->err);
-    if (r->st || r->who)
-        return true;
-    r->due_ns = hr__clock_ns() + CREDENTIALS_MS * 1000000;
-    r->next = net.later;
-    net.later = r;
-    return false;
+    return !r->st && r->who;
 }
 
-static void begin_attempt(hr_http_request *r)
+/* Only parts of an object can have hedges: they go into memory of the caller's, and asking twice changes nothing. */
+static bool may_have_hedge(const hr_http_request *r)
+{
+    return r->n_bytes > 0 && strcmp(r->method, "GET") == 0 && !r->hedged && r->store->hedges != HR_SWITCH_OFF &&
+           !(r->kind && r->kind->add_range_query);
+}
+
+/* Hands the attempt to libcurl. On failure it is as before. */
+static hr_status send_attempt(hr_http_request *r)
 {
     struct curl_slist *headers = NULL;
+    hr_status st = make_headers(r, &headers, &r->err);
 
-    r->answer = (hr_http_answer){ .total = -1, .begin = -1, .wait_s = -1 };
-    r->st = HR_OK;
-    if (!take_credentials(r))
-        return;
-    if (!r->st)
-        r->st = make_headers(r, &headers, &r->err);
     r->headers = headers;
-    if (!r->st && !(r->easy = net.n_spare ? net.spare[--net.n_spare] : curl_easy_init()))
-        r->st = hr__error_memory(&r->err, "a request", BUFFER_BYTES);
-    if (r->st) {
+    if (!st && !(r->easy = net.n_spare ? net.spare[--net.n_spare] : curl_easy_init()))
+        st = hr__error_memory(&r->err, "a request", BUFFER_BYTES);
+    if (st) {
         drop_easy(r);
-        r->done(r);
-        return;
+        return st;
     }
     r->buffer_bytes = buffer_bytes(r);
     hr__account_charge(r->account, r->buffer_bytes);
     set_options(r, r->easy, headers);
     r->begin_ns = r->progress_ns = hr__clock_ns();
+    r->n_wanted = r->n_bytes - r->n_got;
     r->n_attempt = r->n_sent = 0;
+    r->answered = r->on_new = false;
     enter_active(r);
-    if (curl_multi_add_handle(net.multi, r->easy) != CURLM_OK) {
-        leave_active(r);
-        drop_easy(r);
-        r->st = hr__error_memory(&r->err, "a request", BUFFER_BYTES);
-        r->done(r);
+    if (curl_multi_add_handle(net.multi, r->easy) == CURLM_OK)
+        return HR_OK;
+    leave_active(r);
+    drop_easy(r);
+    return hr__error_memory(&r->err, "a request", BUFFER_BYTES);
+}
+
+static void due_at(hr_http_request *r, int64_t due_ns)
+{
+    r->due_ns = due_ns;
+    r->next = net.later;
+    net.later = r;
+}
+
+static void begin_attempt(hr_http_request *r)
+{
+    r->answer = (hr_http_answer){ .total = -1, .begin = -1, .wait_s = -1 };
+    r->st = HR_OK;
+    if (!take_credentials(r) && !r->st) {
+        due_at(r, hr__clock_ns() + CREDENTIALS_MS * 1000000);
+        return;
     }
+    if (!r->st)
+        r->st = send_attempt(r);
+    if (r->st)
+        r->done(r);
+    else if (may_have_hedge(r))
+        hr__hedge_begun(&r->host->hedge);
 }
 
 /* What went wrong, in words; NULL: nothing. An answer that was stopped by on_body is judged by its status. */
@@ -383,6 +418,7 @@ static void throttled(hr_http_host *h)
     int64_t now = hr__clock_ns();
 
     atomic_fetch_add_explicit(&h->throttled, 1, memory_order_relaxed);
+    hr__hedge_throttled(&h->hedge, now);
     for (int i = 0; i < HR_N_LANES; i++)
         hr__flow_throttled(&h->lanes[i].flow, now);
 }
@@ -400,7 +436,14 @@ static void look_at_sent(hr_http_request *r)
     r->progress_ns = hr__clock_ns();
 }
 
-static void end_attempt(hr_http_request *r, const char *wrong, bool may_retry)
+static void took(hr_http_request *r)
+{
+    if (may_have_hedge(r))
+        hr__hedge_took(&r->host->hedge, r->n_wanted, hr__clock_ns() - r->begin_ns);
+}
+
+/* What the attempt says about the host. -> what to do next */
+static hr_http_next judge(hr_http_request *r, const char *wrong, bool may_retry)
 {
     char *location = NULL;
     hr_http_next next;
@@ -408,20 +451,206 @@ static void end_attempt(hr_http_request *r, const char *wrong, bool may_retry)
     leave_active(r);
     look_at_sent(r);
     curl_easy_getinfo(r->easy, CURLINFO_REDIRECT_URL, &location);
-    if (r->is_small && !wrong)
-        hr__flow_add(&lane_of(r)->flow, 1);
     if (r->answer.status == 429 || r->answer.status == 503)
         throttled(r->host);
     next = hr__http_settle(r, wrong, may_retry, location);
     drop_easy(r); /* after settle: the location is libcurl's */
-    if (next == HR_HTTP_AGAIN) {
-        r->next = net.later;
-        net.later = r;
+    return next;
+}
+
+/* --- hedges */
+
+/* After its handle has gone. */
+static void free_hedge(hr_http_request *hedge)
+{
+    hedge->hedged->hedge = NULL;
+    hedge->url = hedge->name = hedge->if_match = NULL; /* borrowed */
+    hr__http_clear(hedge);
+    hr__free(hedge);
+}
+
+/* The hedge has lost. */
+static void drop_hedge(hr_http_request *hedge)
+{
+    leave_active(hedge);
+    drop_easy(hedge);
+    hr__host_count(hedge, HR_TRAFFIC_WASTED, hedge->n_attempt);
+    free_hedge(hedge);
+}
+
+/* The hedge of r is complete, and its handle has gone. */
+static void win(hr_http_request *r)
+{
+    hr_http_request *hedge = r->hedge;
+    int64_t at = hedge->offset - r->offset;
+
+    leave_active(r);
+    drop_easy(r); /* from here on nobody else writes to r->out */
+    took(r);
+    if (r->is_small)
+        hr__flow_add(&lane_of(r)->flow, 1);
+    hr__host_count(r, HR_TRAFFIC_WON, 1);
+    hr__host_count(r, HR_TRAFFIC_WASTED, r->n_got - at + r->body.n);
+    hr__text_clear(&r->body);
+    memcpy(r->out + at, hedge->out, (size_t)hedge->n_bytes);
+    r->n_got = r->n_bytes;
+    r->answer = hedge->answer;
+    r->st = HR_OK;
+    free_hedge(hedge);
+    r->done(r);
+}
+
+static void end_hedge(hr_http_request *hedge, const char *wrong)
+{
+    if (judge(hedge, wrong, false) == HR_HTTP_DONE && !hedge->st) {
+        win(hedge->hedged);
+        return;
+    }
+    hr__host_count(hedge, HR_TRAFFIC_WASTED, hedge->n_attempt);
+    free_hedge(hedge);
+}
+
+/* A request for the bytes of r that are not there yet; all of them, if nothing proves that they are of the same object.
+ * NULL: no memory. */
+static hr_http_request *hedge_of(hr_http_request *r)
+{
+    int64_t at = r->if_match ? r->n_got : 0, n = r->n_bytes - at;
+    hr_http_request *hedge;
+
+    if (n <= 0 || hr__account_limit(r->account) / 2 - hr__account_used(r->account) < n)
+        return NULL;
+    hedge = hr__alloc(r->account, sizeof *hedge + (size_t)n);
+    if (!hedge)
+        return NULL;
+    *hedge = (hr_http_request){ .method = r->method, .url = r->url, .name = r->name, .if_match = r->if_match };
+    hedge->store = hr__store_ref(r->store);
+    hedge->account = r->account;
+    hedge->offset = r->offset + at;
+    hedge->n_bytes = n;
+    hedge->out = (uint8_t *)(hedge + 1);
+    hedge->kind = r->kind;
+    hedge->is_signed = r->is_signed;
+    hedge->public_only = r->public_only;
+    hedge->more = r->more;
+    hedge->host = r->host;
+    hedge->is_small = r->is_small;
+    hedge->foreign = r->foreign;
+    hedge->n_retries = INT_MAX; /* it is sent once */
+    hedge->on_new = true;
+    hedge->hedged = r;
+    hedge->answer = (hr_http_answer){ .total = -1, .begin = -1, .wait_s = -1 };
+    r->hedge = hedge;
+    if (!r->target || (hedge->target = hr__strdup(r->account, r->target)))
+        return hedge;
+    free_hedge(hedge);
+    return NULL;
+}
+
+static void begin_hedge(hr_http_request *r)
+{
+    hr_http_request *hedge = hedge_of(r);
+
+    if (!hedge)
+        return;
+    if (!take_credentials(hedge) || send_attempt(hedge))
+        free_hedge(hedge);
+    else
+        hr__host_count(hedge, HR_TRAFFIC_HEDGES, 1);
+}
+
+static void look_for_slow(hr_http_request *r, int64_t now)
+{
+    if (r->was_hedged || !may_have_hedge(r) || r->host->n_active >= r->store->max_connections ||
+        net.n_active >= MAX_ACTIVE ||
+        !hr__hedge_take(&r->host->hedge, r->n_wanted, r->n_attempt, now - r->begin_ns, now))
+        return;
+    r->was_hedged = true;
+    begin_hedge(r);
+}
+
+/* --- the end of attempts */
+
+static void end_attempt(hr_http_request *r, const char *wrong, bool may_retry)
+{
+    if (r->hedge)
+        drop_hedge(r->hedge);
+    if (r->is_small && !wrong)
+        hr__flow_add(&lane_of(r)->flow, 1);
+    if (judge(r, wrong, may_retry) == HR_HTTP_AGAIN) {
+        due_at(r, r->due_ns);
         return;
     }
     if (r->st)
         atomic_fetch_add_explicit(&r->host->failed, 1, memory_order_relaxed);
+    else
+        took(r);
     r->done(r);
+}
+
+static bool is_on_used_connection(const hr_http_request *r)
+{
+    long n_new = 0, n_sent = 0;
+
+    curl_easy_getinfo(r->easy, CURLINFO_NUM_CONNECTS, &n_new);
+    curl_easy_getinfo(r->easy, CURLINFO_REQUEST_SIZE, &n_sent);
+    return n_new == 0 && n_sent > 0;
+}
+
+/* How long nothing may come. */
+static int64_t patience_ns(const hr_http_request *r, bool on_used)
+{
+    const hr_store *s = r->store;
+    int64_t ms = s->silence_ms;
+
+    if (r->answered || hr__http_writes(r))
+        return ms * 1000000;
+    if (s->first_byte_ms)
+        ms = s->first_byte_ms;
+    if (on_used && !r->was_silent)
+        ms = HR_MIN(ms, HR_MAX(USED_MS, lane_of(r)->flow.latency_ns * 4 / 1000000));
+    return ms * 1000000;
+}
+
+/* Once more, on a new connection, at no cost. */
+static void leave_connection(hr_http_request *r)
+{
+    if (r->hedge)
+        drop_hedge(r->hedge);
+    leave_active(r);
+    drop_easy(r);
+    hr__host_count(r, HR_TRAFFIC_RETRIES, 1);
+    r->was_silent = r->on_new = true;
+    due_at(r, hr__clock_ns());
+}
+
+/* Ends an attempt in which nothing moves, or that nobody wants any more. */
+static void look_at(hr_http_request *r, int64_t now)
+{
+    bool cancelled = atomic_load_explicit(&r->cancelled, memory_order_relaxed), on_used = is_on_used_connection(r);
+
+    look_at_sent(r);
+    if (r->hedge && now - r->hedge->progress_ns > patience_ns(r->hedge, false))
+        drop_hedge(r->hedge);
+    if (!cancelled && now - r->progress_ns <= patience_ns(r, on_used)) {
+        look_for_slow(r, now);
+    } else if (!cancelled && on_used && !r->answered && !r->was_silent && !hr__http_writes(r)) {
+        leave_connection(r);
+    } else {
+        r->answer.status = 0;
+        end_attempt(r, r->answered ? "the server sends nothing for too long" : "the server does not answer in time",
+                    true);
+    }
+}
+
+static void look_at_all(void)
+{
+    hr_http_request *next;
+    int64_t now = hr__clock_ns();
+
+    for (hr_http_request *r = net.active; r; r = next) {
+        next = r->next; /* only r and its hedge can end */
+        look_at(r, now);
+    }
 }
 
 /* --- the thread */
@@ -443,29 +672,13 @@ static bool collect(void)
             continue;
         curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&r);
         wrong = wrong_of(code, &may_retry);
-        end_attempt(r, wrong, may_retry);
+        if (r->hedged)
+            end_hedge(r, wrong);
+        else
+            end_attempt(r, wrong, may_retry);
         any = true;
     }
     return any;
-}
-
-/* Ends attempts in which nothing moves, or that nobody wants any more. */
-static void look_for_silence(void)
-{
-    hr_http_request *next;
-    int64_t now = hr__clock_ns();
-
-    for (hr_http_request *r = net.active; r; r = next) {
-        bool quiet;
-
-        look_at_sent(r);
-        quiet = now - r->progress_ns > (int64_t)r->store->silence_ms * 1000000;
-        next = r->next;
-        if (quiet || atomic_load_explicit(&r->cancelled, memory_order_relaxed)) {
-            r->answer.status = 0;
-            end_attempt(r, "the server sends nothing for too long", true);
-        }
-    }
 }
 
 static void put_into_queue(hr_http_request *r)
@@ -586,7 +799,7 @@ static int64_t begin_waiting(void)
     n = hr__hosts(&hosts); /* a redirect can have led to a new one */
     if (atomic_exchange(&net.n_cancelled, 0)) {
         drop_all_cancelled();
-        look_for_silence();
+        look_at_all();
     }
     for (int i = 0; i < n; i++)
         begin_of_host(&hosts[i]);
@@ -663,7 +876,7 @@ static void net_main(void *arg)
         (void)collect();
         if (hr__clock_ns() - look_ns >= TICK_MS * 1000000) {
             look_ns = hr__clock_ns();
-            look_for_silence();
+            look_at_all();
         }
     }
     if (!net.exits)

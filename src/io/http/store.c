@@ -23,6 +23,7 @@ typedef struct number_option {
 
 static const number_option numbers[] = {
     { "timeout", offsetof(hr_store, silence_ms), 1000, 0.01, 86400 },
+    { "first_byte_timeout", offsetof(hr_store, first_byte_ms), 1000, 0.01, 86400 },
     { "connect_timeout", offsetof(hr_store, connect_ms), 1000, 0.01, 86400 },
     { "max_retries", offsetof(hr_store, max_retries), 1, 0, 100 },
     { "max_connections", offsetof(hr_store, max_connections), 1, 1, 1024 },
@@ -87,6 +88,7 @@ typedef struct switch_option {
 } switch_option;
 
 static const switch_option switches[] = {
+    { "hedges", offsetof(hr_store, hedges) },
     { "aws_skip_signature skip_signature anon", offsetof(hr_store, s3.anonymous) },
     { "google_skip_signature skip_signature anon", offsetof(hr_store, gs.anonymous) },
     { "azure_skip_signature skip_signature anon", offsetof(hr_store, az.anonymous) },

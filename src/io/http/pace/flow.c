@@ -13,7 +13,7 @@
  *    A cut that makes it worse is taken back: then the link has become slower.
  *
  * Tests: test_flow.c. */
-#include "io/http/flow.h"
+#include "io/http/pace/flow.h"
 
 #define MS 1000000ll
 #define S (1000 * MS)
