@@ -51,6 +51,53 @@ static double edge(int level, double t, double *state)
     return rate;
 }
 
+/* As `edge`, with 5 s of punishment. */
+static double short_edge(int level, double t, double *state)
+{
+    bool begins = t >= state[1];
+    double rate = edge(level, t, state);
+
+    if (begins && state[1] > t)
+        state[1] = t + 5;
+    return rate;
+}
+
+/* As `short_edge`, where each request has a trickle of its own. */
+static double edge_of_each(int level, double t, double *state)
+{
+    double rate = short_edge(level, t, state);
+
+    return rate > MB ? rate : level * 0.1 * MB;
+}
+
+/* An edge that no level up to 16 disturbs, and that punishes for as long as it is asked for more. */
+static double broad_edge(int level, double t, double *state)
+{
+    double rate = level * 70 * MB;
+
+    if (t < state[1])
+        return MB;
+    if (level > 16)
+        state[1] = t + 5;
+    return rate;
+}
+
+/* Nothing at all for 10 s. */
+static double outage(int level, double t, double *state) { return t > 10 && t < 20 ? 0 : capped(level, t, state); }
+
+/* Each request gets a tenth for 10 s: servers are busy. */
+static double busy(int level, double t, double *state)
+{
+    return capped(level, t, state) * (t > 10 && t < 20 ? 0.1 : 1);
+}
+
+/* The link loses nine tenths for good, and needs all of its requests. */
+static double far_narrower(int level, double t, double *state)
+{
+    (void)state;
+    return level * (t < 10 ? 20 : 2) * MB;
+}
+
 /* The link loses three quarters after 10 s, for all. */
 static double narrows(int level, double t, double *state) { return capped(level, t, state) * (t < 10 ? 1 : 0.25); }
 
@@ -79,10 +126,23 @@ static const struct {
     double least;  /* of the controller's amount, as a share of that of `fixed` in flight */
     int low, high; /* the level at the end */
 } cases[] = {
-    { capped, 2, 8, 1, 5, 32 },         { capped, 30, 8, 0.98, 4, 16 },
-    { capped, 30, 1, 4.5, 4, 16 },      { serial_is_best, 60, 1, 0.97, 1, 4 },
-    { serial_is_best, 60, 8, 1, 1, 4 }, { slow_start, 60, 8, 0.97, 4, 16 },
-    { edge, 600, 64, 2.5, 1, 16 },      { edge, 600, 4, 0.35, 1, 16 },
+    { capped, 2, 8, 1, 5, 32 },
+    { capped, 30, 8, 0.98, 4, 16 },
+    { capped, 30, 1, 4.5, 4, 16 },
+    { serial_is_best, 60, 1, 0.97, 1, 4 },
+    { serial_is_best, 60, 8, 1, 1, 4 },
+    { slow_start, 60, 8, 0.97, 4, 16 },
+    { edge, 600, 64, 6, 1, 16 },
+    { edge, 600, 4, 0.9, 1, 16 },
+    { edge, 3600, 4, 0.9, 1, 16 },
+    { short_edge, 60, 4, 1, 4, 64 },
+    { short_edge, 600, 4, 1, 4, 64 },
+    { edge_of_each, 60, 4, 1, 4, 64 },
+    { broad_edge, 60, 4, 0.97, 4, 16 },
+    { broad_edge, 600, 4, 1.5, 4, 16 },
+    { outage, 60, 8, 0.98, 4, 16 },
+    { busy, 30, 4, 1.2, 4, 16 },
+    { far_narrower, 60, 16, 0.9, 4, 256 },
     { narrows, 30, 8, 0.97, 1, 16 },
 };
 

@@ -11,6 +11,13 @@
  * 5. Collapse: measures under half of the plateau while requests are in flight. An edge may have begun to throttle: CUT
  *    halves the level, as long as that does not make the rate worse; half of the level that collapsed is the ceiling.
  *    A cut that makes it worse is taken back: then the link has become slower.
+ * 6. FALLEN: measures under DEEP of the plateau. Such a trickle is an edge that punishes a source for the amount that
+ *    it took, and nothing but time ends that. The level goes to EDGE_LEVEL at most, which edges bear. When the rate is
+ *    back, that level is the ceiling for REST times as long as the punishment took, so that looking for more costs a
+ *    tenth of the time at most; each further fall doubles it. From there the level rises by single steps, each of which
+ *    is kept for a PROOF of that time, and the next fall leads to the last one that was proven. Where the lower level
+ *    itself makes the trickle thinner, the level goes back until the rate returns.
+ *    Measures in which nothing came are an outage, and no fall: requests break, and are sent again.
  *
  * Tests: test_flow.c. */
 #include "io/http/pace/flow.h"
@@ -25,6 +32,15 @@
 #define GAIN_UP 1.05
 #define LOSS_DOWN 0.97
 #define COLLAPSE 0.5
+#define DEEP 0.03
+#define EDGE_LEVEL 4
+#define THINNER 0.4
+#define BACK 2 /* times the trickle, and half of the rate that each request had */
+#define REST 10
+#define PROOF 5 /* parts of the time of a ceiling */
+#define LEAST_REST_NS (30 * S)
+#define MOST_REST_NS (3600 * S)
+#define MAX_FALLEN_NS (300 * S) /* then the trickle is what the link has */
 #define HURTS 0.8
 #define HOLD_NS (3 * S)
 #define MAX_HOLD_NS (60 * S)
@@ -91,6 +107,10 @@ static void rise(hr_flow *f, double rate, int64_t now_ns)
 /* The next trial. */
 static void try_level(hr_flow *f, int64_t now_ns)
 {
+    if (f->rest_ns && now_ns >= f->ceiling_until_ns)
+        f->proven = larger(f->proven, f->good);
+    if (f->rest_ns && f->proven >= f->before)
+        f->rest_ns = 0;
     if (f->goes_down && f->good > f->least) {
         f->phase = HR_FLOW_DOWN;
         set_level(f, smaller(f->good - 1, f->good * 3 / 4), now_ns);
@@ -111,6 +131,45 @@ static void cut(hr_flow *f, double rate, int64_t now_ns)
     set_level(f, f->level / 2, now_ns);
 }
 
+static void fall(hr_flow *f, double rate, int64_t now_ns)
+{
+    /* A fall soon after a ceiling had ended: it has to stand for longer. */
+    bool again = f->rest_ns && now_ns - f->ceiling_until_ns < 2 * f->rest_ns;
+
+    f->phase = HR_FLOW_FALLEN;
+    f->fell_ns = now_ns;
+    f->rest_ns = again ? f->rest_ns * 2 : LEAST_REST_NS;
+    f->before = f->level;
+    f->before_rate = rate;
+    f->proven = f->proven < f->level ? f->proven : 0;
+    f->ceiling = larger(f->least, f->proven ? f->proven : f->level > EDGE_LEVEL ? EDGE_LEVEL : f->level / 2);
+    f->ceiling_until_ns = INT64_MAX;
+    set_level(f, f->ceiling, now_ns);
+}
+
+static void has_fallen(hr_flow *f, double rate, int64_t now_ns)
+{
+    int64_t took_ns = now_ns - f->fell_ns;
+    double usual = f->plateau * f->level / f->before;
+
+    if (rate >= f->before_rate * BACK && rate >= usual / 2) {
+        f->rest_ns = f->rest_ns > took_ns * REST ? f->rest_ns : took_ns * REST;
+        f->rest_ns = f->rest_ns < MOST_REST_NS ? f->rest_ns : MOST_REST_NS;
+        f->ceiling_until_ns = now_ns + f->rest_ns;
+        f->plateau = rate * f->ceiling / f->level;
+        f->goes_down = false;
+        hold(f, f->ceiling, now_ns);
+    } else if (took_ns > MAX_FALLEN_NS) {
+        f->ceiling = 0;
+        f->plateau = rate;
+        hold(f, f->level, now_ns);
+    } else if (f->level == f->ceiling && rate > 0 && rate < f->before_rate * THINNER) {
+        f->ceiling_until_ns = now_ns; /* set_level goes beyond it */
+        set_level(f, f->before, now_ns);
+        f->ceiling_until_ns = INT64_MAX;
+    }
+}
+
 static void holds(hr_flow *f, double rate, int64_t now_ns)
 {
     if (rate >= f->plateau * COLLAPSE) {
@@ -118,7 +177,9 @@ static void holds(hr_flow *f, double rate, int64_t now_ns)
         f->plateau += (rate - f->plateau) * 0.2;
         if (now_ns >= f->hold_until_ns)
             try_level(f, now_ns);
-    } else if (++f->n_low > 1) {
+    } else if (rate > 0 && ++f->n_low > 1 && rate < f->plateau * DEEP) {
+        fall(f, rate, now_ns);
+    } else if (rate > 0 && f->n_low > 1) {
         f->ceiling = larger(f->least, f->level / 2);
         f->ceiling_until_ns = now_ns + CEILING_NS;
         cut(f, rate, now_ns);
@@ -130,7 +191,13 @@ static void stays(hr_flow *f, double rate, int64_t now_ns)
 {
     f->good = f->level;
     f->plateau = f->phase == HR_FLOW_UP || rate > f->plateau ? rate : f->plateau;
-    try_level(f, now_ns);
+    if (f->phase != HR_FLOW_UP || !f->rest_ns) {
+        try_level(f, now_ns);
+        return;
+    }
+    f->goes_down = false;
+    hold(f, f->good, now_ns);
+    f->hold_until_ns = now_ns + f->rest_ns / PROOF;
 }
 
 static void goes_up(hr_flow *f, double rate, int64_t now_ns)
@@ -176,6 +243,7 @@ static void measured(hr_flow *f, double rate, int64_t now_ns)
     case HR_FLOW_UP: goes_up(f, rate, now_ns); break;
     case HR_FLOW_DOWN: goes_down(f, rate, now_ns); break;
     case HR_FLOW_CUT: was_cut(f, rate, now_ns); break;
+    case HR_FLOW_FALLEN: has_fallen(f, rate, now_ns); break;
     }
 }
 
@@ -217,8 +285,11 @@ void hr__flow_throttled(hr_flow *f, int64_t now_ns)
     if (f->cut_ns && now_ns - f->cut_ns < CUT_NS)
         return;
     f->cut_ns = now_ns;
+    if (f->phase == HR_FLOW_FALLEN) /* it says itself what a trickle said before */
+        f->ceiling_until_ns = now_ns + f->rest_ns;
     f->ceiling = larger(f->least, (int)(f->level * CUT_FACTOR));
-    f->ceiling_until_ns = now_ns + CEILING_NS;
+    if (f->ceiling_until_ns < now_ns + CEILING_NS)
+        f->ceiling_until_ns = now_ns + CEILING_NS;
     f->plateau *= CUT_FACTOR;
     f->goes_down = false;
     hold(f, f->ceiling, now_ns);

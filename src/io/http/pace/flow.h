@@ -6,7 +6,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef enum hr_flow_phase { HR_FLOW_RISE, HR_FLOW_HOLD, HR_FLOW_UP, HR_FLOW_DOWN, HR_FLOW_CUT } hr_flow_phase;
+typedef enum hr_flow_phase {
+    HR_FLOW_RISE,
+    HR_FLOW_HOLD,
+    HR_FLOW_UP,
+    HR_FLOW_DOWN,
+    HR_FLOW_CUT,
+    HR_FLOW_FALLEN
+} hr_flow_phase;
 
 /* Fields are for flow.c and its tests. Zero and hr__flow_init make one. */
 typedef struct hr_flow {
@@ -19,7 +26,10 @@ typedef struct hr_flow {
     bool goes_down; /* the next trial is a lower level */
     int n_low;      /* measures in a row under half of the plateau; in RISE: without a gain */
     double before_rate;
-    int before; /* level before a cut */
+    int before; /* level before a cut, or a fall */
+    int64_t fell_ns;
+    int64_t rest_ns; /* how long the ceiling of the last fall stands; 0: there was none, or its level is good again */
+    int proven;      /* the highest level that was kept for long since then */
     int64_t hold_until_ns, hold_ns;
     int64_t cut_ns;     /* of the last answer 429 or 503 that counted */
     int64_t latency_ns; /* of a first byte, smoothed */
