@@ -74,7 +74,7 @@ static int first_with(const hr_stage *s, int place)
     return place;
 }
 
-static int files_from(const hr_stage *s, int place)
+int hr__stage_files_from(const hr_stage *s, int place)
 {
     int end = place + 1;
 
@@ -87,7 +87,7 @@ static int files_from(const hr_stage *s, int place)
 void hr__stage_pass_files(hr_stage *s, int64_t *rows)
 {
     while (s->at.file < hr__scan_n_files(s->scan)) {
-        int n = files_from(s, s->at.file);
+        int n = hr__stage_files_from(s, s->at.file);
         int64_t sum = 0;
 
         for (int i = 0; i < n; i++) {
@@ -115,64 +115,20 @@ void hr__stage_close_files(hr_stage *s)
     o->n_blocks = 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------ next files
- *
- * The taking thread opens files. What opening a file of a network reads (a footer, a head) is announced some files
- * ahead, so that it mostly is here when the file's turn comes. */
-
-static hr_source *take_begun(hr_stage *s, int place)
-{
-    hr_source *source = NULL;
-
-    if (s->at.begun[place % HR_FILES_BEGUN].place == place) {
-        source = s->at.begun[place % HR_FILES_BEGUN].source;
-        s->at.begun[place % HR_FILES_BEGUN].source = NULL;
-    }
-    return source;
-}
-
-void hr__stage_forget_begun(hr_stage *s)
-{
-    for (int i = 0; i < HR_FILES_BEGUN; i++) {
-        hr__source_unref(s->at.begun[i].source);
-        s->at.begun[i].source = NULL;
-    }
-}
-
-/* How many files after the current one are begun: with a limit, no more than the window holds tickets. */
-static int files_ahead(const hr_stage *s) { return HR_MIN(HR_FILES_BEGUN, s->window.limit); }
-
-static void begin_files(hr_stage *s)
-{
-    int end = HR_MIN(hr__scan_n_files(s->scan), s->at.file + files_ahead(s));
-
-    for (int place = s->at.file; place < end; place++) {
-        int at = place % HR_FILES_BEGUN;
-
-        if (!hr__scan_is_remote(s->scan, hr__stage_file(s, place)))
-            continue;
-        if (s->at.begun[at].source && s->at.begun[at].place == place)
-            continue;
-        hr__source_unref(s->at.begun[at].source);
-        s->at.begun[at].source = NULL;
-        s->at.begun[at].place = place;
-        if (hr__scan_begin(s->scan, hr__stage_file(s, place), s->run->account, &s->at.begun[at].source, NULL))
-            return;
-    }
-}
-
 hr_status hr__stage_open_files(hr_stage *s, hr_error *err)
 {
-    int n = files_from(s, s->at.file);
+    int n = hr__stage_files_from(s, s->at.file);
     uint64_t which = (uint64_t)(uint32_t)s->leaf.instance << 32 | (uint32_t)hr__stage_file(s, s->at.file);
     hr_open_files *o = &s->at.open;
     hr_status st = HR_OK;
 
-    begin_files(s);
+    hr__stage_begin_files(s, 0);
     for (; o->n < n; o->n++) {
-        hr_source *source = take_begun(s, s->at.file + o->n);
+        hr_source *source;
 
-        st = hr__stage_open(s, s->at.file + o->n, source, &o->files[o->n], err);
+        hr__stage_take_begun(s, s->at.file + o->n, &source, &o->files[o->n]);
+        if (!o->files[o->n])
+            st = hr__stage_open(s, s->at.file + o->n, source, &o->files[o->n], err);
         hr__source_unref(source);
         HR_GO(st);
         o->n_blocks += o->files[o->n]->n_fragments;

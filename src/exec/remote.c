@@ -7,7 +7,7 @@
  *    ticket was admitted.
  * 3. take.c announces fragments beyond the window as well, up to 64 MiB or a sixteenth of the memory limit: the window
  *    is as large as the threads need, which is too little for a network.
- * 4. What opening a file reads is announced by interleave.c, some files ahead.
+ * 4. Files are opened before their turn: see open_ahead.c.
  * 5. A reader that reads beyond the announcement (a page index, the end of a line in the next fragment) waits on the
  *    pool's thread, in io/http/url_source.c.
  *
@@ -24,7 +24,8 @@ hr_status hr__ticket_begin_files(hr_ticket *t, hr_error *err)
     if (!t->sources)
         return hr__error_memory(err, "ticket", t->n_files * (int64_t)sizeof(hr_source *));
     for (int i = 0; i < t->n_files; i++)
-        HR_TRY(hr__scan_begin(s->scan, hr__stage_file(s, t->place + i), s->run->account, &t->sources[i], err));
+        HR_TRY(hr__scan_begin(s->scan, hr__stage_file(s, t->place + i), s->leaf.filter, s->run->account, &t->sources[i],
+                              err));
     return HR_OK;
 }
 
@@ -82,6 +83,9 @@ void hr__waits_cancel(hr_run *r)
     for (hr_ticket *t = r->waiting; t && n < HR_LEN(some); t = t->next_waiting)
         if (t->state == HR_TICKET_PENDING)
             some[n++] = hr__wait_ref(t->wait);
+    for (int i = 0; i < r->n_stages && n < HR_LEN(some); i++)
+        if (r->stages[i]->window.awaits && !r->stages[i]->window.taking)
+            some[n++] = hr__wait_ref(r->stages[i]->window.wait);
     hr__run_unlock(r);
     for (int i = 0; i < n; i++) {
         hr__wait_cancel(some[i]);

@@ -178,7 +178,14 @@ typedef struct hr_leaf_order {
     uint64_t seed, epoch;
 } hr_leaf_order;
 
-#define HR_FILES_BEGUN 16
+/* A file of a network that is opened before its turn (open_ahead.c). */
+#define HR_FILES_BEGUN 64
+typedef struct hr_begun_file {
+    int place;
+    hr_source *source;  /* its opening was announced; NULL: it is open, or was not begun */
+    hr_scan_file *file; /* it is open; NULL: not yet */
+    int n_announced;    /* fragments */
+} hr_begun_file;
 
 /* The next ticket of a leaf. The thread that takes it (window.taking) owns this. */
 typedef struct hr_leaf_place {
@@ -188,10 +195,8 @@ typedef struct hr_leaf_place {
     hr_open_files open;   /* the open files */
     hr_fragment fragment; /* the one at `block`, if `asked` */
     bool asked;
-    struct {
-        int place;
-        hr_source *source;   /* NULL: empty */
-    } begun[HR_FILES_BEGUN]; /* files whose opening was announced, by place % HR_FILES_BEGUN */
+    hr_begun_file begun[HR_FILES_BEGUN]; /* by place % HR_FILES_BEGUN */
+    int awaited;                         /* the files before this place were waited for */
 } hr_leaf_place;
 
 /* The input, unless the stage is a leaf. */
@@ -217,6 +222,8 @@ typedef struct hr_window {
     int64_t head_seq, next_seq;
     int64_t n_taken; /* tickets made, the canonical number of the next */
     bool taking;     /* a thread makes the next ticket, without the lock */
+    bool awaits;     /* the next files are on their way: no ticket until they are here */
+    hr_wait *wait;   /* the last wait for files; NULL: there was none */
 } hr_window;
 
 /* The output: in canonical order, one thread at a time (`draining`), through the stream operator. That thread owns all
@@ -378,7 +385,8 @@ hr_status hr__run_restore(hr_run *r, const hr_marker *m, hr_error *err) HR_MUST_
  * caller even on failure. */
 hr_status hr__leave_out_made(const hr_op_state *o, hr_table **table, hr_error *err) HR_MUST_USE;
 
-/* --- take.c: the next ticket of a leaf. *out NULL: the source is done. Lock not held; stage->window.taking is set. */
+/* --- take.c: the next ticket of a leaf. *out NULL: the source is done. HR_PENDING: window.awaits is set. Lock not
+ * held; stage->window.taking is set. */
 hr_status hr__stage_take(hr_stage *s, hr_ticket **out, hr_error *err) HR_MUST_USE;
 
 /* --- remote.c: tickets whose bytes travel over a network */
@@ -401,11 +409,21 @@ hr_status hr__stage_open_files(hr_stage *s, hr_error *err) HR_MUST_USE;
  * file does not have that fragment. */
 hr_status hr__stage_open_at(hr_stage *s, int place, int fragment, hr_error *err) HR_MUST_USE;
 void hr__stage_close_files(hr_stage *s);
-void hr__stage_forget_begun(hr_stage *s);                          /* the files whose opening was announced */
+int hr__stage_files_from(const hr_stage *s, int place); /* number of files from this place on that are open together */
 hr_open_fragment hr__stage_fragment(const hr_stage *s, int place); /* the block at this place of the order of blocks */
 hr_status hr__stage_seek(hr_stage *s, const hr_coord *at, hr_error *err) HR_MUST_USE;
 /* Passes files whose rows are known and fewer than *rows; takes them from *rows. */
 void hr__stage_pass_files(hr_stage *s, int64_t *rows);
+
+/* --- open_ahead.c */
+/* Begins files after the open ones, and announces up to `left` bytes of those that are here. */
+void hr__stage_begin_files(hr_stage *s, int64_t left);
+int64_t hr__stage_bytes_ahead(const hr_stage *s); /* that are announced ahead of the tickets, over a network */
+/* What was begun of the file at this place, for the caller; NULL in both: nothing. */
+void hr__stage_take_begun(hr_stage *s, int place, hr_source **source, hr_scan_file **file);
+void hr__stage_forget_begun(hr_stage *s);
+/* HR_PENDING: the files at at.file are on their way, and window.awaits is set until they are here. */
+hr_status hr__stage_await_files(hr_stage *s, hr_error *err) HR_MUST_USE;
 
 /* --- small_files.c: small files that are one row each */
 /* Number of files for the next ticket, and their bytes in memory. 0: the next file may hold any number of rows.

@@ -37,9 +37,9 @@
  *   help   an operator's call has shares that any thread may do (parallel_call.c)
  *   drain  the oldest ticket's output goes through the stage's stream operator to the next stage (one thread per stage)
  *   step   the oldest READY ticket continues, if the budget admits it; never a younger one instead
- *   take   a new ticket is made if the window has room: from the scan, from the output of the stage before, or of a
- *          block part of a block operator; and after all others one without rows, if an operator needs it
- *          (hr_op.closes)
+ *   take   a new ticket is made if the window has room: from the scan (unless its next file is on its way), from the
+ *          output of the stage before, or of a block part of a block operator; and after all others one without rows,
+ *          if an operator needs it (hr_op.closes)
  *
  * Rules.
  * 1. Admission: a step reserves its estimate in the run's account, between operator calls only, so that no thread waits
@@ -232,7 +232,7 @@ static bool is_its_turn(const hr_stage *s)
 
 static bool can_take(const hr_stage *s)
 {
-    if (s->cut || s->window.taking || s->window.next_seq - s->window.head_seq >= s->window.limit)
+    if (s->cut || s->window.taking || s->window.awaits || s->window.next_seq - s->window.head_seq >= s->window.limit)
         return false;
     if (wants_to_close(s))
         return true;
@@ -689,6 +689,12 @@ static void take(hr_stage *s)
     hr_ticket *t = NULL, *dropped;
     hr_status st = hr__stage_take(s, &t, &err);
 
+    if (st == HR_PENDING) { /* files are on their way */
+        hr__run_lock(r);
+        s->window.taking = false;
+        hr__run_unlock(r);
+        return;
+    }
     if (st && !hr__ticket_new(s, &t, NULL)) { /* the error waits for its turn */
         t->st = st;
         t->state = HR_TICKET_DONE;

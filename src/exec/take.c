@@ -8,7 +8,6 @@
 #include "exec/run.h"
 
 #define BLOCK_ROWS 4096
-#define AHEAD_BYTES (64 << 20) /* half a second at 1 Gbit/s */
 
 static void next_fragment(hr_stage *s)
 {
@@ -37,23 +36,31 @@ static int64_t rows_of_ticket(const hr_stage *s)
 
 static hr_open_fragment fragment_at_hand(const hr_stage *s) { return hr__stage_fragment(s, s->at.block); }
 
-/* Opens the next files if none are open. */
-static hr_status open_next(hr_stage *s, hr_error *err)
+/* Closes the open files if all of their fragments were taken. */
+static void close_taken(hr_stage *s)
 {
-    while (s->at.file < hr__scan_n_files(s->scan)) {
-        int n;
+    int n = s->at.open.n;
 
-        if (!s->at.open.n) {
-            HR_TRY(hr__stage_open_files(s, err));
-            s->at.asked = false;
+    if (!n || s->at.block < s->at.open.n_blocks)
+        return;
+    hr__stage_close_files(s);
+    s->at.file += n;
+    s->at.block = 0;
+    s->at.row = 0;
+}
+
+/* Opens the next files if none are open. wait: while they are on their way, it returns HR_PENDING. */
+static hr_status open_next(hr_stage *s, bool wait, hr_error *err)
+{
+    for (close_taken(s); s->at.file < hr__scan_n_files(s->scan) && !s->at.open.n; close_taken(s)) {
+        if (wait) {
+            hr_status st = hr__stage_await_files(s, err);
+
+            if (st)
+                return st;
         }
-        if (s->at.block < s->at.open.n_blocks)
-            return HR_OK;
-        n = s->at.open.n;
-        hr__stage_close_files(s);
-        s->at.file += n;
-        s->at.block = 0;
-        s->at.row = 0;
+        HR_TRY(hr__stage_open_files(s, err));
+        s->at.asked = false;
     }
     return HR_OK;
 }
@@ -74,11 +81,11 @@ static int64_t bytes_ahead(const hr_stage *s, const hr_scan_file *f)
 {
     if (!f->is_remote || s->window.begins_small)
         return 1;
-    return HR_MIN(AHEAD_BYTES, hr__account_limit(s->run->account) / 16);
+    return hr__stage_bytes_ahead(s);
 }
 
-/* Announces to the file what is read soon. Fragments that were announced before cost nothing. */
-static void announce(const hr_stage *s)
+/* Announces what is read soon. Fragments that were announced before cost nothing. */
+static void announce(hr_stage *s)
 {
     int64_t left = bytes_ahead(s, s->at.open.files[fragment_at_hand(s).file]);
 
@@ -90,6 +97,8 @@ static void announce(const hr_stage *s)
             f->cls->ahead(f, b.fragment);
         left -= HR_MAX(1, s->at.fragment.stored_bytes);
     }
+    if (!s->window.begins_small && left > 0 && s->at.open.files[0]->is_remote)
+        hr__stage_begin_files(s, left);
 }
 
 static hr_status make_ticket(hr_stage *s, int64_t n_rows, hr_ticket **out, hr_error *err)
@@ -152,7 +161,7 @@ static hr_status pass_fragments(hr_stage *s, int64_t *left, int64_t *stop, hr_er
     while (*left > 0) {
         int64_t n;
 
-        HR_TRY(open_next(s, err));
+        HR_TRY(open_next(s, false, err));
         if (!s->at.open.n)
             break;
         HR_TRY(ask_fragment(s, err));
@@ -278,11 +287,13 @@ static hr_status take(hr_stage *s, hr_ticket **out, hr_error *err)
     while (s->leaf.rows_left != 0) {
         int64_t n, n_rows;
         int n_files;
+        hr_status st;
 
         HR_TRY(hr__stage_order_files(s, err));
         if ((n_files = hr__small_files(s, &n)) > 0)
             return make_small_files(s, n_files, n, out, err);
-        HR_TRY(open_next(s, err));
+        if ((st = open_next(s, true, err)))
+            return st;
         if (!s->at.open.n)
             return HR_OK;
         HR_TRY(ask_fragment(s, err));

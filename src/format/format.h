@@ -257,10 +257,14 @@ hr_status hr__scan_schema(hr_scan *s, hr_schema **out, hr_error *err) HR_MUST_US
 hr_status hr__scan_open(hr_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err) HR_MUST_USE;
 /* Whether bytes of a file travel over a network. */
 bool hr__scan_is_remote(const hr_scan *s, int file);
-/* Announces what opening the file will read: *out (new; NULL: the file is local) goes into hr_open.source.
- * hr__scan_announce repeats the announcement, for a wait. */
-hr_status hr__scan_begin(hr_scan *s, int file, hr_account *account, hr_source **out, hr_error *err) HR_MUST_USE;
+/* Announces what opening the file will read: *out (new; NULL: the file is local, or the filter rules it out) goes into
+ * hr_open.source. hr__scan_announce repeats the announcement, for a wait. */
+hr_status hr__scan_begin(hr_scan *s, int file, hr_expr *filter, hr_account *account, hr_source **out,
+                         hr_error *err) HR_MUST_USE;
 void hr__scan_announce(const hr_scan *s, hr_source *source);
+bool hr__scan_has(const hr_scan *s, hr_source *source); /* what was announced is here */
+/* Bytes that hr__scan_begin announces for a remote file. *whole: these are all of its bytes. */
+int64_t hr__scan_open_bytes(const hr_scan *s, int file, bool *whole);
 bool hr__scan_orders_files(const hr_scan *s); /* it reads files, in an order that may be random */
 /* The order in which files are read in this epoch, file numbers, *out new (hr__free); NULL: by number. */
 hr_status hr__scan_order(const hr_scan *s, uint64_t seed, int64_t epoch, int32_t **out, hr_error *err) HR_MUST_USE;

@@ -36,6 +36,7 @@ typedef struct hr_source_class {
     void (*close)(hr_source *s);                            /* frees what the class added, not `s` */
     hr_source *(*again)(const hr_source *s, hr_account *account); /* NULL: see hr__source_again */
     int64_t gap; /* > 0: each request costs a way over the network, so ranges with smaller gaps become one */
+    bool (*has)(hr_source *s, int64_t offset, int64_t n); /* NULL: see hr__source_has */
 } hr_source_class;
 
 struct hr_source {
@@ -66,6 +67,7 @@ typedef struct hr_file_range {
 /* Announces all of them at once; neighbours become one request. Sorts the ranges. */
 void hr__source_ahead_ranges(hr_source *s, hr_file_range *ranges, int n);
 bool hr__source_is_remote(const hr_source *s);
+bool hr__source_has(hr_source *s, int64_t offset, int64_t n); /* a read of these bytes waits for no network */
 
 /* For classes: makes a source. `bytes`: sizeof the class's struct, whose first member is the hr_source. */
 hr_status hr__source_new(const hr_source_class *cls, size_t bytes, const char *name, int64_t n_bytes,

@@ -86,6 +86,7 @@ hr_source *hr__source_again(const hr_source *s, hr_account *account)
 }
 
 bool hr__source_is_remote(const hr_source *s) { return s->cls->gap > 0; }
+bool hr__source_has(hr_source *s, int64_t offset, int64_t n) { return !s->cls->has || s->cls->has(s, offset, n); }
 
 static int by_offset(const void *a, const void *b)
 {

@@ -92,15 +92,15 @@ class ObjectServer:
             return self.status(handler, 404)
         if handler.headers.get("If-Match", self.etag(path)) != self.etag(path):
             return self.status(handler, 412)
-        data = path.read_bytes()
-        begin, end = 0, len(data)
+        begin, size = 0, path.stat().st_size
+        end = size
         found = re.fullmatch(r"bytes=(\d+)-(\d*)", handler.headers.get("Range", ""))
         if found and self.ranges:
-            begin, end = int(found[1]), min(int(found[2] or end) + 1, end)
-            if begin >= len(data):
+            begin, end = int(found[1]), min(int(found[2] or size) + 1, size)
+            if begin >= size:
                 return self.status(handler, 416)
             handler.send_response(206)
-            handler.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(data)}")
+            handler.send_header("Content-Range", f"bytes {begin}-{end - 1}/{size}")
         else:
             handler.send_response(200)
         handler.send_header("Content-Length", str(end - begin))
@@ -109,7 +109,9 @@ class ObjectServer:
         handler.end_headers()
         self.requests[number] = (handler.command, handler.path, begin, end - begin)
         if handler.command == "GET":
-            handler.wfile.write(data[begin:end])
+            with open(path, "rb") as file:
+                file.seek(begin)
+                handler.wfile.write(file.read(end - begin))
 
     @staticmethod
     def status(handler, code, **headers):

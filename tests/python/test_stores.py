@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 
 import numpy as np
 import pyarrow as pa
@@ -313,6 +314,88 @@ def test_each_byte_of_a_folder_of_partitions_travels_once(folder, server, tmp_pa
     ds = hd.read_parquet(f"{server.url}/kind=x/0.parquet", partitioning="hive")
     assert ds.to_arrow().drop_columns(["kind"]).equals(t)
     assert server.body_bytes() < size * 1.1 + (1 << 20)
+
+
+SMALL = 200
+WRITERS = {
+    "parquet": (hd.read_parquet, pq.write_table),
+    "csv": (hd.read_csv, pa.csv.write_csv),
+    "arrow": (hd.read_arrow, lambda t, path: hd.from_arrow(t).write_arrow(str(path), single_file=True)),
+}
+
+
+def small_files(folder, kind):
+    for i in range(SMALL):
+        t = pa.table({"id": range(i * 10, i * 10 + 10), "text": ["word"] * 10})
+        WRITERS[kind][1](t, folder / f"{i:03}.{kind}")
+    return t.schema
+
+
+def requests_of_files(server):
+    """How often each file was asked for."""
+    return Counter(path for method, path, _, _ in server.requests if method == "GET")
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("work", ["rows", "count", "unify"])
+def test_small_files_are_one_request_each_and_many_at_once(kind, work, server, tmp_path):
+    """Six were under way for rows, and two for count() and unify, as many as threads."""
+    small_files(tmp_path, kind)
+    server.root, server.delay_s = tmp_path, 0.03
+    urls = [f"{server.url}/{i:03}.{kind}" for i in range(SMALL)]
+    ds = WRITERS[kind][0](urls, **({"unify": "all"} if work == "unify" else {}))
+    server.forget()
+    if work == "rows":
+        assert ds.to_arrow()["id"].to_pylist() == list(range(SMALL * 10))
+    elif work == "count":
+        assert ds.count() == SMALL * 10
+    else:
+        assert ds.columns() == ["id", "text"]
+    assert set(requests_of_files(server).values()) == {1} and len(requests_of_files(server)) == SMALL
+    assert server.most_at_once > 16
+
+
+def test_files_that_names_rule_out_are_not_asked_for(server, tmp_path):
+    """Their footers were announced, for nothing."""
+    for i in range(20):
+        folder = tmp_path / f"part={i}"
+        folder.mkdir()
+        pq.write_table(pa.table({"id": [i] * 10}), folder / "0.parquet")
+    server.root = tmp_path
+    urls = [f"{server.url}/part={i}/0.parquet" for i in range(20)]
+    ds = hd.read_parquet(urls, partitioning="hive")
+    ds.schema()
+    server.forget()
+    assert ds.filter(expr=col("part") == "13").to_arrow()["id"].to_pylist() == [13] * 10
+    assert list(requests_of_files(server)) == ["/part=13/0.parquet"]
+
+
+def test_the_only_thread_does_not_wait_for_a_file(server, tmp_path):
+    """The thread that opened the second file waited for its footer, and nobody read the first one."""
+    rng = np.random.default_rng(3)
+    for name in "ab":
+        pq.write_table(pa.table({"x": rng.random(200_000)}), tmp_path / f"{name}.parquet")
+    server.root = tmp_path
+    held, first_rows = [], threading.Event()
+
+    def fault(number, handler):
+        if handler.command == "GET" and "b.parquet" in handler.path:
+            held.append(first_rows.wait(60))
+        elif handler.command == "GET":
+            time.sleep(0.05)  # the second file's turn comes before the first file's rows are here
+
+    server.fault = fault
+    context, before = DataContext.get_current(), DataContext.get_current().num_threads
+    context.num_threads = 1
+    try:
+        batches = hd.read_parquet([f"{server.url}/{n}.parquet" for n in "ab"]).iter_batches(batch_size=1000)
+        n = 0
+        for batch in batches:
+            first_rows.set()
+            n += len(batch["x"])
+        assert n == 400_000 and all(held)
+    finally:
+        context.num_threads = before
 
 
 @pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificate")

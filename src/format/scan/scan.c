@@ -242,36 +242,103 @@ static _Atomic(hr_each *) run_each; /* see hr__scan_set_each */
 
 void hr__scan_set_each(hr_each *each) { atomic_store(&run_each, each); }
 
-typedef hr_status look_fn(file_scan *s, int file, void *context, hr_error *err);
+#define FILES_BEGUN 64 /* over a network: the files ahead of the next one whose opening is announced */
+
+/* source: of the file, announced; NULL: look opens it. */
+typedef hr_status look_fn(file_scan *s, int file, hr_source *source, void *context, hr_error *err);
 
 typedef struct files_call {
     file_scan *s;
-    int first;
+    int first, end;
     look_fn *look;
     void *context;
+    hr_mutex lock;     /* for the rest; held for no request */
+    hr_source **begun; /* of files first + i, until they are looked at; NULL: nothing is announced */
+    int64_t n_begun;
 } files_call;
+
+static hr_status begin_file(file_scan *s, int file, hr_account *account, hr_source **out, hr_error *err);
+
+/* Announces the files up to FILES_BEGUN after i. A file that could not be begun is opened by its look. */
+static void begin_ahead(files_call *c, int64_t i)
+{
+    int64_t end = HR_MIN(c->end - c->first, i + FILES_BEGUN);
+
+    hr__lock(&c->lock);
+    while (c->n_begun < end) {
+        int64_t k = c->n_begun++;
+
+        if (hr__paths_is_remote(&c->s->paths, c->first + k) &&
+            begin_file(c->s, c->first + (int)k, NULL, &c->begun[k], NULL))
+            c->begun[k] = NULL;
+    }
+    hr__unlock(&c->lock);
+}
+
+static hr_source *take_begun(files_call *c, int64_t i)
+{
+    hr_source *source;
+
+    if (!c->begun)
+        return NULL;
+    begin_ahead(c, i);
+    hr__lock(&c->lock);
+    source = c->begun[i];
+    c->begun[i] = NULL;
+    hr__unlock(&c->lock);
+    return source;
+}
 
 static hr_status look_at(void *context, int64_t i, hr_error *err)
 {
-    const files_call *c = context;
+    files_call *c = context;
+    hr_source *source = take_begun(c, i);
+    hr_status st = c->look(c->s, c->first + (int)i, source, c->context, err);
 
-    return c->look(c->s, c->first + (int)i, c->context, err);
+    hr__source_unref(source);
+    return st;
 }
 
-/* Calls fn for files [first, end) on up to n_threads: reading 10,000 footers one by one would take as long as reading
+static hr_status look_at_all(files_call *c, int n_threads, bool waits, hr_error *err)
+{
+    hr_each *each = atomic_load(&run_each);
+    int n = HR_MIN(n_threads, (c->end - c->first) / FILES_A_THREAD);
+
+    if (each && n > 1)
+        return each(c->end - c->first, n, waits, look_at, c, err);
+    for (int i = 0; i < c->end - c->first; i++)
+        HR_TRY(look_at(c, i, err));
+    return HR_OK;
+}
+
+/* Calls look for files [first, end) on up to n_threads: reading 10,000 footers one by one would take as long as reading
  * the data. Returns the error of the first file that fails. */
 static hr_status each_file(file_scan *s, int first, int end, int n_threads, bool waits, look_fn *look, void *context,
                            hr_error *err)
 {
-    files_call c = { s, first, look, context };
-    hr_each *each = atomic_load(&run_each);
-    int n = HR_MIN(n_threads, (end - first) / FILES_A_THREAD);
+    files_call c = { .s = s, .first = first, .end = end, .look = look, .context = context };
 
-    if (each && n > 1)
-        return each(end - first, n, waits, look_at, &c, err);
-    for (int i = first; i < end; i++)
-        HR_TRY(look(s, i, context, err));
-    return HR_OK;
+    return look_at_all(&c, n_threads, waits, err);
+}
+
+/* The same for looks that open the files: over a network, many files are under way at the same time. */
+static hr_status open_each_file(file_scan *s, int first, int end, look_fn *look, void *context, hr_error *err)
+{
+    files_call c = { .s = s, .first = first, .end = end, .look = look, .context = context };
+    bool remote = first < end && hr__paths_is_remote(&s->paths, first);
+    hr_status st;
+
+    if (!remote)
+        return look_at_all(&c, hr_num_threads(), false, err);
+    if (!(c.begun = hr__zalloc(NULL, (size_t)(end - first) * sizeof(hr_source *))))
+        return hr__error_memory(err, "files", (end - first) * (int64_t)sizeof(hr_source *));
+    hr__mutex_init(&c.lock);
+    st = look_at_all(&c, READERS, true, err);
+    for (int i = 0; i < end - first; i++)
+        hr__source_unref(c.begun[i]);
+    hr__mutex_clear(&c.lock);
+    hr__free(c.begun);
+    return st;
 }
 
 /* --- the schema */
@@ -327,12 +394,12 @@ static hr_status merge_field(const file_scan *s, merger *m, int file, const hr_f
     return HR_OK;
 }
 
-static hr_status note_schema(file_scan *s, int file, void *context, hr_error *err)
+static hr_status note_schema(file_scan *s, int file, hr_source *source, void *context, hr_error *err)
 {
     hr_schema **schemas = context;
     hr_scan_file *f = NULL;
 
-    HR_TRY(open_file(s, file, &(hr_open){ 0 }, &f, err));
+    HR_TRY(open_file(s, file, &(hr_open){ .source = source }, &f, err));
     schemas[file] = hr__schema_ref(hr__schema_equal(f->schema, schemas[0]) ? schemas[0] : f->schema);
     hr__scan_file_unref(f);
     return HR_OK;
@@ -349,7 +416,7 @@ static hr_status unify_files(file_scan *s, hr_schema **out, hr_error *err)
         return hr__error_memory(err, "schemas", s->base.n_files * (int64_t)sizeof *schemas);
     HR_GO(first_file(s, &first, err));
     schemas[0] = hr__schema_ref(first->schema);
-    HR_GO(each_file(s, 1, s->base.n_files, hr_num_threads(), false, note_schema, schemas, err));
+    HR_GO(open_each_file(s, 1, s->base.n_files, note_schema, schemas, err));
     for (int i = 0; i < s->base.n_files; i++) {
         for (int k = 0; k < schemas[i]->n && (i == 0 || schemas[i] != schemas[i - 1]); k++)
             HR_GO(merge_field(s, &m, i, &schemas[i]->fields[k], err));
@@ -866,17 +933,38 @@ static bool other_types(const hr_scan_file *f, const wanted *w)
     return false;
 }
 
+/* The first file is opened before its schema is known: what has come for the run serves the schema, and what the schema
+ * needs beyond it serves the run. *own (new; NULL: nothing to share) has both. */
+static hr_status share_first(file_scan *s, const hr_open *how, hr_source **own, hr_error *err)
+{
+    hr_source *none = NULL, *made = hr__source_again(how->source, NULL);
+    const scan_types *types;
+
+    *own = NULL;
+    if (made && !atomic_compare_exchange_strong(&s->first_source, &none, made))
+        hr__source_unref(made);
+    HR_TRY(types_of(s, &types, err));
+    if (made)
+        *own = hr__source_again(atomic_load(&s->first_source), how->account);
+    return HR_OK;
+}
+
 static hr_status files_open(hr_scan *base, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     file_scan *s = (file_scan *)base;
     const scan_types *types;
     hr_open mine = *how;
     hr_scan_file *f = NULL;
+    hr_source *own = NULL;
     hr_expr *filter = NULL;
     wanted w = { 0 };
     bool all = !how->projection && s->partitions.n == 0;
     hr_status st = HR_OK;
 
+    if (file == 0 && how->source && !atomic_load(&s->first) && !s->given)
+        HR_GO(share_first(s, how, &own, err));
+    if (own)
+        mine.source = own;
     HR_GO(types_of(s, &types, err));
     HR_GO(find_wanted(s, types, how->projection, &w, err));
     if (ruled_out(s, types, file, how->filter)) {
@@ -907,6 +995,7 @@ static hr_status files_open(hr_scan *base, int file, const hr_open *how, hr_scan
     }
     st = add_file_columns(s, types, file, f, &w, how->account, out, err);
 done:
+    hr__source_unref(own);
     hr_expr_unref(filter);
     wanted_clear(&w);
     return st;
@@ -914,13 +1003,13 @@ done:
 
 /* --- facts about all files */
 
-static hr_status rows_of_file(file_scan *s, int file, void *context, hr_error *err)
+static hr_status rows_of_file(file_scan *s, int file, hr_source *source, void *context, hr_error *err)
 {
     static const hr_projection nothing = { 0, NULL };
     int64_t *rows = context;
     hr_scan_file *f = NULL;
 
-    HR_TRY(open_file(s, file, &(hr_open){ .projection = &nothing }, &f, err));
+    HR_TRY(open_file(s, file, &(hr_open){ .projection = &nothing, .source = source }, &f, err));
     rows[file] = f->n_rows;
     hr__scan_file_unref(f);
     return HR_OK;
@@ -953,15 +1042,17 @@ static hr_status files_count(hr_scan *base, int64_t *out, hr_error *err)
         return sum_rows(s, rows, out, err);
     if (!(rows = hr__zalloc(NULL, ((size_t)base->n_files + 1) * sizeof *rows)))
         return hr__error_memory(err, "count", base->n_files * (int64_t)sizeof *rows);
+    if (!first && hr__paths_is_remote(&s->paths, 0))
+        HR_GO(first_file(s, &first, err)); /* what comes serves the schema and the rows, too */
     if (first)
         rows[0] = first->n_rows;
     else
-        HR_GO(rows_of_file(s, 0, rows, err));
+        HR_GO(rows_of_file(s, 0, NULL, rows, err));
     if (rows[0] < 0) { /* then no other file knows its rows */
         *out = -1;
         goto done;
     }
-    HR_GO(each_file(s, 1, base->n_files, hr_num_threads(), false, rows_of_file, rows, err));
+    HR_GO(open_each_file(s, 1, base->n_files, rows_of_file, rows, err));
     HR_GO(sum_rows(s, rows, out, err));
     if (*out >= 0 && atomic_compare_exchange_strong(&base->file_rows, &none, rows))
         rows = NULL; /* moved */
@@ -1159,7 +1250,7 @@ static hr_status hash_blocks(hr_source *source, int n, int64_t block, uint64_t *
 
 /* Fills the file's place in s->hashes. A file that cannot be read is NOT_KNOWN, not an error: the comparison of hashes
  * decides whether it matters. */
-static hr_status hash_file(file_scan *s, int file, void *context, hr_error *err)
+static hr_status hash_file(file_scan *s, int file, hr_source *none, void *context, hr_error *err)
 {
     _Atomic uint64_t *place = (_Atomic uint64_t *)context + file;
     const hr_path *listed = &s->paths.items[file];
@@ -1168,6 +1259,7 @@ static hr_status hash_file(file_scan *s, int file, void *context, hr_error *err)
     uint64_t found = NOT_KNOWN;
     hr_status st;
 
+    (void)none;
     if (atomic_load_explicit(place, memory_order_relaxed))
         return HR_OK;
     if (listed->tag) { /* the object's version, which every request requires */
@@ -1263,45 +1355,99 @@ static void files_free(hr_scan *base)
     hr__free(s);
 }
 
+/* --- files whose bytes travel: what opening them reads is announced before */
+
+#define OPENS_BYTES (256 << 10) /* of the end of a file, or of a whole file */
+#define HEAD_BYTES (64 << 10)
+
+/* The ranges that opening a file of n bytes reads. -> how many. */
+static int ranges_of_open(const file_scan *s, int64_t n, hr_file_range out[2])
+{
+    hr_opens opens = s->format->opens;
+    int k = 0;
+
+    if (s->format->row_growth || n <= OPENS_BYTES) {
+        out[0] = (hr_file_range){ 0, n };
+        return 1;
+    }
+    if (opens != HR_OPENS_TAIL)
+        out[k++] = (hr_file_range){ 0, HEAD_BYTES };
+    if (opens != HR_OPENS_HEAD)
+        out[k++] = (hr_file_range){ n - OPENS_BYTES, OPENS_BYTES };
+    return k;
+}
+
+static bool is_file_scan(const hr_scan *s);
+
+bool hr__scan_is_remote(const hr_scan *base, int file)
+{
+    return is_file_scan(base) && hr__paths_is_remote(&((const file_scan *)base)->paths, file);
+}
+
+void hr__scan_announce(const hr_scan *base, hr_source *source)
+{
+    hr_file_range ranges[2];
+    int n = ranges_of_open((const file_scan *)base, source->n_bytes, ranges);
+
+    for (int i = 0; i < n; i++)
+        hr__source_ahead(source, ranges[i].offset, ranges[i].n);
+}
+
+bool hr__scan_has(const hr_scan *base, hr_source *source)
+{
+    hr_file_range ranges[2];
+    int n = ranges_of_open((const file_scan *)base, source->n_bytes, ranges);
+
+    while (n > 0 && hr__source_has(source, ranges[n - 1].offset, ranges[n - 1].n))
+        n--;
+    return n == 0;
+}
+
+int64_t hr__scan_open_bytes(const hr_scan *base, int file, bool *whole)
+{
+    const file_scan *s = (const file_scan *)base;
+    int64_t size = s->paths.items[file].n_bytes, sum = 0;
+    hr_file_range ranges[2];
+    int n = ranges_of_open(s, size, ranges);
+
+    for (int i = 0; i < n; i++)
+        sum += ranges[i].n;
+    *whole = sum >= size;
+    return sum;
+}
+
+static hr_status begin_file(file_scan *s, int file, hr_account *account, hr_source **out, hr_error *err)
+{
+    HR_TRY(open_source(s, file, &(hr_open){ .account = account }, out, err));
+    hr__scan_announce(&s->base, *out);
+    return HR_OK;
+}
+
+hr_status hr__scan_begin(hr_scan *base, int file, hr_expr *filter, hr_account *account, hr_source **out, hr_error *err)
+{
+    file_scan *s = (file_scan *)base;
+    const scan_types *types;
+
+    *out = NULL;
+    if (!hr__scan_is_remote(base, file))
+        return HR_OK;
+    if (filter) {
+        HR_TRY(types_of(s, &types, err));
+        if (ruled_out(s, types, file, filter))
+            return HR_OK;
+    }
+    return begin_file(s, file, account, out, err);
+}
+
 static const hr_scan_class file_scan_class = {
     files_schema, files_open,   files_count, files_name,      files_describe,     files_fingerprint,
     files_floor,  files_order,  files_free,  files_row_bytes, files_image_column, files_guess_rows,
     files_input,  files_hashes, NULL,        files_left,      files_path
 };
 
+static bool is_file_scan(const hr_scan *s) { return s->cls == &file_scan_class; }
+
 /* ----------------------------------------------------------------------------------------------------------- making */
-
-#define OPENS_BYTES (256 << 10) /* of the end of a file, or of a whole file, that is announced before it is opened */
-#define HEAD_BYTES (64 << 10)
-
-bool hr__scan_is_remote(const hr_scan *base, int file)
-{
-    return base->cls == &file_scan_class && hr__paths_is_remote(&((const file_scan *)base)->paths, file);
-}
-
-void hr__scan_announce(const hr_scan *base, hr_source *source)
-{
-    const file_scan *s = (const file_scan *)base;
-    int64_t n = source->n_bytes;
-    hr_opens opens = s->format->opens;
-
-    if (s->format->row_growth || n <= OPENS_BYTES)
-        hr__source_ahead(source, 0, n);
-    else if (opens != HR_OPENS_TAIL)
-        hr__source_ahead(source, 0, HEAD_BYTES);
-    if (opens != HR_OPENS_HEAD && n > OPENS_BYTES)
-        hr__source_ahead(source, n - OPENS_BYTES, OPENS_BYTES);
-}
-
-hr_status hr__scan_begin(hr_scan *base, int file, hr_account *account, hr_source **out, hr_error *err)
-{
-    *out = NULL;
-    if (!hr__scan_is_remote(base, file))
-        return HR_OK;
-    HR_TRY(open_source((file_scan *)base, file, &(hr_open){ .account = account }, out, err));
-    hr__scan_announce(base, *out);
-    return HR_OK;
-}
 
 static hr_status unknown_format(const char *path, const char *name, hr_error *err)
 {

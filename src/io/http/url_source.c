@@ -455,6 +455,24 @@ static void url_ahead(hr_source *base, int64_t offset, int64_t n)
     }
 }
 
+static bool url_has(hr_source *base, int64_t offset, int64_t n)
+{
+    url_source *s = (url_source *)base;
+    int64_t end = HR_MIN(offset + n, base->n_bytes);
+    bool moves = true;
+
+    parts_lock();
+    while (moves && offset < end) {
+        const part *p = find_locked(s, offset);
+        int64_t next = p && p->state == READY ? p->at + p->n : p ? offset : hr__cached_end(s->cache, offset);
+
+        moves = next > offset;
+        offset = next;
+    }
+    parts_unlock();
+    return offset >= end;
+}
+
 /* ------------------------------------------------------------------------------------------------------------- read */
 
 /* Bytes of the part that a read of n bytes at `at` makes. */
@@ -707,7 +725,7 @@ static part *copy_kept(const url_source *s, hr_account *account)
 }
 
 static hr_source *url_again(const hr_source *base, hr_account *account);
-static const hr_source_class url_class = { url_read_at, url_ahead, url_close, url_again, GAP_BYTES };
+static const hr_source_class url_class = { url_read_at, url_ahead, url_close, url_again, GAP_BYTES, url_has };
 
 static hr_source *url_again(const hr_source *base, hr_account *account)
 {
