@@ -51,7 +51,7 @@ def main():
                 if not result.measured:
                     sys.exit(f"{one.name}: {result.error}")
                 runs[one.name].append(result)
-                print(f"{i}: {one.name}: {result.samples_per_s:.1f}, {result.cpu_per_row_s}", file=sys.stderr)
+                print(i, one.name, result.as_dict(), file=sys.stderr, flush=True)
     print(f"{cpu_name()}, {n_cpus()} cores, a step of {given.train_step_time} s\n")
     show(todo, runs)
 

@@ -33,3 +33,15 @@ def test_convert_hdf5(tmp_path):
     assert float(stored[69, 299, 399]) == np.float32(70 * 300 * 400 - 1)
     (file,) = (tmp_path / "out" / "parquet").glob("*.parquet")
     assert pq.ParquetFile(file).metadata.num_row_groups == 2
+
+
+def test_chunked_dataset(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import chunked_dataset
+
+    chunked_dataset.write_chunks(tmp_path, files=1)
+    fields = chunked_dataset.Fields(tmp_path)
+    x, number = fields[95]
+    assert (len(fields), number, tuple(x.shape)) == (96, 95, (4, 240, 240))
+    assert abs(float(x[0].mean())) < 1e-3 and set(np.unique(x[3])) == {0.0, 1.0}

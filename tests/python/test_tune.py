@@ -321,6 +321,7 @@ def test_the_command_and_ctrl_c(tmp_path):
         out, errors = run.communicate(timeout=120)
     assert run.returncode == 130, errors
     assert "as given" in out and "report.html" in out and "Traceback" not in errors
+    assert "Stopped before the end" in out
     saved = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert not saved["complete"] and saved["results"][0]["n_batches"] == 20
     assert psutil.wait_procs(children, timeout=60)[1] == []

@@ -104,6 +104,8 @@ class Report:
     def text(self) -> str:
         """Table, recommendation, warnings and notes."""
         parts = [self.table(), "", *self.recommendation]
+        if not self.complete:
+            parts[1:1] = ["", "Stopped before the end: other configurations were not measured."]
         for title, lines in (("Warnings", self.warnings), ("Notes", self.notes)):
             if lines:
                 parts += ["", f"{title}:", *(f"- {line}" for line in lines)]

@@ -29,10 +29,10 @@ class Result:
     floor_s: on batches that were kept, without a loader. wait_share, samples_per_s, batches_per_s: of the
     steady state, the first steps of each epoch left out. epoch_s: a whole epoch; estimated if
     epoch_estimated. cpu_cores: cores that the processes kept busy; cpu_per_row_s: their CPU time for each
-    row. per_core: use of each core, by whomever; other_cores: cores that other programs kept busy.
-    memory_peak: bytes of all processes. growth_bytes: how much memory grew in the second half of the run;
-    leaks: whether it keeps growing. running: threads that ran or wanted to (median); oversubscribed: these
-    are too many for the cores.
+    row; both without the first epoch, in which workers start. per_core: use of each core, by whomever;
+    other_cores: cores that other programs kept busy. memory_peak: bytes of all processes. growth_bytes: how
+    much memory grew in the second half of the run; leaks: whether it keeps growing. running: threads that ran
+    or wanted to (median); oversubscribed: these are too many for the cores.
     """
 
     configuration: Configuration
@@ -158,10 +158,11 @@ def _epoch_time(made, run, by_epoch, batches):
 
 
 def _processes(made, run, machine):
-    begin, end = _span(run)
+    begin, end = _span(run.batches)
     made.memory_peak = max((b for _, b in run.watch.memory), default=0)
     made.most_threads = run.watch.most_threads
-    cpu = [c for c in run.watch.cpu if begin <= c[0] <= end]
+    later, _ = _span([b for b in run.batches if b[0]] or run.batches)  # workers may start in the first epoch
+    cpu = [c for c in run.watch.cpu if later <= c[0] <= end]
     if len(cpu) > 1:
         made.cpu_cores = (cpu[-1][1] - cpu[0][1]) / (cpu[-1][0] - cpu[0][0])
         rows = sum(r[4] for r in run.batches if cpu[0][0] < r[2] <= cpu[-1][0])
@@ -177,11 +178,9 @@ def _processes(made, run, machine):
     made.growth_bytes, made.leaks = growth([b for t, b in run.watch.memory if begin <= t <= end])
 
 
-def _span(run):
+def _span(batches):
     """The time from the first batch to the last step."""
-    if not run.batches:
-        return 0.0, math.inf
-    return run.batches[0][2], run.batches[-1][3]
+    return (batches[0][2], batches[-1][3]) if batches else (0.0, math.inf)
 
 
 def growth(samples: list[int]) -> tuple[int, bool]:
