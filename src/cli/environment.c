@@ -30,6 +30,7 @@ static const char *const known[] = {
     "HEADRACE_RUN_ID",
     "HEADRACE_SPILL_DIR",
     "HEADRACE_SPILL_QUOTA",
+    "HEADRACE_TRACE",
     "HEADRACE_WORLD_SIZE",
     "HEADRACE_BUILD",
     "HEADRACE_EXAMPLES",

@@ -101,6 +101,7 @@ static int help(void)
          "  HEADRACE_CACHE_DIR       the folder that keeps what was read from stores; default: none\n"
          "  HEADRACE_CACHE_SIZE      the maximum of bytes in that folder; default: 64GiB\n"
          "  HEADRACE_SPILL_QUOTA     the maximum of bytes in that folder; default: the disk but for 2 %\n"
+         "  HEADRACE_TRACE           a file that gets the timeline of the run: trace.json or trace.json.gz\n"
          "  HEADRACE_PROGRESS        off, or seconds between lines where there is no terminal; default: auto\n"
          "  NO_COLOR                 any value: no colours on a terminal");
     return 0;

@@ -92,8 +92,10 @@ hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **ma
 bool hr__run_reads(hr_run *r);
 bool hr__run_fits_twice(const hr_run *r); /* whether the memory limit has room for another run like this one */
 hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err) HR_MUST_USE; /* JSON */
-void hr__run_cancel(hr_run *r); /* wakes all threads; hr__run_next returns HR_CANCELLED */
-void hr__run_close(hr_run *r);  /* cancels; waits until running tasks ended and every
+bool hr__run_traces(const hr_run *r);
+void hr__run_trace_stats(hr_run *r, const char *stats); /* JSON, for the trace's file; copied */
+void hr__run_cancel(hr_run *r);                         /* wakes all threads; hr__run_next returns HR_CANCELLED */
+void hr__run_close(hr_run *r);                          /* cancels; waits until running tasks ended and every
                                 * suspended ticket was resumed (hr_op_class.cancel). NULL is fine */
 
 /* Counters that tests and stats read. */

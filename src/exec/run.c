@@ -54,6 +54,21 @@ static void share_out(hr_run *r, int64_t limit)
         r->ops[i]->run.allowance = limit / 2 / HR_MAX(1, n_blocks);
 }
 
+/* Names for the trace, as statistics have them. Without memory an operator keeps the name of its class. */
+static void label_ops(hr_run *r)
+{
+    for (int i = 0; i < r->n_ops; i++) {
+        const hr_op *op = r->ops[i]->run.op;
+        hr_text text = { 0 };
+
+        if (op->cls->describe)
+            op->cls->describe(op, &text);
+        if (text.data && !text.failed)
+            r->ops[i]->label = hr__strdup(r->account, text.data);
+        hr__text_clear(&text);
+    }
+}
+
 static hr_status check_budget(hr_run *r, hr_error *err)
 {
     int64_t limit = hr__account_limit(r->account), need = floor_bytes(r) + (1 << 20);
@@ -99,9 +114,10 @@ static hr_status init(hr_run *r, hr_plan *p, const hr_run_options *options, hr_e
     if (!(r->account = hr__account_new("run", NULL, options->memory_limit)))
         return hr__error_memory(err, "run", 64);
     HR_TRY(hr__plan_rewrite(p, &r->plan, err));
-    if (options->trace_path)
-        HR_TRY(hr__trace_new(options->trace_path, r->account, &r->trace, err));
+    HR_TRY(hr__trace_new(options->trace_path, r->account, &r->trace, err));
     HR_TRY(hr__run_build(r, err));
+    if (r->trace)
+        label_ops(r);
     HR_TRY(check_budget(r, err));
     HR_TRY(start_ops(r, err));
     if (options->from)
@@ -145,7 +161,7 @@ static hr_status check_pid(const hr_run *r, hr_error *err)
 
 static void wait_for_news(hr_run *r, int timeout_ms)
 {
-    int64_t begin = hr__clock_ns(), left = (int64_t)timeout_ms * 1000000;
+    int64_t begin = hr__clock_ns(), left = (int64_t)timeout_ms * 1000000, end;
 
     while (!has_news(r) && (timeout_ms < 0 || left > 0)) {
         if (timeout_ms < 0)
@@ -154,7 +170,9 @@ static void wait_for_news(hr_run *r, int timeout_ms)
             hr__run_wait_ns(r, &r->consumer, left);
         left = (int64_t)timeout_ms * 1000000 - (hr__clock_ns() - begin);
     }
-    r->consumer_wait_ns += hr__clock_ns() - begin;
+    end = hr__clock_ns();
+    r->consumer_wait_ns += end - begin;
+    hr__trace_consumer(r->trace, begin, end);
 }
 
 static hr_status next_locked(hr_run *r, hr_item *item, hr_error *err)
@@ -256,6 +274,7 @@ static void free_op(hr_run *r, hr_op_state *o)
     if (o->is_ours)
         hr__op_unref((hr_op *)o->run.op);
     hr__free(o->thread_states);
+    hr__free(o->label);
     hr__account_unref(o->run.account);
     hr__free(o);
 }
@@ -279,6 +298,9 @@ static void free_stage(hr_stage *s)
     hr__free(s);
 }
 
+bool hr__run_traces(const hr_run *r) { return r->trace != NULL; }
+void hr__run_trace_stats(hr_run *r, const char *stats) { hr__trace_stats(r->trace, stats); }
+
 void hr__run_close(hr_run *r)
 {
     if (!r)
@@ -292,6 +314,8 @@ void hr__run_close(hr_run *r)
     cancel_ops(r);
     hr__pool_detach(&r->client);
     wait_until_idle(r);
+    hr__trace_close(r->trace);
+    r->trace = NULL;
     hr__tickets_free(r->dropped);
     for (int i = 0; i < r->n_stages; i++)
         free_stage(r->stages[i]);
@@ -306,7 +330,6 @@ void hr__run_close(hr_run *r)
     r->stages = NULL;
     r->ops = NULL;
     r->n_stages = r->n_ops = 0;
-    hr__trace_close(r->trace);
     hr_plan_unref(r->plan);
     hr__run_unref(r);
 }

@@ -77,8 +77,11 @@ struct hr_op_state {
     int64_t made_from;    /* drops the rows before this number: an earlier run emitted them */
     int64_t stall_ns;     /* HR_STALL */
     void **thread_states; /* run->n_slots */
+    char *label;          /* what the trace calls it; NULL: the name of its class */
     atomic_llong rows_in, rows_out, bytes_out, busy_ns, calls, pending_ns;
 };
+
+static inline const char *hr__op_label(const hr_op_state *o) { return o->label ? o->label : o->run.op->cls->name; }
 
 /* The state of a map operator before a block of rows of a ticket. */
 typedef struct hr_saved {
@@ -442,10 +445,15 @@ hr_status hr__run_build(hr_run *r, hr_error *err) HR_MUST_USE;
 
 /* --- trace.c */
 typedef struct hr_trace hr_trace;
+/* path NULL: that of HEADRACE_TRACE; *out NULL: there is none. */
 hr_status hr__trace_new(const char *path, hr_account *a, hr_trace **out, hr_error *err) HR_MUST_USE;
 void hr__trace_span(hr_trace *t, const char *name, int thread, int64_t begin_ns, int64_t end_ns,
                     int64_t rows); /* t NULL: nothing */
-void hr__trace_close(hr_trace *t); /* writes the file; NULL is fine */
+/* A ticket waited for a function's result, or for bytes of the network. */
+void hr__trace_pending(hr_trace *t, const char *name, int64_t begin_ns, int64_t end_ns);
+void hr__trace_consumer(hr_trace *t, int64_t begin_ns, int64_t end_ns); /* the consumer waited */
+void hr__trace_stats(hr_trace *t, const char *stats);                   /* JSON of the run's statistics; copied */
+void hr__trace_close(hr_trace *t);                                      /* writes the file; NULL is fine */
 
 void hr__run_ref(hr_run *r);
 void hr__run_unref(hr_run *r);

@@ -369,6 +369,7 @@ static hr_status pass(hr_stage *s, int thread, hr_marker *marker, hr_table *tabl
     atomic_fetch_add_explicit(&o->rows_in, table->n_rows, memory_order_relaxed);
     atomic_fetch_add_explicit(&o->calls, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&o->busy_ns, hr__clock_ns() - begin_ns, memory_order_relaxed);
+    hr__trace_span(s->run->trace, hr__op_label(o), thread, begin_ns, hr__clock_ns(), table->n_rows);
 done:
     hr_table_unref(table);
     return st;

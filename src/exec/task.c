@@ -357,6 +357,7 @@ void hr__resume(hr_resume *takes, hr_status st, hr_error *moved)
         hr__error_move(&t->err, moved);
     }
     if (t->state == HR_TICKET_PENDING) {
+        hr__trace_pending(r->trace, op ? hr__op_label(op) : "network", t->pending_since, hr__clock_ns());
         if (op)
             atomic_fetch_add_explicit(&op->pending_ns, hr__clock_ns() - t->pending_since, memory_order_relaxed);
         t->state = HR_TICKET_READY;

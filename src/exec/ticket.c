@@ -152,8 +152,8 @@ static hr_status read_more(hr_ticket *t, int thread)
             st = give_read(t, found.tables[i]);
     }
     if (found.n && !st)
-        hr__trace_span(s->run->trace, t->block_parts_of ? t->block_parts_of->run.op->cls->name : "read", thread,
-                       begin_ns, hr__clock_ns(), n_rows);
+        hr__trace_span(s->run->trace, t->block_parts_of ? hr__op_label(t->block_parts_of) : "read", thread, begin_ns,
+                       hr__clock_ns(), n_rows);
     atomic_fetch_add_explicit(t->block_parts_of ? &t->block_parts_of->busy_ns : &s->counts.read_ns,
                               hr__clock_ns() - begin_ns, memory_order_relaxed);
     return st;
@@ -215,7 +215,7 @@ static hr_status call_op(hr_ticket *t, int i, int thread, call_kind kind, hr_tab
     atomic_fetch_add_explicit(&o->rows_in, rows, memory_order_relaxed);
     atomic_fetch_add_explicit(&o->calls, 1, memory_order_relaxed);
     if (kind != FINISH)
-        hr__trace_span(t->stage->run->trace, op->cls->name, thread, begin_ns, hr__clock_ns(), rows);
+        hr__trace_span(t->stage->run->trace, hr__op_label(o), thread, begin_ns, hr__clock_ns(), rows);
     return at_op(t, st, op);
 }
 

@@ -637,10 +637,22 @@ hr_status hr_feed_open(hr_plan *p, const hr_feed_options *options, hr_feed **out
     return hr__feed_open(p, options, NULL, out, err);
 }
 
+/* The trace's file has the statistics. Without memory for them, it has not. */
+static void trace_stats(hr_feed *f)
+{
+    char *stats = NULL;
+
+    if (f->pid != hr__pid() || !f->run || !hr__run_traces(f->run) || hr_feed_stats(f, &stats, NULL))
+        return;
+    hr__run_trace_stats(f->run, stats);
+    hr_string_free(stats);
+}
+
 void hr_feed_close(hr_feed *f)
 {
     if (!f)
         return;
+    trace_stats(f);
     hr__run_close(f->run);
     if (f->lanes.before != f->run) /* equal: the second run did not start */
         hr__run_close(f->lanes.before);

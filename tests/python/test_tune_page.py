@@ -291,6 +291,30 @@ def test_the_page_zooms(browser, tmp_path):
     assert browser.errors() == []
 
 
+def test_the_page_of_a_run(browser, tmp_path):
+    """Wide and narrow, light and dark; it zooms."""
+    code = """
+import headrace.data as hd, time
+def wait(batch):
+    time.sleep(0.002)
+    return batch
+ds = hd.range(50_000, override_num_blocks=4).map_batches(wait, batch_size=1000, compute="threads")
+for _ in ds.iter_batches(batch_size=512): pass
+"""
+    env = os.environ | {"HEADRACE_TRACE": str(tmp_path / "t.json.gz")}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env)
+    subprocess.run([sys.executable, "-m", "headrace.observe", str(tmp_path / "t.json.gz")], check=True)
+    for width, dark in ((1280, False), (390, True)):
+        browser.show(tmp_path / "t.html", width=width, dark=dark)
+        assert browser.errors() == []
+        assert browser.js("return document.querySelectorAll('canvas').length") == 4
+        assert browser.js("return document.documentElement.scrollWidth") <= width
+    whole = browser.js(PIXELS)
+    browser.js("document.querySelector('.chart').focus()")
+    browser.key("+")
+    assert all(a != b for a, b in zip(whole, browser.js(PIXELS), strict=True))
+
+
 def test_text_of_users_in_a_browser(browser, tmp_path):
     report_of(BAD).save(tmp_path)
     browser.show(tmp_path / "report.html")

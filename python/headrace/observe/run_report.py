@@ -1,0 +1,165 @@
+"""The report of a run: one page with the time line of its trace, its statistics, and what limited it.
+
+`python -m headrace.observe trace.json.gz` writes it, and so does report(). src/exec/trace.c writes traces,
+and says what their tracks are.
+
+Tests: tests/python/test_trace.py, test_tune_page.py
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from headrace._core import DataError, __version__
+from headrace.data import run_stats
+from headrace.observe.page import page
+
+HERE = Path(__file__).parent
+MOST_SPANS = 20_000  # of one track on the page; shorter ones beside each other are drawn together
+MOST_POINTS = 2_000  # of a curve
+COLOURS = 8  # of operations; further ones share the last
+CONSUMER = 0
+LANES = 100_000  # tracks from here on are tickets that wait
+
+
+def read_trace(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The JSON of a trace. DataError: the file is none."""
+    name = os.fspath(path)
+    try:
+        opened = gzip.open if Path(name).read_bytes()[:2] == b"\x1f\x8b" else open
+        with opened(name, "rt", encoding="utf-8") as f:
+            found = json.load(f)
+        if isinstance(found["traceEvents"], list):
+            return found
+        what = type(found["traceEvents"]).__name__
+    except (ValueError, KeyError, TypeError, EOFError, OSError) as e:
+        if isinstance(e, OSError) and not isinstance(e, gzip.BadGzipFile):
+            raise
+        what = f"{type(e).__name__}: {e}"
+    raise DataError(f"{name}: expected a trace of Headrace, found {what}")
+
+
+def report(trace: str | os.PathLike[str], to: str | os.PathLike[str] | None = None) -> Path:
+    """Writes the page of a trace, and returns its path.
+
+    trace: a file of HEADRACE_TRACE or DataContext.trace_path. to: the page; default: the name of the trace
+    with the suffix .html. DataError: the file is no trace.
+    """
+    path = Path(trace)
+    target = Path(to) if to is not None else path.with_name(path.name.split(".")[0] + ".html")
+    target.write_text(_text(read_trace(path), path.name), encoding="utf-8")
+    return target
+
+
+def _text(trace, name):
+    return page(f"Run: {name}", _data(trace, name), [HERE / "run_report.js"])
+
+
+def _data(trace, name):
+    other = trace.get("otherData") or {}
+    stats = other.get("stats") or {}
+    tracks, counters, names = _sorted(trace["traceEvents"])
+    operations = _operations(stats, tracks)
+    return {
+        "name": name,
+        "headrace": __version__,
+        "lost": other.get("spans_lost", 0),
+        "verdict": _verdict(stats),
+        "stats": run_stats.shown(stats) if "taken_rows" in stats else "",
+        "end": max((s[1] for spans in tracks.values() for s in spans), default=0.0),
+        "operations": operations,
+        "rows": _rows(tracks, names, operations),
+        "curves": [_curve(name, points) for name, points in counters.items() if any(v for _, v in points)],
+        "limit": stats.get("limit_bytes", 0),
+    }
+
+
+def _sorted(events):
+    """({track: [(begin, end, name)]}, {counter: [(time, value)]}, {track: name}), times in seconds."""
+    tracks, counters, names = defaultdict(list), defaultdict(list), {}
+    for e in events:
+        if e["ph"] == "X":
+            tracks[e["tid"]].append((e["ts"] / 1e6, (e["ts"] + e["dur"]) / 1e6, e["name"]))
+        elif e["ph"] == "C":
+            counters[e["name"]].append((e["ts"] / 1e6, float(next(iter(e["args"].values())))))
+        elif e["ph"] == "M" and e["name"] == "thread_name":
+            names[e["tid"]] = e["args"]["name"]
+    for spans in tracks.values():
+        spans.sort()
+    return dict(sorted(tracks.items())), counters, names
+
+
+def _operations(stats, tracks):
+    """Names of what threads do, in the order of the plan, each once."""
+    found = ["read", *(o["name"] for o in stats.get("operators", []))]
+    found += [name for track, spans in tracks.items() if track != CONSUMER for _, _, name in spans]
+    return list(dict.fromkeys(found))
+
+
+def _rows(tracks, names, operations):
+    number = {name: i for i, name in enumerate(operations)}
+    rows = []
+    for track, spans in tracks.items():
+        if track == CONSUMER:
+            row = _spans("consumer", [(b, e, 0) for b, e, _ in spans])
+            row["wait"] = True
+        else:
+            row = _spans(names.get(track, f"track {track}"), [(b, e, number[n]) for b, e, n in spans])
+            row["waits"] = track >= LANES
+        rows.append(row)
+    return rows
+
+
+def _spans(name, spans):
+    spans = _merged(spans)
+    return {
+        "name": name,
+        "begin": [round(s[0], 6) for s in spans],
+        "end": [round(s[1], 6) for s in spans],
+        "what": [s[2] for s in spans],
+        "many": [s[3] for s in spans],
+    }
+
+
+def _merged(spans):
+    """(begin, end, what, how many) of at most MOST_SPANS: neighbours of one kind with a short gap are one."""
+    gap = 0.0
+    while True:
+        made = []
+        for begin, end, what in spans:
+            if made and made[-1][2] == what and begin - made[-1][1] <= gap and gap > 0:
+                made[-1][1] = max(made[-1][1], end)
+                made[-1][3] += 1
+            else:
+                made.append([begin, end, what, 1])
+        whole = spans[-1][1] - spans[0][0] if spans else 0.0
+        if len(made) <= MOST_SPANS or gap > whole:
+            return made
+        gap = max(gap * 4, whole / MOST_SPANS / 16, 1e-7)
+
+
+def _curve(name, points):
+    points.sort()
+    step = -(-len(points) // MOST_POINTS)
+    kept = [max(points[i : i + step], key=lambda p: p[1]) for i in range(0, len(points), step)]
+    return {
+        "name": name,
+        "times": [round(t, 6) for t, _ in kept],
+        "values": [v / 1e6 for _, v in kept],
+        "unit": "MB",
+    }
+
+
+def _verdict(stats):
+    """The engine's sentences on what limited the run; [] for traces without them."""
+    found = stats.get("verdict")
+    if isinstance(found, str):
+        return [found]
+    if isinstance(found, dict):
+        return [str(found[k]) for k in ("text", "evidence", "advice") if found.get(k)]
+    return []

@@ -1,0 +1,156 @@
+"""Traces of runs, as Perfetto wants them, and the report made of one."""
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+from collections import defaultdict
+
+import pytest
+
+import headrace.data as hd
+from headrace.exceptions import DataError
+from headrace.observe import report
+from headrace.observe.run_report import MOST_SPANS, read_trace
+
+BAD = "</script><script>window.hurt = 1</script>"
+
+
+def wait(batch):
+    import time
+
+    time.sleep(0.005)
+    return batch
+
+
+def traced(path, context, rows=20_000):
+    context.trace_path = str(path)
+    ds = hd.range(rows, override_num_blocks=8).map_batches(
+        wait, batch_size=500, compute="threads", concurrency=2
+    )
+    for _ in ds.random_shuffle().iter_batches(batch_size=512):
+        pass
+    return read_trace(path)
+
+
+@pytest.fixture
+def trace(tmp_path, context):
+    return traced(tmp_path / "trace.json", context)
+
+
+def spans(trace):
+    found = defaultdict(list)
+    for e in trace["traceEvents"]:
+        if e["ph"] == "X":
+            assert e["ts"] >= 0 and e["dur"] >= 0
+            found[e["tid"]].append((e["ts"], e["ts"] + e["dur"], e["name"]))
+    return {track: sorted(s) for track, s in found.items()}
+
+
+def test_each_track_has_a_name_and_spans_of_one_never_overlap(trace):
+    found = spans(trace)
+    names = {e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
+    order = {e["tid"] for e in trace["traceEvents"] if e["name"] == "thread_sort_index"}
+    assert set(found) <= set(names) == order
+    assert names[0] == "consumer" and "thread 0" in names.values()
+    assert any(re.match(r"map_batches\(wait\), waiting \d+$", n) for n in names.values())
+    for track, track_spans in found.items():
+        for (_, end, _), (begin, _, _) in zip(track_spans, track_spans[1:], strict=False):
+            assert begin >= end - 0.002, names[track]  # three digits of a microsecond
+
+
+def test_the_work_of_the_run_is_in_it(trace):
+    done = {name for track_spans in spans(trace).values() for _, _, name in track_spans}
+    assert {"read", "map_batches(wait)", "wait"} <= done
+    counters = {e["name"] for e in trace["traceEvents"] if e["ph"] == "C"}
+    assert counters == {"memory", "spilled"}
+    stats = trace["otherData"]["stats"]
+    assert stats["taken_rows"] == 20_000 and stats["done"] == 1 and trace["otherData"]["spans_lost"] == 0
+
+
+def test_gzip(tmp_path, context):
+    path = tmp_path / "trace.json.gz"
+    found = traced(path, context, rows=1000)
+    assert path.read_bytes()[:2] == b"\x1f\x8b" and found == json.loads(gzip.decompress(path.read_bytes()))
+
+
+def test_the_environment_names_a_file_for_each_run(tmp_path):
+    code = "import headrace.data as hd; ds = hd.range(100); ds.take(3); ds.sum('id')"
+    path = tmp_path / "t.json.gz"
+    for rank, names in (
+        (None, ["t-2.json.gz", "t.json.gz"]),
+        ("1", ["t-rank1-2.json.gz", "t-rank1.json.gz"]),
+    ):
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"HEADRACE_TRACE": str(path)} | ({"RANK": rank} if rank else {}),
+            check=True,
+        )
+        found = sorted(p.name for p in tmp_path.iterdir())
+        assert found == names
+        for name in names:
+            assert read_trace(tmp_path / name)["otherData"]["stats"]["epoch"] == 0
+            (tmp_path / name).unlink()
+
+
+def test_a_folder_that_is_missing_costs_no_run(tmp_path):
+    code = "import headrace.data as hd; print(hd.range(10).sum('id'))"
+    env = {"HEADRACE_TRACE": str(tmp_path / "none" / "t.json")}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "45\n" and "the trace cannot be written: No such file" in done.stderr
+
+
+# ------------------------------------------------------------------------------------------ the report
+
+
+def data_of(page):
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
+
+
+def test_the_report(tmp_path, trace):
+    path = report(tmp_path / "trace.json")
+    assert path == tmp_path / "trace.html"
+    page = path.read_text()
+    data = data_of(page)
+    assert data["rows"][0]["wait"] and data["rows"][0]["name"] == "consumer"
+    for row in data["rows"]:
+        assert len(row["begin"]) == len(row["end"]) == len(row["what"]) == len(row["many"])
+        assert row["begin"] == sorted(row["begin"]) and row["end"] == sorted(row["end"])
+        assert all(0 <= w < len(data["operations"]) for w in row["what"])
+    assert "20,000 rows" in data["stats"] and data["operations"][0] == "read"
+    assert "http://" not in page and "https://" not in page  # it loads nothing
+
+
+def test_text_of_users_is_text(tmp_path):
+    event = {"ph": "X", "pid": 1, "tid": 1, "ts": 0.0, "dur": 5.0, "name": BAD}
+    (tmp_path / "t.json").write_text(json.dumps({"traceEvents": [event]}))
+    page = report(tmp_path / "t.json", tmp_path / "out.html").read_text()
+    assert BAD not in page and BAD in data_of(page)["operations"]
+
+
+def test_many_spans_are_drawn_together(tmp_path):
+    """Their sum stays."""
+    n = 3 * MOST_SPANS
+    events = [{"ph": "X", "pid": 1, "tid": 1, "ts": 10.0 * i, "dur": 8.0, "name": "read"} for i in range(n)]
+    (tmp_path / "t.json").write_text(json.dumps({"traceEvents": events}))
+    (row,) = data_of(report(tmp_path / "t.json").read_text())["rows"]
+    assert len(row["begin"]) <= MOST_SPANS and sum(row["many"]) == n
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"traceEvents": 3}', "\x1f\x8bnot gzip"])
+def test_what_is_no_trace_is_an_error(tmp_path, text):
+    path = tmp_path / "t.json"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(DataError, match="expected a trace of Headrace"):
+        report(path)
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace.observe", str(path)], capture_output=True, text=True
+    )
+    assert done.returncode == 1 and done.stderr.startswith(f"headrace: {path}: expected a trace")
+
+
+def test_the_command(tmp_path, trace):
+    words = [sys.executable, "-m", "headrace.observe", str(tmp_path / "trace.json"), str(tmp_path / "o.html")]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{tmp_path / 'o.html'}\n" and data_of((tmp_path / "o.html").read_text())["rows"]
