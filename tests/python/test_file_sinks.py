@@ -93,8 +93,10 @@ def test_modes(tmp_path):
     assert [p.read_text() for p in files(tmp_path / "a")] == ["0", "1"]
     with pytest.raises(exceptions.StorageError, match="does not exist, and try_create_dir is False"):
         hd.range(2).write_datasink(Texts(str(tmp_path / "b"), try_create_dir=False))
-    with pytest.raises(exceptions.UnsupportedError, match="only local paths"):
-        Texts("s3://bucket/folder")
+    with pytest.raises(exceptions.UnsupportedError, match="http://host/folder: nothing is written"):
+        Texts("http://host/folder")
+    with pytest.raises(exceptions.UnsupportedError, match="ftp://host/folder: expected a local path or"):
+        Texts("ftp://host/folder")
 
 
 class Named(FilenameProvider):

@@ -121,6 +121,9 @@ class OnlyOpen(fsspec.AbstractFileSystem):
         self.opened += 1
         return open(self._at(path), mode)
 
+    def mkdir(self, path, create_parents=True, **kwargs):
+        self.makedirs(path, exist_ok=True)
+
     def makedirs(self, path, exist_ok=False):
         os.makedirs(self._at(path), exist_ok=exist_ok)
 
@@ -205,9 +208,6 @@ class Handler(pyarrow.fs.FileSystemHandler):
 
     def __init__(self, fs):
         self.fs_ = fs
-
-    def __getattr__(self, name):
-        return getattr(self.fs_, name)
 
     def __eq__(self, other):
         return isinstance(other, Handler)

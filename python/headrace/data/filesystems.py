@@ -32,6 +32,16 @@ _NO_MATTER = {
 _KNOWN = ("adlfs", "fsspec", "gcsfs", "pyarrow", "s3fs")
 
 
+def is_of_pyarrow(where, filesystem):
+    """Whether the filesystem is one of pyarrow; else it is one of fsspec. TypeMismatchError: neither."""
+    of_pyarrow = hasattr(filesystem, "open_input_file")
+    if not (of_pyarrow or hasattr(filesystem, "protocol")):
+        raise TypeMismatchError(
+            f"{where}: filesystem: expected one of pyarrow.fs or fsspec, found {type(filesystem).__name__}"
+        )
+    return of_pyarrow
+
+
 def place(where, filesystem, path):
     """(path or URL, storage options) of `path` in a filesystem; no filesystem: the path itself. None: the
     engine does not reach the filesystem, or does not have its settings.
@@ -41,8 +51,7 @@ def place(where, filesystem, path):
     if filesystem is None:
         return path, {}
     kind = type(filesystem).__name__
-    if not (hasattr(filesystem, "open_input_file") or hasattr(filesystem, "protocol")):
-        raise TypeMismatchError(f"{where}: filesystem: expected one of pyarrow.fs or fsspec, found {kind}")
+    of_pyarrow = is_of_pyarrow(where, filesystem)
     if type(filesystem).__module__.partition(".")[0] not in _KNOWN:
         return None
     if kind == "LocalFileSystem":
@@ -53,7 +62,7 @@ def place(where, filesystem, path):
         return place(where, filesystem.fs, _below(filesystem.path, path))
     if kind == "PyFileSystem" and hasattr(filesystem.handler, "fs"):
         return place(where, filesystem.handler.fs, path)
-    if hasattr(filesystem, "open_input_file"):
+    if of_pyarrow:
         found = _ARROW.get(filesystem.type_name)
         settings = found and _of_arrow(filesystem)
     else:

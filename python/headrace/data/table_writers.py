@@ -5,13 +5,11 @@ Arrow stream, in order, while the run computes them.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from headrace._core import InvalidArgument, UnsupportedError
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.datasinks import save_mode
 from headrace.data.datasource.file_datasink import BlockBasedFileDatasink
-from headrace.data.paths import is_url, shown
 from headrace.optional import package
 
 
@@ -34,12 +32,13 @@ class _OrcSink(BlockBasedFileDatasink):
 def write_orc(ds, path, arguments, provider, **more):
     """Files of ORC in the folder `path`; returns what Dataset.write_parquet() returns."""
     package("pyarrow.orc", "write_orc")
-    if is_url(os.fspath(path)):
-        raise UnsupportedError(f"write_orc: {shown(os.fspath(path))}: only local paths are supported")
     how = {"filename_provider": provider} if provider else {"file_format": "orc"}
     sink = _OrcSink(os.fspath(path), arguments, **how, **more)
     ds.write_datasink(sink)
-    return [{"path": str(p), "rows": n, "bytes": Path(p).stat().st_size} for p, n in sink.files]
+    found = sink.filesystem.get_file_info([path for path, _ in sink.files])
+    return [
+        {"path": p, "rows": n, "bytes": info.size} for (p, n), info in zip(sink.files, found, strict=True)
+    ]
 
 
 _DELTA_MODES = {"append": "append", "overwrite": "overwrite", "create": "error", "ignore": "ignore"}

@@ -470,11 +470,13 @@ class Writing:
         ray_remote_args: dict[str, Any] | None = None,
         concurrency: int | None = None,
         mode: SaveMode | SinkMode | str = SaveMode.APPEND,
+        storage_options: dict[str, Any] | None = None,
         **arrow_orc_args: Any,
     ) -> list[dict[str, Any]]:
         """Writes ORC files in the folder `path`, one for each block, or for min_rows_per_file rows; returns a
         list with {"path", "rows", "bytes"} of each. pyarrow writes them; arrow_orc_args are those of its
         orc.write_table (compression="zstd", stripe_size, ...). Files of a job that fails are removed.
+        filesystem, storage_options: as of write_parquet.
         """
         from headrace.data import table_writers
 
@@ -489,6 +491,7 @@ class Writing:
             open_stream_args=arrow_open_stream_args,
             min_rows_per_file=min_rows_per_file,
             mode=mode,
+            storage_options=storage_options,
         )
 
     def write_delta(

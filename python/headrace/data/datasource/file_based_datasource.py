@@ -7,11 +7,10 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
+from headrace._core import InvalidArgument, TypeMismatchError
+from headrace.data.arrow_filesystems import arrow_filesystem, path_in
 from headrace.data.datasource.datasource import BlockMetadata, Datasource, ReadTask
 from headrace.data.datasource.partitioning import FileShuffleConfig, Partitioning, PathPartitionParser
-from headrace.data.paths import is_url, shown
-from headrace.optional import package
 
 if TYPE_CHECKING:
     from headrace.data.annotations import Paths
@@ -23,7 +22,8 @@ class FileBasedDatasource(Datasource):
     `file` is a pyarrow.NativeFile, whose bytes are decompressed if the path ends in .gz, .zst, .bz2 or .lz4,
     or open_stream_args has a compression. The arguments are those of every reader of files; file_extensions
     None: those of the class in `_FILE_EXTENSIONS`, else all files. schema has no effect. The files come in
-    the order of every reader, and each task reads some of them. Only local files.
+    the order of every reader, and each task reads some of them. A file of a URL is in memory while it is
+    read; storage_options: how it is reached.
     """
 
     _FILE_EXTENSIONS: str | list[str] | None = None
@@ -42,6 +42,7 @@ class FileBasedDatasource(Datasource):
         shuffle: Literal["files"] | FileShuffleConfig | None = None,
         include_paths: bool = False,
         file_extensions: str | list[str] | None = None,
+        storage_options: dict[str, Any] | None = None,
     ) -> None:
         from headrace.data.files import read_files
 
@@ -59,12 +60,13 @@ class FileBasedDatasource(Datasource):
             ignore_missing_paths=ignore_missing_paths,
             shuffle=shuffle,
             file_extensions=file_extensions or self._FILE_EXTENSIONS,
+            storage_options=storage_options,
         )
         if isinstance(partitioning, str):
             partitioning = Partitioning(partitioning)
-        self._files: list[str] = listing.input_files()
-        if url := next(filter(is_url, self._files), None):
-            raise UnsupportedError(f"{type(self).__name__}: {shown(url)}: only local files are supported")
+        self._files: list[str] = [path_in(filesystem, path) for path in listing.input_files()]
+        first = self._files[0] if self._files else ""
+        self._filesystem = arrow_filesystem(type(self).__name__, filesystem, first, storage_options)
         self._open_stream_args: dict[str, Any] = open_stream_args or {}
         self._partitioning = partitioning
         self._include_paths = include_paths
@@ -75,7 +77,8 @@ class FileBasedDatasource(Datasource):
 
     def estimate_inmemory_data_size(self) -> int | None:
         """Bytes of all files."""
-        return sum(os.path.getsize(path) for path in self._files)
+        sizes = [found.size for found in self._filesystem.get_file_info(self._files)]
+        return None if None in sizes else sum(sizes)
 
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
@@ -102,10 +105,9 @@ class FileBasedDatasource(Datasource):
         raise NotImplementedError(f"{type(self).__name__}._read_stream")
 
     def _read_files(self, paths: Iterable[str]) -> Iterator[Any]:
-        fs = package("pyarrow.fs", "FileBasedDatasource").LocalFileSystem()
         for path in paths:
             more = self._columns_of_file(path)
-            with self._open_input_source(fs, path, **self._open_stream_args) as file:
+            with self._open_input_source(self._filesystem, path, **self._open_stream_args) as file:
                 for block in self._read_stream(file, path):
                     yield _with_columns(block, more) if more else block
 

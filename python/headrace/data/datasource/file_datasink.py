@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace._core import StorageError, UnsupportedError
+from headrace.data.arrow_filesystems import arrow_filesystem, path_in
 from headrace.data.datasinks import Datasink, FilenameProvider, SaveMode, SinkMode, TaskContext, save_mode
-from headrace.data.filesystems import local_path
-from headrace.optional import package
+from headrace.data.paths import is_store, is_url, shown
 
 if TYPE_CHECKING:
     from headrace.data.block_accessor import BlockAccessor
@@ -25,12 +24,13 @@ class _FileDatasink(Datasink[None]):
 
     open_stream_args: of pyarrow's open_output_stream, compression for example. filename_provider gives the
     names of files; without it they have dataset_uuid, the job's identifier and a number, and file_format is
-    their suffix. mode: a SaveMode. Only local paths.
+    their suffix. mode: a SaveMode. path: local, of the filesystem, or the URL of a store, where a file
+    appears when it is complete; storage_options: how it is reached.
     """
 
     _job: str
-    _old: list[Path]
-    _written: list[Path]
+    _old: list[str]
+    _written: list[str]
     _skips: bool
 
     def __init__(
@@ -44,12 +44,14 @@ class _FileDatasink(Datasink[None]):
         dataset_uuid: str | None = None,
         file_format: str | None = None,
         mode: SaveMode | SinkMode | str = SaveMode.APPEND,
+        storage_options: dict[str, Any] | None = None,
     ) -> None:
         where = type(self).__name__
-        self.path: str = local_path(where, filesystem, os.fspath(path)).removeprefix("file://")
-        if "://" in self.path:
-            raise UnsupportedError(f"{where}: {self.path}: only local paths are supported")
-        self.filesystem = filesystem
+        path = os.fspath(path)
+        if filesystem is None and is_url(path) and not is_store(path):
+            raise UnsupportedError(f"{where}: {shown(path)}: nothing is written to URLs of this kind")
+        self.filesystem = arrow_filesystem(where, filesystem, path, storage_options)
+        self.path: str = path_in(filesystem, path)
         self.try_create_dir: bool = try_create_dir
         self.open_stream_args: dict[str, Any] = open_stream_args or {}
         self.filename_provider: Any = filename_provider or FilenameProvider(dataset_uuid, file_format)
@@ -63,21 +65,37 @@ class _FileDatasink(Datasink[None]):
 
     def open_output_stream(self, path: str) -> Any:
         """A pyarrow.NativeFile to write to."""
-        fs = package("pyarrow.fs", "open_output_stream")
-        return fs.LocalFileSystem().open_output_stream(path, **self.open_stream_args)
+        return self.filesystem.open_output_stream(path, **self.open_stream_args)
+
+    def _files(self):
+        from pyarrow.fs import FileSelector, FileType
+
+        below = FileSelector(self.path, recursive=True, allow_not_found=True)
+        return [found.path for found in self.filesystem.get_file_info(below) if found.type == FileType.File]
+
+    def _has_folder(self):
+        from pyarrow.fs import FileType
+
+        return self.filesystem.get_file_info(self.path).type == FileType.Directory
+
+    def _remove(self, paths):
+        for path in paths:
+            try:
+                self.filesystem.delete_file(path)
+            except FileNotFoundError:
+                pass
 
     def on_write_start(self, schema: Any = None) -> None:
         """Makes the folder. StorageError: mode is "create" and there are files, or there is no folder and
         try_create_dir is False.
         """
-        folder = Path(self.path)
-        self._begin([p for p in folder.rglob("*") if p.is_file()])
+        self._begin(self._files())
         if self._old and self.mode == "create":
             raise StorageError(f'{self.path}: already contains files (mode is "create")')
         self._skips = bool(self._old) and self.mode == "ignore"
-        if not self.try_create_dir and not folder.is_dir():
+        if not self.try_create_dir and not self._has_folder():
             raise StorageError(f"{self.path}: the folder does not exist, and try_create_dir is False")
-        folder.mkdir(parents=True, exist_ok=True)
+        self.filesystem.create_dir(self.path, recursive=True)
 
     def write(self, blocks: Iterable[Any], ctx: TaskContext) -> None:
         """Writes the files of a call; none for a call without rows."""
@@ -92,19 +110,17 @@ class _FileDatasink(Datasink[None]):
 
     def _stored(self, name, write, value):
         """Writes a value in the file of this name."""
-        path = Path(self.path, name)
+        path = f"{self.path.rstrip('/')}/{name}"
         self._written.append(path)
-        with self.open_output_stream(str(path)) as file:
+        with self.open_output_stream(path) as file:
             write(value, file)
 
     def on_write_complete(self, write_result: Any) -> None:
         if self.mode == "overwrite":
-            for path in set(self._old) - set(self._written):
-                path.unlink(missing_ok=True)
+            self._remove(set(self._old) - set(self._written))
 
     def on_write_failed(self, error: Exception) -> None:
-        for path in set(self._written) - set(self._old):
-            path.unlink(missing_ok=True)
+        self._remove(set(self._written) - set(self._old))
 
 
 class RowBasedFileDatasink(_FileDatasink):
