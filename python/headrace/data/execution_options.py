@@ -229,7 +229,7 @@ class ExecutionOptions(OnlyKnown):
         self.exclude_resources = exclude_resources
         self.preserve_order = preserve_order
         self.actor_locality_enabled = actor_locality_enabled
-        self.verbose_progress = bool(verbose_progress)
+        self.verbose_progress: bool = bool(verbose_progress)
         self.label_selector = label_selector
         self.locality_with_output = locality_with_output
 

@@ -32,6 +32,9 @@ var Headrace = (() => {
     return s.toFixed(a < 10 ? 2 : 1) + " s";
   }
 
+  /* Three digits, or all of a whole number. */
+  function figure(x) { return Math.abs(x) >= 100 ? Math.round(x).toLocaleString("en") : x.toPrecision(3); }
+
   function colour(name) {
     return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
   }
@@ -155,7 +158,7 @@ var Headrace = (() => {
         const list = row.kind === "spans" ? row.begin : row.times;
         const i = last(list, t);
         if (i < 0) continue;
-        if (row.kind === "curve") parts.push(row.name + " " + row.values[i].toPrecision(3) + " " + row.unit);
+        if (row.kind === "curve") parts.push(row.name + " " + figure(row.values[i]) + " " + row.unit);
         else if (row.kind === "share") parts.push(row.name + " " + Math.round(100 * row.values[i]) + " %");
         else if (t <= row.end[i]) {
           const n = row.many && row.many[i] > 1 ? row.many[i] + " together: " : "";
@@ -274,7 +277,7 @@ var Headrace = (() => {
       if (row.kind === "curve") {
         g.fillStyle = colour("soft");
         g.textAlign = "left";
-        g.fillText((most / 1.05).toPrecision(3) + " " + row.unit, 0, top + 26);
+        g.fillText(figure(most / 1.05) + " " + row.unit, 0, top + 26);
       }
     }
   }
