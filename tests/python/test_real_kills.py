@@ -227,6 +227,7 @@ def test_kill_in_an_epoch_and_go_on(weed, tmp_path):
 HUGE_ROWS = 5 * (1 << 30) // 8 + 1000
 
 
+@pytest.mark.timeout(7200)
 @pytest.mark.skipif(not os.environ.get("HEADRACE_HUGE"), reason="HEADRACE_HUGE=1 writes 5 GiB")
 def test_a_file_of_five_gib(tmp_path, monkeypatch):
     """More than a PUT of S3 may hold: 700 parts and more."""

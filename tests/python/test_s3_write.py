@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -183,6 +184,24 @@ def test_each_request_is_mended(kind, what, server):
     assert rows() == list(range(20))
     assert not any("_headrace_commit" in k for k in keys(server))
     assert not any(parts for _, parts in server.uploads.values())
+
+
+def test_a_part_without_an_answer_slows_the_writer(server):
+    """Once a store that is slower than the parts that it takes got all of them again, until the job failed."""
+    ends = threading.Event()
+
+    def silent(handler):
+        ends.wait()
+        handler.close_connection = True
+        return True
+
+    server.on_write = once("PART", silent)
+    hd.range(20).write_csv("s3://bucket/out", storage_options={"timeout": 1, "max_retries": 20})
+    ends.set()
+    ds = hd.read_csv("s3://bucket/out").materialize()
+    assert ds.count() == 20
+    hosts = {host["host"]: host for host in ds.stats("dict")["network"]["hosts"]}
+    assert hosts[f"{server.url}/bucket"]["throttled"] >= 1
 
 
 def test_a_refusal_is_one_error_without_secrets(server):

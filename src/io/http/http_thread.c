@@ -637,6 +637,8 @@ static void look_at(hr_http_request *r, int64_t now)
         leave_connection(r);
     } else {
         r->answer.status = 0;
+        if (!cancelled && r->n_data > 0)
+            throttled(r->host); /* it has taken more bodies than it stores in time */
         end_attempt(r, r->answered ? "the server sends nothing for too long" : "the server does not answer in time",
                     true);
     }
