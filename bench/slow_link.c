@@ -2,8 +2,8 @@
  *
  *     slow_link PORT SERVER_PORT LATENCY_MS MBIT
  *
- * Bytes of each direction arrive half of LATENCY_MS later than they were sent. All bytes to the clients share MBIT
- * (0: no cap). Two threads serve a direction of a connection: one reads and stamps, one waits and writes. stores.py
+ * Bytes of each direction arrive half of LATENCY_MS later than they were sent. All bytes of a direction share MBIT (0:
+ * no cap). Two threads serve a direction of a connection: one reads and stamps, one waits and writes. stores.py
  * builds and starts it; it says "ready" and runs until it is killed. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -30,7 +30,7 @@ typedef struct chunk {
 
 typedef struct direction {
     int from, to;
-    int capped;
+    int is_down; /* to the client */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     chunk *first, **last;
@@ -43,7 +43,7 @@ typedef struct connection {
     int n_threads; /* under the lock of ways[0] */
 } connection;
 
-static int64_t half_latency_ns, ns_a_chunk, free_at_ns;
+static int64_t half_latency_ns, ns_a_chunk, free_at_ns[2]; /* by direction */
 static pthread_mutex_t cap = PTHREAD_MUTEX_INITIALIZER;
 static struct sockaddr_in server;
 
@@ -63,13 +63,12 @@ static void sleep_until(int64_t ns)
 }
 
 /* When the last of n bytes is over the link. */
-static int64_t over_the_link(ssize_t n)
+static int64_t over_the_link(int is_down, ssize_t n)
 {
-    int64_t at = now_ns();
+    int64_t at = now_ns(), *free_at = &free_at_ns[is_down];
 
     pthread_mutex_lock(&cap);
-    free_at_ns = (free_at_ns > at ? free_at_ns : at) + ns_a_chunk * n / CHUNK;
-    at = free_at_ns;
+    at = *free_at = (*free_at > at ? *free_at : at) + ns_a_chunk * n / CHUNK;
     pthread_mutex_unlock(&cap);
     return at;
 }
@@ -153,8 +152,8 @@ static void *write_chunks(void *context)
         chunk *k = take(d);
 
         sleep_until(k->due_ns);
-        if (d->capped && ns_a_chunk)
-            sleep_until(over_the_link(k->n));
+        if (ns_a_chunk)
+            sleep_until(over_the_link(d->is_down, k->n));
         ends = k->n == 0 || write_all(d->to, k->bytes, k->n) < 0;
         free(k);
     }
@@ -185,7 +184,7 @@ static void serve(int client)
     for (int i = 0; i < 2; i++) {
         direction *d = &c->ways[i];
 
-        *d = (direction){ .from = i ? up : client, .to = i ? client : up, .capped = i, .of = c };
+        *d = (direction){ .from = i ? up : client, .to = i ? client : up, .is_down = i, .of = c };
         d->last = &d->first;
         pthread_mutex_init(&d->lock, NULL);
         pthread_cond_init(&d->changed, NULL);

@@ -187,7 +187,7 @@ def test_each_request_is_mended(kind, what, server):
 
 
 def test_a_part_without_an_answer_slows_the_writer(server):
-    """Once a store that is slower than the parts that it takes got all of them again, until the job failed."""
+    """Once a store slower than the parts that it takes got all of them again, until the job failed."""
     ends = threading.Event()
 
     def silent(handler):
