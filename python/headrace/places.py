@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from headrace import _core
+from headrace import _core, lazy_module
 from headrace.data.paths import storage_texts
 
 AT_ONCE = 8  # files that are fetched at the same time
@@ -54,6 +54,20 @@ def checked(where: str, options: Any) -> Options | None:
         return None
     storage_texts(where, options)
     return Options(options)
+
+
+def in_filesystem(
+    where: str, path: str | os.PathLike[str], filesystem: Any, options: Any
+) -> tuple[str | os.PathLike[str], Any]:
+    """(path or URL, storage options) of a path in a filesystem of pyarrow or fsspec; None: the path."""
+    if filesystem is None:
+        return path, options
+    filesystems = lazy_module("headrace.data.filesystems")
+    found = filesystems.place(where, filesystem, os.fspath(path))
+    if found is None:
+        served = filesystems.served_by(filesystem)
+        return served.url(os.fspath(path)), {**(options or {}), "filesystem": served}
+    return found[0], {**found[1], **(options or {})} or None
 
 
 def plainly(options: Options | None) -> dict[str, Any] | None:
@@ -209,4 +223,5 @@ def absolute(path: str | os.PathLike[str], options: Options | None = None) -> Pl
     return found if isinstance(found, StorePath) else found.expanduser().absolute()
 
 
-__all__ = ["Options", "Place", "StorePath", "absolute", "checked", "is_url", "of", "plainly", "use"]
+__all__ = ["Options", "Place", "StorePath", "absolute", "checked", "in_filesystem", "is_url", "of", "plainly"]
+__all__ += ["use"]

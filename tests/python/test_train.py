@@ -619,7 +619,7 @@ def test_enable_reproducibility():
         (lambda: CheckpointConfig(num_to_keep=0), ValueError, "num_to_keep=0"),
         (lambda: CheckpointConfig(checkpoint_score_order="up"), ValueError, "'max' or 'min'"),
         (lambda: DataConfig("train"), TypeError, "datasets_to_split"),
-        (lambda: Checkpoint("a", filesystem=1), NotImplementedError, "filesystem"),
+        (lambda: Checkpoint("a", filesystem=1), TypeError, "expected one of pyarrow.fs or fsspec"),
         (lambda: TorchConfig(init_method="tcp"), NotImplementedError, "env"),
         (lambda: TorchTrainer(1), TypeError, "expected a function"),
         (lambda: TorchTrainer(print, metadata={"a": object()}), ValueError, "JSON"),

@@ -98,7 +98,12 @@ def storage_texts(where, given):
         raise TypeMismatchError(
             f"{where}: storage_options: expected a dict with names, found {type(given).__name__}"
         )
-    return [setting(name, value) for name, value in given.items() if value is not None]
+    return [_option(name, value) for name, value in given.items() if value is not None]
+
+
+def _option(name, value):
+    """One option; a Served filesystem, which Headrace adds itself, by its number."""
+    return value.option if name == "filesystem" and hasattr(value, "option") else setting(name, value)
 
 
 def with_cache(where, texts, cache):

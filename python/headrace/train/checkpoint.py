@@ -22,7 +22,8 @@ class Checkpoint:
     to_directory(), report(), and as_directory() of a URL copy files.
 
     storage_options: how the URL is reached (docs/stores.md). None: in a train loop those of
-    RunConfig(storage_options=...), elsewhere the environment. Pickles do not have them.
+    RunConfig(storage_options=...), elsewhere the environment. filesystem: one of pyarrow or fsspec, whose
+    path `path` is; it becomes a URL and options of it. Pickles have neither.
     """
 
     def __init__(
@@ -32,17 +33,17 @@ class Checkpoint:
         *,
         storage_options: dict[str, Any] | None = None,
     ):
-        if filesystem is not None:
-            raise NotImplementedError(
-                "Checkpoint(filesystem=...) is not supported; give a local path, or a URL and storage_options"
-            )
+        path, storage_options = places.in_filesystem("Checkpoint", path, filesystem, storage_options)
         self.path: str = str(places.of(path)) if places.is_url(path) else os.fspath(path)
-        self.filesystem: Any = None
+        self.filesystem: Any = filesystem
         self._options = places.checked("Checkpoint", storage_options)
 
     def __repr__(self) -> str:  # as Ray prints it
         scheme = self.path.partition("://")[0] if places.is_url(self.path) else "local"
         return f"Checkpoint(filesystem={scheme}, path={self.path})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "filesystem": None}  # it may hold keys
 
     @property
     def _folder(self) -> Place:

@@ -280,7 +280,8 @@ class RunConfig(OnlyKnown):
     UserCallback, whose methods the driver calls.
 
     storage_path is a local folder or a URL ("s3://bucket/runs"); storage_options: how the URL is reached, as
-    of the readers. No file of the run and no pickle has them.
+    of the readers. storage_filesystem: any filesystem of pyarrow or fsspec, whose path storage_path is. No
+    file of the run and no pickle has these two.
     """
 
     _names = {"name": "str|None", "callbacks": "list|None", "worker_runtime_env": "dict|None"}
@@ -311,7 +312,6 @@ class RunConfig(OnlyKnown):
         )
         _refuse(
             "RunConfig",
-            storage_filesystem=self.storage_filesystem,
             worker_runtime_env=self.worker_runtime_env or None,
         )
         self.logging_config = self.logging_config or LoggingConfig()
@@ -323,7 +323,11 @@ class RunConfig(OnlyKnown):
         _expect("RunConfig(failure_config)", self.failure_config, FailureConfig)
         _expect("RunConfig(checkpoint_config)", self.checkpoint_config, CheckpointConfig)
         self.checkpoint_config.__post_init__()
-        path = os.fspath(self.storage_path or DEFAULT_STORAGE)
+        given = self.storage_path or DEFAULT_STORAGE
+        given, self.storage_options = places.in_filesystem(
+            "RunConfig", given, self.storage_filesystem, self.storage_options
+        )
+        path = os.fspath(given)
         if places.is_url(path) and not path.startswith("file://") and not _core.url_is_writable(path):
             raise NotImplementedError(
                 f"RunConfig(storage_path=...): runs are stored in local folders and stores, found "
@@ -335,6 +339,9 @@ class RunConfig(OnlyKnown):
             raise ValueError(
                 f"RunConfig(storage_options=...): expected a URL as storage_path, found {self.storage_path!r}"
             )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "storage_filesystem": None}  # it may hold keys
 
 
 class DataConfig(OnlyKnown):

@@ -16,13 +16,6 @@ from headrace.train.files import STATE_FILE, folders_with
 PROGRESS_FILE = "progress.json"
 
 
-def local_only(what: str, storage_filesystem: Any) -> None:
-    if storage_filesystem is not None:
-        raise NotImplementedError(
-            f"{what}(storage_filesystem=...) is not supported; give a local path, or a URL"
-        )
-
-
 class RayTrainError(RuntimeError):
     """The base of the errors of training, under Ray's name."""
 
@@ -109,10 +102,11 @@ class Result:
         storage_options: dict[str, Any] | None = None,
     ) -> Result:
         """The result of an earlier run, from its folder: also of one that failed, was killed, or is running.
-        Metrics are as JSON stored them. storage_options: how a URL is reached. NotImplementedError: there is
-        a storage_filesystem.
+        Metrics are as JSON stored them. storage_filesystem, storage_options: as of RunConfig.
         """
-        local_only("Result.from_path", storage_filesystem)
+        path, storage_options = places.in_filesystem(
+            "Result.from_path", path, storage_filesystem, storage_options
+        )
         options = places.checked("Result.from_path", storage_options)
         folder = places.of(path, options)
         file = folder / PROGRESS_FILE

@@ -27,7 +27,7 @@ from headrace.train.failures import Failures
 from headrace.train.launch import run_workers
 from headrace.train.positions import PositionKeeper
 from headrace.train.progress import training_progress
-from headrace.train.result import Result, TrainingFailedError, local_only
+from headrace.train.result import Result, TrainingFailedError
 from headrace.train.shards import Shards, ShardServer
 from headrace.train.sizes import Sizes
 from headrace.train.storage import RunStorage
@@ -137,10 +137,10 @@ class DataParallelTrainer:
         *,
         storage_options: dict[str, Any] | None = None,
     ) -> bool:
-        """Whether `path` is the folder of a run (Result.path) that restore() can go on with. storage_options:
-        how a URL is reached.
+        """Whether `path` is the folder of a run (Result.path) that restore() can go on with.
+        storage_filesystem, storage_options: as of RunConfig.
         """
-        local_only("can_restore", storage_filesystem)
+        path, storage_options = places.in_filesystem("can_restore", path, storage_filesystem, storage_options)
         return restore.is_there(path, places.checked("can_restore", storage_options))
 
     @classmethod
@@ -166,7 +166,7 @@ class DataParallelTrainer:
 
         Raises ValueError if `path` is no folder of a run, or datasets or an argument are missing.
         """
-        local_only("restore", storage_filesystem)
+        path, storage_options = places.in_filesystem("restore", path, storage_filesystem, storage_options)
         options = places.checked("restore", storage_options)
         made_by, names, packed = restore.load(path, options)
         if made_by != f"{cls.__module__}.{cls.__qualname__}":
