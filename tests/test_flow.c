@@ -91,6 +91,13 @@ static double busy(int level, double t, double *state)
     return capped(level, t, state) * (t > 10 && t < 20 ? 0.1 : 1);
 }
 
+/* A server stands almost still for half a second, every 20 s. */
+static double hiccups(int level, double t, double *state)
+{
+    (void)state;
+    return HR_MIN(200, level * 4) * 20 * MB * (t - 20 * (int)(t / 20) > 19.5 ? 0.01 : 1);
+}
+
 /* The link loses nine tenths for good, and needs all of its requests. */
 static double far_narrower(int level, double t, double *state)
 {
@@ -126,23 +133,15 @@ static const struct {
     double least;  /* of the controller's amount, as a share of that of `fixed` in flight */
     int low, high; /* the level at the end */
 } cases[] = {
-    { capped, 2, 8, 1, 5, 32 },
-    { capped, 30, 8, 0.98, 4, 16 },
-    { capped, 30, 1, 4.5, 4, 16 },
-    { serial_is_best, 60, 1, 0.97, 1, 4 },
-    { serial_is_best, 60, 8, 1, 1, 4 },
-    { slow_start, 60, 8, 0.97, 4, 16 },
-    { edge, 600, 64, 6, 1, 16 },
-    { edge, 600, 4, 0.9, 1, 16 },
-    { edge, 3600, 4, 0.9, 1, 16 },
-    { short_edge, 60, 4, 1, 4, 64 },
-    { short_edge, 600, 4, 1, 4, 64 },
-    { edge_of_each, 60, 4, 1, 4, 64 },
-    { broad_edge, 60, 4, 0.97, 4, 16 },
-    { broad_edge, 600, 4, 1.5, 4, 16 },
-    { outage, 60, 8, 0.98, 4, 16 },
-    { busy, 30, 4, 1.2, 4, 16 },
-    { far_narrower, 60, 16, 0.9, 4, 256 },
+    { capped, 2, 8, 1, 5, 32 },         { capped, 30, 8, 0.98, 4, 16 },
+    { capped, 30, 1, 4.5, 4, 16 },      { serial_is_best, 60, 1, 0.97, 1, 4 },
+    { serial_is_best, 60, 8, 1, 1, 4 }, { slow_start, 60, 8, 0.97, 4, 16 },
+    { edge, 600, 64, 6, 1, 16 },        { edge, 600, 4, 0.9, 1, 16 },
+    { edge, 3600, 4, 0.9, 1, 16 },      { short_edge, 60, 4, 1, 4, 64 },
+    { short_edge, 600, 4, 1, 4, 64 },   { edge_of_each, 60, 4, 1, 4, 64 },
+    { broad_edge, 60, 4, 0.97, 4, 16 }, { broad_edge, 600, 4, 1.5, 4, 16 },
+    { outage, 60, 8, 0.98, 4, 16 },     { hiccups, 60, 50, 0.97, 30, 256 },
+    { busy, 30, 4, 1.2, 4, 16 },        { far_narrower, 60, 16, 0.9, 4, 256 },
     { narrows, 30, 8, 0.97, 1, 16 },
 };
 

@@ -11,12 +11,13 @@
  * 5. Collapse: measures under half of the plateau while requests are in flight. An edge may have begun to throttle: CUT
  *    halves the level, as long as that does not make the rate worse; half of the level that collapsed is the ceiling.
  *    A cut that makes it worse is taken back: then the link has become slower.
- * 6. FALLEN: measures under DEEP of the plateau. Such a trickle is an edge that punishes a source for the amount that
- *    it took, and nothing but time ends that. The level goes to EDGE_LEVEL at most, which edges bear. When the rate is
- *    back, that level is the ceiling for REST times as long as the punishment took, so that looking for more costs a
- *    tenth of the time at most; each further fall doubles it. From there the level rises by single steps, each of which
- *    is kept for a PROOF of that time, and the next fall leads to the last one that was proven. Where the lower level
- *    itself makes the trickle thinner, the level goes back until the rate returns.
+ * 6. FALLEN: DEEP_MEASURES in a row under DEEP of the plateau; fewer are a server that stands still for a moment. Such
+ *    a trickle is an edge that punishes a source for the amount that it took, and nothing but time ends that. The level
+ *    goes to EDGE_LEVEL at most, which edges bear. When the rate is back, that level is the ceiling for REST times as
+ *    long as the punishment took, so that looking for more costs a tenth of the time at most; each further fall doubles
+ *    it. From there the level rises by single steps, each of which is kept for a PROOF of that time, and the next fall
+ *    leads to the last one that was proven. Where the lower level itself makes the trickle thinner, the level goes back
+ *    until the rate returns.
  *    Measures in which nothing came are an outage, and no fall: requests break, and are sent again.
  *
  * Tests: test_flow.c. */
@@ -33,12 +34,13 @@
 #define LOSS_DOWN 0.97
 #define COLLAPSE 0.5
 #define DEEP 0.03
+#define DEEP_MEASURES 5 /* servers stand still for shorter times, too */
 #define EDGE_LEVEL 4
 #define THINNER 0.4
 #define BACK 2 /* times the trickle, and half of the rate that each request had */
 #define REST 10
 #define PROOF 5 /* parts of the time of a ceiling */
-#define LEAST_REST_NS (30 * S)
+#define LEAST_REST_NS (5 * S)
 #define MOST_REST_NS (3600 * S)
 #define MAX_FALLEN_NS (300 * S) /* then the trickle is what the link has */
 #define HURTS 0.8
@@ -76,7 +78,7 @@ static void hold(hr_flow *f, int level, int64_t now_ns)
     set_level(f, level, now_ns);
     f->good = f->level;
     f->phase = HR_FLOW_HOLD;
-    f->n_low = 0;
+    f->n_low = f->n_deep = 0;
     f->hold_until_ns = now_ns + f->hold_ns;
 }
 
@@ -172,17 +174,22 @@ static void has_fallen(hr_flow *f, double rate, int64_t now_ns)
 
 static void holds(hr_flow *f, double rate, int64_t now_ns)
 {
-    if (rate >= f->plateau * COLLAPSE) {
-        f->n_low = 0;
-        f->plateau += (rate - f->plateau) * 0.2;
-        if (now_ns >= f->hold_until_ns)
-            try_level(f, now_ns);
-    } else if (rate > 0 && ++f->n_low > 1 && rate < f->plateau * DEEP) {
+    bool is_low = rate < f->plateau * COLLAPSE, is_deep = rate < f->plateau * DEEP;
+
+    if (is_low && rate <= 0)
+        return;
+    f->n_deep = is_deep ? f->n_deep + 1 : 0;
+    f->n_low = is_low && !is_deep ? f->n_low + 1 : 0;
+    if (f->n_deep >= DEEP_MEASURES) {
         fall(f, rate, now_ns);
-    } else if (rate > 0 && f->n_low > 1) {
+    } else if (f->n_low > 1) {
         f->ceiling = larger(f->least, f->level / 2);
         f->ceiling_until_ns = now_ns + CEILING_NS;
         cut(f, rate, now_ns);
+    } else if (!is_low) {
+        f->plateau += (rate - f->plateau) * 0.2;
+        if (now_ns >= f->hold_until_ns)
+            try_level(f, now_ns);
     }
 }
 

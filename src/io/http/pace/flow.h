@@ -25,6 +25,7 @@ typedef struct hr_flow {
     int good;       /* the level that is kept */
     bool goes_down; /* the next trial is a lower level */
     int n_low;      /* measures in a row under half of the plateau; in RISE: without a gain */
+    int n_deep;     /* measures in a row of a trickle */
     double before_rate;
     int before; /* level before a cut, or a fall */
     int64_t fell_ns;
