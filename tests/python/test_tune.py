@@ -331,6 +331,9 @@ def test_the_command_with_wrong_input(tmp_path):
     with command("nowhere.py:make", cwd=tmp_path) as run:
         out, errors = run.communicate(timeout=120)
     assert (run.returncode, out) == (1, "") and "nowhere.py: no such file" in errors
+    with command(at("slow"), "--out", Path(__file__) / "out") as run:
+        out, errors = run.communicate(timeout=120)
+    assert (run.returncode, out) == (1, "") and "test_tune.py" in errors and "Traceback" not in errors
 
 
 # ------------------------------------------------------------------------------------------ what is seen

@@ -92,7 +92,7 @@ def main(argv: list[str] | None = None) -> int:
             folder=given.out,
             show=_Shown(),
         )
-    except HeadraceError as e:
+    except (HeadraceError, OSError) as e:
         print(f"headrace.tune: {e}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

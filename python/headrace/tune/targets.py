@@ -197,8 +197,8 @@ class Loaders:
             kind = _torch_data().DataLoader
         given = {
             name: getattr(loader, name)
-            for name in ("collate_fn", "timeout", "worker_init_fn", "generator")
-            if getattr(loader, name) is not None
+            for name in ("collate_fn", "timeout", "worker_init_fn", "generator", "in_order")
+            if getattr(loader, name, None) is not None
         }
         self._ended(loader)
         first = self._first(loader)
