@@ -7,15 +7,10 @@
  * object without an ETag is not cached. The hash of a block also has KEY, the range and the block's number, so that no
  * file passes for another. What a hash does not fit is removed, and fetched again.
  *
- * A file gets its name when it is complete. A process that was killed leaves files "*.tmp"; they are removed after
- * OLD_TMP_S. Nothing is synced: what a crash of the machine damages, the hashes find. Files that were read get the
- * present time, once in TOUCH_S, and the oldest go first.
- *
- * Each process looks at the folder before its first write and after each 1/64 of the limit: if there is more than the
- * limit, files go until 7/8 of it are left. As much of the disk as for spill files stays free, 1/50. A write that fails
- * is one warning, and nothing is written for PAUSE_NS; reading goes on. Nothing here is an error of a run.
+ * The folder's limit, its oldest files and half-written ones are cache_folder.c's. Nothing here is an error of a run.
  *
  * Tests: test_cache.c, test_cache.py. */
+#include "io/cache_folder.h"
 #include "io/http/http.h"
 
 #include <errno.h>
@@ -26,10 +21,6 @@
 
 #define BLOCK_BYTES (64 << 10)
 #define HASH_BYTES 16
-#define OLD_TMP_S 3600
-#define TOUCH_S 60
-#define PAUSE_NS 60000000000
-#define LOOKS 64 /* parts of the limit that a process writes between two looks */
 
 typedef struct range {
     int64_t at, n;
@@ -44,12 +35,7 @@ struct hr_cached {
     int64_t n, cap, longest;
 };
 
-static struct {
-    _Atomic int64_t unseen, due;  /* bytes that were written since the last look; that make the next one due */
-    _Atomic int64_t writing;      /* bytes that threads write now */
-    _Atomic uint64_t root;        /* a hash of the folder of the last look */
-    _Atomic int64_t paused_until; /* of the clock; 0: no write has failed */
-} state;
+static hr_cache_state state;
 
 void hr__cache_forget(void)
 {
@@ -257,15 +243,6 @@ void hr__cached_free(hr_cached *c)
 
 /* ---------------------------------------------------------------------------------------------------------- reading */
 
-/* The file is one that was read now. */
-static void touch(int fd)
-{
-    hr_stat s;
-
-    if (!hr__file_stat_fd(fd, &s) && (int64_t)time(NULL) - s.mtime_ns / 1000000000 >= TOUCH_S)
-        hr__file_touch(fd);
-}
-
 /* Bytes [from, from + n) of the range. scratch: has room for one block. */
 static bool read_blocks(const hr_cached *c, int fd, range r, int64_t from, int64_t n, uint8_t *scratch, uint8_t *out)
 {
@@ -300,7 +277,7 @@ bool hr__cached_read(const hr_cached *c, int64_t begin, int64_t n_range, int64_t
     if (fd >= 0) {
         good = read_blocks(c, fd, (range){ begin, n_range }, at - begin, n, scratch, out);
         if (good)
-            touch(fd);
+            hr__cache_touch(fd);
         else
             (void)hr__file_remove(path);
         hr__file_close(fd);
@@ -308,143 +285,6 @@ bool hr__cached_read(const hr_cached *c, int64_t begin, int64_t n_range, int64_t
     hr__free(scratch);
     hr__free(path);
     return good;
-}
-
-/* ---------------------------------------------------------------------------------------------------------- looking */
-
-typedef struct entry {
-    int64_t mtime_ns, n_bytes; /* on the disk */
-    int64_t path;              /* in `paths` */
-} entry;
-
-typedef struct look {
-    hr_text paths; /* each with its NUL */
-    entry *entries;
-    int64_t n, cap, n_bytes;
-} look;
-
-static int older_first(const void *a, const void *b)
-{
-    const entry *x = a, *y = b;
-
-    return (x->mtime_ns > y->mtime_ns) - (x->mtime_ns < y->mtime_ns);
-}
-
-static void look_at_file(look *l, const char *folder, const char *name)
-{
-    int64_t at = l->paths.n;
-    const char *end = strrchr(name, '.');
-    const char *path;
-    hr_stat s;
-    range r;
-
-    hr__text_add(&l->paths, "%s/%s", folder, name);
-    hr__text_add_bytes(&l->paths, "", 1);
-    if (l->paths.failed)
-        return;
-    path = l->paths.data + at;
-    if (hr__file_stat(path, &s) || !s.is_file) {
-        l->paths.n = at;
-        return;
-    }
-    if (end && strcmp(end, ".tmp") == 0 && (int64_t)time(NULL) - s.mtime_ns / 1000000000 > OLD_TMP_S)
-        (void)hr__file_remove(path);
-    if (!parse_name(name, &r) || !hr__grow(NULL, (void **)&l->entries, &l->cap, l->n + 1, sizeof *l->entries)) {
-        l->paths.n = at;
-        return;
-    }
-    l->entries[l->n++] = (entry){ s.mtime_ns, s.n_bytes, at };
-    l->n_bytes += s.n_bytes;
-}
-
-/* The folder of one object; an empty one goes. */
-static void look_at_folder(look *l, const char *folder)
-{
-    char **names;
-    int n = hr__dir_list(folder, &names);
-
-    for (int i = 0; i < n; i++)
-        look_at_file(l, folder, names[i]);
-    if (n >= 0)
-        hr__dir_list_free(names, n);
-    if (n == 0)
-        (void)hr__dir_remove(folder);
-}
-
-/* The limit, or less if the disk is nearly full. */
-static int64_t allowed(const hr_cached *c, int64_t used)
-{
-    int64_t free_bytes, all;
-
-    if (hr__disk_space(c->root, &free_bytes, &all))
-        return c->limit;
-    return HR_MIN(c->limit, used + free_bytes - all / 50);
-}
-
-/* Removes the oldest files unless n bytes fit in. */
-static void remove_oldest(look *l, int64_t limit, int64_t n)
-{
-    if (l->n_bytes + n <= limit || l->paths.failed)
-        return;
-    qsort(l->entries, (size_t)l->n, sizeof *l->entries, older_first);
-    for (int64_t i = 0; i < l->n && l->n_bytes > limit - limit / 8; i++)
-        if (!hr__file_remove(l->paths.data + l->entries[i].path))
-            l->n_bytes -= l->entries[i].n_bytes;
-}
-
-static void look_around(const hr_cached *c)
-{
-    look l = { { 0 }, NULL, 0, 0, 0 };
-    char **names;
-    int n = hr__dir_list(c->root, &names);
-    int64_t most;
-
-    for (int i = 0; i < n; i++) {
-        char *folder = names[i][0] == '.' ? NULL : hr__printf(NULL, "%s/%s", c->root, names[i]);
-
-        if (folder)
-            look_at_folder(&l, folder);
-        hr__free(folder);
-    }
-    if (n >= 0)
-        hr__dir_list_free(names, n);
-    most = HR_MAX(0, allowed(c, l.n_bytes));
-    remove_oldest(&l, most, atomic_load(&state.writing));
-    atomic_store(&state.due, HR_MIN(c->limit / LOOKS, HR_MAX(0, most - l.n_bytes) / 4));
-    hr__text_clear(&l.paths);
-    hr__free(l.entries);
-}
-
-/* Before a write of n bytes. Only one process looks at a time; the others go on. */
-static void look_if_due(const hr_cached *c, int64_t n)
-{
-    int64_t unseen = atomic_fetch_add(&state.unseen, n) + n;
-    hr_hash h;
-    uint64_t hash;
-    bool same;
-    char *path;
-    int fd;
-
-    hr__hash_init(&h, 0);
-    hr__hash_text(&h, c->root);
-    hash = hr__hash_end(&h).lo;
-    same = atomic_exchange(&state.root, hash) == hash;
-    if (same && unseen < HR_MIN(atomic_load(&state.due), c->limit / LOOKS))
-        return;
-    if (!(path = hr__printf(NULL, "%s/.lock", c->root)))
-        return;
-    atomic_store(&state.unseen, n);
-    fd = hr__file_create_new(path);
-    if (fd == -EEXIST)
-        fd = hr__file_open_to_lock(path);
-    if (fd >= 0) {
-        if (hr__file_lock(fd) != -EAGAIN)
-            look_around(c);
-        else
-            atomic_store(&state.due, c->limit / LOOKS);
-        hr__file_close(fd);
-    }
-    hr__free(path);
 }
 
 /* ---------------------------------------------------------------------------------------------------------- writing */
@@ -469,64 +309,36 @@ static int write_content(const hr_cached *c, int fd, range r, const uint8_t *dat
 }
 
 /* -> 0, or -errno. */
-static int write_file(const hr_cached *c, range r, const uint8_t *data)
+static int write_file(const hr_cached *c, range r, const uint8_t *data, hr_error *err)
 {
-    static atomic_int count;
-    char *path = path_of(c, r);
-    char *tmp = path ? hr__printf(c->account, "%s.%d-%d.tmp", path, hr__pid(), atomic_fetch_add(&count, 1)) : NULL;
-    int fd = tmp ? hr__file_create_new(tmp) : -ENOMEM, rc = fd;
+    char *path = path_of(c, r), *tmp = NULL;
+    int fd = path ? hr__cache_create(c->folder, path, c->account, &tmp, err) : -ENOMEM, rc = fd;
 
-    if (fd >= 0) {
-        int closed;
-
-        rc = write_content(c, fd, r, data);
-        closed = hr__file_close_written(fd);
-        rc = rc ? rc : closed;
-        rc = rc ? rc : hr__file_rename(tmp, path, true);
-        if (rc)
-            (void)hr__file_remove(tmp);
-    }
-    hr__free(tmp);
+    if (fd >= 0)
+        rc = hr__cache_commit(fd, tmp, path, write_content(c, fd, r, data));
     hr__free(path);
     return rc;
 }
 
-/* The object's folder: of the first range, or another process took it. */
-static bool make_folder(const hr_cached *c, hr_error *err)
+static bool is_range(const char *name)
 {
-    char *made = NULL;
-    hr_status st = hr__folder_make(c->folder, c->account, &made, err);
+    range r;
 
-    hr__free(made);
-    return !st;
-}
-
-/* Writing stops for a while. */
-static void pause_writing(const hr_cached *c, const char *why)
-{
-    int64_t now = hr__clock_ns(), was = atomic_exchange(&state.paused_until, now + PAUSE_NS);
-
-    if (was <= now)
-        hr__log(HR_LOG_WARNING, "cache %s: cannot write: %s; the data is not cached for the next %d seconds", c->root,
-                why, (int)(PAUSE_NS / 1000000000));
+    return parse_name(name, &r);
 }
 
 bool hr__cached_write(const hr_cached *c, int64_t at, int64_t n, const uint8_t *data)
 {
-    int64_t paused = atomic_load(&state.paused_until);
+    const hr_cache_folder folder = { .root = c->root, .limit = c->limit, .is_entry = is_range, .state = &state };
     hr_error err = HR_ERROR_INIT;
     int rc;
 
-    if (n > c->limit / 8 || (paused && hr__clock_ns() < paused))
+    if (n > c->limit / 8 || !hr__cache_room(&folder, n))
         return false;
-    atomic_fetch_add(&state.writing, n);
-    look_if_due(c, n);
-    rc = write_file(c, (range){ at, n }, data);
-    if (rc == -ENOENT && make_folder(c, &err))
-        rc = write_file(c, (range){ at, n }, data);
-    atomic_fetch_sub(&state.writing, n);
+    rc = write_file(c, (range){ at, n }, data, &err);
+    hr__cache_wrote(&folder, n);
     if (rc)
-        pause_writing(c, err.status ? err.text : strerror(-rc));
+        hr__cache_pause(&folder, rc, &err);
     hr_error_clear(&err);
     return !rc;
 }
