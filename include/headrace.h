@@ -463,6 +463,20 @@ HR_API HR_MUST_USE hr_status hr_plan_limit(hr_plan *in, int64_t n, hr_plan **out
 /* All columns, and `name`, an int64 that counts the rows from 0 in their order. HR_INVALID: the input has a column of
  * this name. */
 HR_API HR_MUST_USE hr_status hr_plan_number_rows(hr_plan *in, const char *name, hr_plan **out, hr_error *err);
+/* The same rows, from `folder` if they are there; the others are computed, and stored there as they go by. The key of
+ * rows is a hash of the plan, its files (names, sizes, times) and the code of its functions, so that a change of any
+ * gives other rows. All processes of the machine may use the folder at the same time. Damaged or missing rows are
+ * computed again; a full disk ends writing, not the run. Rows are those of epoch 0. HR_INVALID: a step of `in` gives
+ * other rows in each epoch. A run returns HR_INVALID if a function or source has no hash. Borrows the texts. */
+typedef struct hr_cache_options {
+    size_t struct_bytes;
+    int64_t limit_bytes; /* of the folder; 0: what its disk has, of which 1/50 stays free */
+    /* A part of the key of the rows; NULL: none. With a version, functions and sources that have no hash are allowed:
+     * the caller changes the version when they change. */
+    const char *version;
+} hr_cache_options;
+HR_API HR_MUST_USE hr_status hr_plan_cache(hr_plan *in, const char *folder, const hr_cache_options *options,
+                                           hr_plan **out, hr_error *err);
 /* Rows [begin, end), counted from 0; end INT64_MAX: to the last. A reader that knows the number of rows of its
  * fragments skips those before `begin`. */
 HR_API HR_MUST_USE hr_status hr_plan_slice(hr_plan *in, int64_t begin, int64_t end, hr_plan **out, hr_error *err);

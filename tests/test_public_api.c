@@ -160,6 +160,9 @@ static void refuse_steps(hr_plan *p)
     REFUSES("out", hr_plan_explode, p, "n", NULL);
     REFUSES("column", hr_plan_explode, p, NULL, &out);
     REFUSES("out", hr_plan_sample_rows, p, 1, 0, NULL);
+    REFUSES("in", hr_plan_cache, NULL, "cache", NULL, &out);
+    REFUSES("folder", hr_plan_cache, p, NULL, NULL, &out);
+    REFUSES("out", hr_plan_cache, p, "cache", NULL, NULL);
     REFUSES("out", hr_plan_slice, p, 0, 1, NULL);
     REFUSES("out", hr_plan_sample, p, &sample, NULL);
     REFUSES("out", hr_plan_zip, &p, 1, NULL);

@@ -120,6 +120,7 @@ static const char *const key[] = { "id" };
 static const hr_map_function map_function = { .struct_bytes = sizeof map_function, .call = pass };
 CALL(call_source, hr_plan_source(p, &made, err))
 CALL(call_join, hr_plan_join(range, range, p, &made, err))
+CALL(call_cache, hr_plan_cache(range, in_dir("cache"), p, &made, err))
 CALL(call_sample, hr_plan_sample(range, p, &made, err))
 CALL(call_shuffle, hr_plan_random_shuffle(range, p, &made, err))
 CALL(call_block_order, hr_plan_randomize_block_order(range, p, &made, err))
@@ -225,6 +226,7 @@ static const hr_source_functions source = { .struct_bytes = sizeof source,
 static const hr_join_options join = {
     .struct_bytes = sizeof join, .left_keys = key, .n_keys = 1, .left_suffix = "_l", .right_suffix = "_r"
 };
+static const hr_cache_options cache = { .struct_bytes = sizeof cache, .limit_bytes = 1 << 20 };
 static const hr_sample_options sample = { .struct_bytes = sizeof sample, .to = 0.5 };
 static const hr_pack_options pack = { .struct_bytes = sizeof pack, .columns = key, .n_columns = 1, .loss_mask = "m" };
 static const hr_length_options lengths = { .struct_bytes = sizeof lengths };
@@ -267,6 +269,7 @@ static const struct row {
     ROW(hr_read_options, hr_plan_read, call_read, read_options, UPTO(hr_read_options, columns), HR_OK),
     ROW(hr_source_functions, hr_plan_source, call_source, source, UPTO(hr_source_functions, n_rows), HR_INVALID),
     ROW(hr_join_options, hr_plan_join, call_join, join, sizeof join, HR_INVALID),
+    ROW(hr_cache_options, hr_plan_cache, call_cache, cache, UPTO(hr_cache_options, limit_bytes), HR_OK),
     ROW(hr_sample_options, hr_plan_sample, call_sample, sample, UPTO(hr_sample_options, seed), HR_INVALID),
     ROW(hr_pack_options, hr_plan_pack, call_pack, pack, UPTO(hr_pack_options, pad), HR_OK),
     ROW(hr_length_options, hr_plan_batch_by_length, call_lengths, lengths, UPTO(hr_length_options, buckets), HR_OK),

@@ -656,6 +656,24 @@ static PyObject *plan_sample(PyObject *op, PyObject *args, PyObject *kwargs)
     return plan_made(pyhr_state_of(op), st, plan, &err);
 }
 
+static PyObject *plan_cache(PyObject *op, PyObject *args)
+{
+    hr_cache_options o = { .struct_bytes = sizeof o };
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *plan = NULL;
+    const char *folder;
+    long long limit;
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "sLO&", &folder, &limit, pyhr_text_or_none, &o.version))
+        return NULL;
+    o.limit_bytes = limit;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr_plan_cache(((plan_object *)op)->plan, folder, &o, &plan, &err);
+    Py_END_ALLOW_THREADS
+    return plan_made(pyhr_state_of(op), st, plan, &err);
+}
+
 static PyObject *plan_rebatch(PyObject *op, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = { "n_rows", "drop_last", NULL };
@@ -1346,6 +1364,8 @@ static PyMethodDef plan_methods[] = {
     { "explode", plan_explode, METH_O, "explode(column): a row for each value of the column's lists." },
     { "sample_rows", plan_sample_rows, METH_VARARGS, "sample_rows(n, seed): n rows, in their order." },
     { "limit", plan_limit, METH_O, "limit(n): the first n rows." },
+    { "cache", plan_cache, METH_VARARGS,
+      "cache(folder, limit, version): the same rows, from a folder; limit 0: what the disk has; version: None." },
     { "number_rows", plan_number_rows, METH_O, "number_rows(name): all columns and the number of each row, from 0." },
     { "rebatch", WITH_WORDS(plan_rebatch), WORDS, "rebatch(n_rows, drop_last=False): tables of exactly n_rows rows." },
     { "sort", plan_sort, METH_O, "sort([(column or Expr, descending, nulls_first), ...]): all rows in that order." },

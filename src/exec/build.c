@@ -16,29 +16,37 @@ static hr_status same_op(hr_run *r, const hr_op *op, hr_op_state **out, hr_error
     return HR_OK;
 }
 
+hr_status hr__op_state_new(hr_run *r, const hr_op *op, int index, hr_op_state **out, hr_error *err)
+{
+    hr_op_state *o = *out = hr__zalloc(r->account, sizeof *o);
+
+    if (!o)
+        return hr__error_memory(err, "run", sizeof *o);
+    o->run = (hr_op_run){ .op = op, .index = index, .seed = r->options.seed, .epoch = r->options.epoch };
+    o->stall_ns = hr__op_stall_ns(op->cls->name);
+    o->run.account = hr__account_new(op->cls->name, r->account, 0);
+    o->thread_states = hr__zalloc(r->account, (size_t)r->n_slots * sizeof *o->thread_states);
+    if (!o->run.account || !o->thread_states) {
+        hr__op_state_free(r, o);
+        *out = NULL;
+        return hr__error_memory(err, "run", r->n_slots * (int64_t)sizeof *o->thread_states);
+    }
+    o->mem = (hr_mem){ o->run.account, NULL };
+    return HR_OK;
+}
+
 static hr_status new_op(hr_run *r, hr_op *op, hr_op_state **out, hr_error *err)
 {
-    hr_op_state *o;
     int64_t cap = r->cap_ops;
 
     *out = NULL;
     if (r->same_op >= 0) /* a lane after the first */
         return same_op(r, op, out, err);
-    o = hr__zalloc(r->account, sizeof *o);
-    if (!o || !hr__grow(r->account, (void **)&r->ops, &cap, r->n_ops + 1, sizeof(hr_op_state *))) {
-        hr__free(o);
-        return hr__error_memory(err, "run", sizeof *o);
-    }
+    if (!hr__grow(r->account, (void **)&r->ops, &cap, r->n_ops + 1, sizeof(hr_op_state *)))
+        return hr__error_memory(err, "run", (r->n_ops + 1) * (int64_t)sizeof(hr_op_state *));
     r->cap_ops = (int)cap;
-    r->ops[r->n_ops] = o;
-    o->run = (hr_op_run){ .op = op, .index = r->n_ops++, .seed = r->options.seed, .epoch = r->options.epoch };
-    o->stall_ns = hr__op_stall_ns(op->cls->name);
-    o->run.account = hr__account_new(op->cls->name, r->account, 0);
-    o->thread_states = hr__zalloc(r->account, (size_t)r->n_slots * sizeof *o->thread_states);
-    if (!o->run.account || !o->thread_states)
-        return hr__error_memory(err, "run", r->n_slots * (int64_t)sizeof *o->thread_states);
-    o->mem = (hr_mem){ o->run.account, NULL };
-    *out = o;
+    HR_TRY(hr__op_state_new(r, op, r->options.first_op + r->n_ops + r->n_other_ops, out, err));
+    r->ops[r->n_ops++] = *out;
     return HR_OK;
 }
 
@@ -147,12 +155,13 @@ static hr_status add_our_map(hr_run *r, hr_stage *s, hr_op *op, hr_error *err)
     return st;
 }
 
-/* *s becomes a stage without a stream operator, to which map operators can be added. */
+/* *s becomes a stage without a stream operator, to which map operators can be added: its tickets are the ones that they
+ * should see. */
 static hr_status open_stage(hr_run *r, hr_stage **s, hr_error *err)
 {
     hr_stage *next;
 
-    if (!(*s)->gate.stream)
+    if (!(*s)->gate.stream && !hr__row_leaf_gives_tables(*s))
         return HR_OK;
     HR_TRY(new_stage(r, &next, err));
     connect(*s, next);
@@ -291,6 +300,10 @@ static hr_status build_op(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out,
     const hr_op_class *cls = p->op->cls;
     hr_stage *s;
 
+    if (p->op->caches) {
+        HR_TRY(new_stage(r, out, err));
+        return hr__row_leaf_build(*out, p, blocks, err);
+    }
     if (cls->kind == HR_OP_BLOCK || cls->inputs != HR_INPUTS_ONE || (cls->kind == HR_OP_STREAM && cls->new_rows))
         return build_maker(r, p, blocks, out, err);
     if (cls->new_rows)
@@ -354,23 +367,29 @@ static bool takes_few_rows(const hr_run *r)
 
 /* Stage `s` must see whole blocks of the source, however a reader cuts: cuts tables at the reader, unless an operator
  * between makes new ones. */
-static hr_status cut_into_blocks(hr_run *r, hr_stage *s, int64_t rows, hr_error *err)
+static hr_status cut_into_blocks(hr_run *r, hr_stage *s, int64_t rows, hr_error *err);
+
+/* The same for one stage upstream. */
+static hr_status cut_output(hr_run *r, hr_stage *up, int64_t rows, hr_error *err)
 {
     hr_op *op = NULL;
 
-    for (int i = 0; i < r->n_stages; i++) {
-        hr_stage *up = r->stages[i];
+    if (up->gate.stream && (up->gate.stream->instance || up->gate.stream->run.op->table_rows))
+        return HR_OK;
+    if (hr__row_leaf_gives_tables(up)) /* the run that computes the rows does it */
+        return HR_OK;
+    up->leaf.block_rows = HR_MAX(up->leaf.block_rows, rows);
+    if (!up->scan && !up->cache)
+        return cut_into_blocks(r, up, rows, err);
+    HR_TRY(hr__op_blocks(rows, &op, err));
+    return add_our_map(r, up, op, err);
+}
 
-        if (up->next != s || (up->gate.stream && (up->gate.stream->instance || up->gate.stream->run.op->table_rows)))
-            continue;
-        up->leaf.block_rows = HR_MAX(up->leaf.block_rows, rows);
-        if (!up->scan) {
-            HR_TRY(cut_into_blocks(r, up, rows, err));
-            continue;
-        }
-        HR_TRY(hr__op_blocks(rows, &op, err));
-        HR_TRY(add_our_map(r, up, op, err));
-    }
+static hr_status cut_into_blocks(hr_run *r, hr_stage *s, int64_t rows, hr_error *err)
+{
+    for (int i = 0; i < r->n_stages; i++)
+        if (r->stages[i]->next == s)
+            HR_TRY(cut_output(r, r->stages[i], rows, err));
     return HR_OK;
 }
 
@@ -384,7 +403,7 @@ static hr_status protect_blocks(hr_run *r, hr_error *err)
         for (int i = 0; i < s->n_ops; i++)
             rows = HR_MAX(rows, s->ops[i]->run.op->block_rows);
         s->leaf.block_rows = HR_MAX(s->leaf.block_rows, rows);
-        if (rows && !s->scan)
+        if (rows && !s->scan && !s->cache)
             HR_TRY(cut_into_blocks(r, s, rows, err));
     }
     return HR_OK;
@@ -469,8 +488,11 @@ hr_status hr__run_build(hr_run *r, hr_error *err)
     hr_stage *last;
 
     r->same_op = -1;
-    HR_TRY(build(r, r->plan, 0, &last, err));
+    HR_TRY(build(r, r->plan, r->options.block_rows, &last, err));
+    r->n_plan_ops = r->n_ops + r->n_other_ops;
     HR_TRY(protect_blocks(r, err));
+    if (r->options.block_rows)
+        HR_TRY(cut_output(r, last, r->options.block_rows, err));
     place_markers(r);
     r->has_limit = takes_few_rows(r);
     for (int i = 0; i < r->n_stages; i++) {

@@ -31,6 +31,9 @@ hr_status hr__marker_set(hr_marker *m, int op_index, const char *text, hr_error 
 const char *hr__marker_state(const hr_marker *m,
                              int op_index); /* borrowed; NULL: the operator did not pass the marker */
 const hr_coord *hr__marker_at(const hr_marker *m, int32_t instance); /* its row of that source; borrowed, NULL: none */
+/* A marker alone as text, appended to `out`; and back. *out is new. HR_INVALID: the text is no marker. */
+void hr__marker_print(const hr_marker *m, hr_text *out);
+hr_status hr__marker_parse(const char *text, hr_marker **out, hr_error *err) HR_MUST_USE;
 /* {"v":2,"epoch":0,"plan":"<32 hex>","at":[instance,file,fragment,row],"more":[[instance,file,fragment,row],...],
  * "ops":{"2":"..."},"discard":1024,"extra":{...},
  * "code":"...","files":3,"names":"<16 hex>","sizes":"...","memory":"...","groups":"...","sum":"<16 hex, of all
@@ -79,6 +82,13 @@ typedef struct hr_run_options {
     bool other_code;       /* `from` was saved with other functions, or other code of functions */
     hr_arena *arena; /* another process reads the output: hr__op_gather, the last operator, writes here; or NULL */
     const char *trace_path;
+    /* For a run that computes rows which another run caches (row_leaf.c): the numbers of its first operator and source;
+     * the rows of a block that functions of the other run count (0: none count); that run, whose consumer serves inline
+     * calls. NULL: it is no such run. */
+    int first_op, first_instance;
+    int64_t block_rows;
+    struct hr_run *outer;
+    bool is_trial; /* it is built, and never starts */
     /* A table, the end, an error or an inline call waits. Called without locks; NULL: none. */
     void (*ready)(void *context);
     void *ready_context;

@@ -156,6 +156,13 @@ static void print_marker(const hr_marker *m, hr_text *t)
     hr__text_add(t, "}");
 }
 
+void hr__marker_print(const hr_marker *m, hr_text *out)
+{
+    hr__text_add(out, "{\"marker\":1");
+    print_marker(m, out);
+    hr__text_add(out, "}");
+}
+
 static void print_inputs(const hr_position *p, hr_text *t)
 {
     const hr_inputs *in = &p->inputs;
@@ -347,6 +354,40 @@ static bool read_states(cursor *c, hr_marker *m, hr_status *st, hr_error *err)
         good = read_state(c, m, text, cap, st, err);
     hr__free(text);
     return good;
+}
+
+static bool read_marker(cursor *c, hr_marker *m, hr_status *st, hr_error *err)
+{
+    char key[16];
+    uint64_t v;
+    bool good = eat(c, '{') && read_string(c, key, sizeof key) && eat(c, ':') && read_int(c, 1, &v);
+
+    while (good && eat(c, ',')) {
+        good = read_string(c, key, sizeof key) && eat(c, ':');
+        if (good && !strcmp(key, "at"))
+            good = read_at(c, &m->at);
+        else if (good && !strcmp(key, "more"))
+            good = read_more(c, m, st, err);
+        else
+            good = good && !strcmp(key, "ops") && read_states(c, m, st, err);
+    }
+    return good && eat(c, '}') && c->p == c->end;
+}
+
+hr_status hr__marker_parse(const char *text, hr_marker **out, hr_error *err)
+{
+    cursor c = { text, text + strlen(text) };
+    hr_status st = HR_OK;
+    hr_marker *m = NULL;
+
+    *out = NULL;
+    HR_TRY(hr__marker_new((hr_coord){ 0 }, &m, err));
+    if (read_marker(&c, m, &st, err)) {
+        *out = m;
+        return HR_OK;
+    }
+    hr__marker_drop(m);
+    return st ? st : hr_error_set(err, HR_INVALID, "not a marker: unexpected text at byte %td", c.p - text);
 }
 
 /* Skips any value, up to the ',', '}' or ']' after it. */

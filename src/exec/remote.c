@@ -81,7 +81,7 @@ void hr__waits_cancel(hr_run *r)
 
     hr__run_lock(r);
     for (hr_ticket *t = r->waiting; t && n < HR_LEN(some); t = t->next_waiting)
-        if (t->state == HR_TICKET_PENDING)
+        if (t->state == HR_TICKET_PENDING && t->wait)
             some[n++] = hr__wait_ref(t->wait);
     for (int i = 0; i < r->n_stages && n < HR_LEN(some); i++)
         if (r->stages[i]->window.awaits && !r->stages[i]->window.taking)

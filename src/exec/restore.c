@@ -142,6 +142,8 @@ static bool is_named(const hr_stage *s, const hr_marker *m)
 {
     if (made_row(s, m) || (s->scan && hr__marker_at(m, s->leaf.instance)))
         return true;
+    if (s->cache)
+        return hr__row_leaf_is_named(s, m);
     for (int i = 0; i < s->in.n_inputs; i++)
         if (is_named(input_of(s, i), m))
             return true;
@@ -201,6 +203,8 @@ static hr_status restore(hr_stage *s, const hr_marker *m, hr_error *err)
         return HR_OK;
     }
     HR_TRY(restore_ops(s, m, err));
+    if (s->cache)
+        return hr__row_leaf_seek(s, m, err);
     if (s->scan)
         return hr__stage_seek(s, hr__marker_at(m, s->leaf.instance), err);
     return s->in.ended ? restore_each(s, m, err) : restore_in_turn(s, m, err);

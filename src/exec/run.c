@@ -25,6 +25,8 @@ static void notify(void *context)
     hr__run_unlock(r);
     if (r->options.ready)
         r->options.ready(r->options.ready_context);
+    if (r->options.outer)
+        notify(r->options.outer);
 }
 
 static int64_t floor_bytes(const hr_run *r)
@@ -101,12 +103,13 @@ static hr_status start_ops(hr_run *r, hr_error *err)
     return HR_OK;
 }
 
-static hr_status init(hr_run *r, hr_plan *p, const hr_run_options *options, hr_error *err)
+static hr_status build(hr_run *r, hr_plan *p, const hr_run_options *options, hr_error *err)
 {
     r->options = *options;
     r->options.from = NULL;
     if (r->options.prefetch <= 0)
         r->options.prefetch = 1;
+    r->n_instances = r->options.first_instance;
     r->out_table_bytes = -1;
     r->pid = hr__pid();
     r->n_slots = hr__pool_slots();
@@ -114,10 +117,16 @@ static hr_status init(hr_run *r, hr_plan *p, const hr_run_options *options, hr_e
     if (!(r->account = hr__account_new("run", NULL, options->memory_limit)))
         return hr__error_memory(err, "run", 64);
     HR_TRY(hr__plan_rewrite(p, &r->plan, err));
-    HR_TRY(hr__trace_new(options->trace_path, r->account, &r->trace, err));
+    if (!options->is_trial)
+        HR_TRY(hr__trace_new(options->trace_path, r->account, &r->trace, err));
     HR_TRY(hr__run_build(r, err));
     if (r->trace)
         label_ops(r);
+    return HR_OK;
+}
+
+static hr_status start(hr_run *r, const hr_run_options *options, hr_error *err)
+{
     HR_TRY(check_budget(r, err));
     HR_TRY(start_ops(r, err));
     if (options->from)
@@ -126,7 +135,7 @@ static hr_status init(hr_run *r, hr_plan *p, const hr_run_options *options, hr_e
     return hr__pool_attach(&r->client, err);
 }
 
-hr_status hr__run_start(hr_plan *p, const hr_run_options *options, hr_run **out, hr_error *err)
+hr_status hr__run_new(hr_plan *p, const hr_run_options *options, hr_run **out, hr_error *err)
 {
     hr_run *r = hr__zalloc(NULL, sizeof *r);
     hr_status st;
@@ -139,12 +148,24 @@ hr_status hr__run_start(hr_plan *p, const hr_run_options *options, hr_run **out,
     hr__cond_init(&r->consumer);
     hr__cond_init(&r->idle);
     hr__cond_init(&r->shares_done);
-    if ((st = init(r, p, options, err))) {
+    if ((st = build(r, p, options, err))) {
         hr__run_close(r);
         return st;
     }
     *out = r;
     return HR_OK;
+}
+
+hr_status hr__run_start(hr_plan *p, const hr_run_options *options, hr_run **out, hr_error *err)
+{
+    hr_status st;
+
+    HR_TRY(hr__run_new(p, options, out, err));
+    if ((st = start(*out, options, err))) {
+        hr__run_close(*out);
+        *out = NULL;
+    }
+    return st;
 }
 
 /* --- next */
@@ -253,6 +274,7 @@ static void wait_until_idle(hr_run *r)
     while (r->n_active || r->n_pending) {
         hr__run_unlock(r);
         hr__waits_cancel(r);
+        hr__row_leaf_cancel(r);
         cancel_ops(r); /* again: a ticket that was running may be suspended since then */
         hr__run_lock(r);
         if (r->n_active || r->n_pending)
@@ -261,7 +283,7 @@ static void wait_until_idle(hr_run *r)
     hr__run_unlock(r);
 }
 
-static void free_op(hr_run *r, hr_op_state *o)
+void hr__op_state_free(hr_run *r, hr_op_state *o)
 {
     const hr_op_class *cls = o->run.op->cls;
 
@@ -290,6 +312,7 @@ static void free_stage(hr_stage *s)
     hr_error_clear(&s->in.err);
     hr__stage_close_files(s);
     hr__stage_forget_begun(s);
+    hr__row_leaf_free(s);
     hr__free(s->order.files);
     hr_expr_unref(s->leaf.own_filter);
     hr__free(s->in.ended);
@@ -320,7 +343,7 @@ void hr__run_close(hr_run *r)
     for (int i = 0; i < r->n_stages; i++)
         free_stage(r->stages[i]);
     for (int i = 0; i < r->n_ops; i++)
-        free_op(r, r->ops[i]);
+        hr__op_state_free(r, r->ops[i]);
     hr__queue_clear(&r->out);
     hr__free(r->stages);
     hr__free(r->arenas);
@@ -342,7 +365,8 @@ bool hr__run_reads(hr_run *r)
 
     hr__run_lock(r);
     for (int i = 0; i < r->n_stages && !r->out_ended; i++)
-        reads = reads || (r->stages[i]->scan && !r->stages[i]->leaf.done && !r->stages[i]->cut && !r->stages[i]->ended);
+        reads = reads || ((r->stages[i]->scan || r->stages[i]->cache) && !r->stages[i]->leaf.done &&
+                          !r->stages[i]->cut && !r->stages[i]->ended);
     hr__run_unlock(r);
     return reads;
 }
@@ -356,7 +380,7 @@ bool hr__run_fits_twice(const hr_run *r)
  * what the stages upstream pass on. */
 static double input_taken(const hr_stage *s)
 {
-    if (s->scan)
+    if (s->scan || s->cache)
         return s->leaf.done ? 1 : (double)atomic_load_explicit(&s->counts.taken, memory_order_relaxed) / TAKEN_ALL;
     if (s->estimate.after_block)
         return s->in.n_block_parts ? (double)s->in.at_block_part / (double)s->in.n_block_parts : 0;
@@ -436,6 +460,8 @@ void hr__run_counts(hr_run *r, hr_run_counts *out)
     out->done = r->out_ended ? 1 : run_done_locked(r);
     out->slowest = slowest_of(r);
     hr__run_unlock(r);
+    for (int i = 0; i < r->n_stages; i++)
+        hr__row_leaf_counts(r->stages[i], out);
 }
 
 static void print_spill(const hr_account *a, hr_text *out)
@@ -444,7 +470,7 @@ static void print_spill(const hr_account *a, hr_text *out)
                  hr__account_spill_written(a), hr__account_spill_read(a));
 }
 
-static void print_op(hr_op_state *o, hr_text *out)
+void hr__op_state_print(hr_op_state *o, hr_text *out)
 {
     hr_text name = { 0 };
 
@@ -462,6 +488,25 @@ static void print_op(hr_op_state *o, hr_text *out)
     hr__text_clear(&name);
 }
 
+/* In the order of their numbers; a cache after the operators below it. */
+static void print_ops(hr_run *r, hr_text *out)
+{
+    int64_t begin = out->n;
+    int at = 0;
+
+    for (int i = 0; i <= r->n_ops; i++) {
+        for (; at < r->n_stages && (i == r->n_ops || hr__row_leaf_is_before(r->stages[at], r->ops[i])); at++)
+            if (r->stages[at]->cache)
+                hr__row_leaf_print(r->stages[at], out);
+        if (i == r->n_ops)
+            break;
+        hr__op_state_print(r->ops[i], out);
+        hr__text_add(out, ",");
+    }
+    if (!out->failed && out->n > begin)
+        out->n--; /* the last comma */
+}
+
 hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err)
 {
     hr_run_counts c;
@@ -473,7 +518,7 @@ hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err)
     wait_ns = r->consumer_wait_ns;
     hr__run_unlock(r);
     for (int i = 0; i < r->n_stages; i++)
-        read_ns += r->stages[i]->counts.read_ns;
+        read_ns += r->stages[i]->counts.read_ns + hr__row_leaf_read_ns(r->stages[i]);
     hr__text_add(out, "{\"seconds\":%.6f,\"first_table_seconds\":%.6f,\"consumer_wait_seconds\":%.6f",
                  (double)(hr__clock_ns() - r->started_ns) / 1e9, (double)first_ns / 1e9, (double)wait_ns / 1e9);
     hr__text_add(out, ",\"done\":%.6f", c.done);
@@ -494,11 +539,7 @@ hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err)
     print_spill(r->account, out);
     hr__network_stats(r->account, out);
     hr__text_add(out, ",\"operators\":[");
-    for (int i = 0; i < r->n_ops; i++) {
-        if (i)
-            hr__text_add(out, ",");
-        print_op(r->ops[i], out);
-    }
+    print_ops(r, out);
     hr__text_add(out, "]}");
     return out->failed ? hr__error_memory(err, "stats", out->n) : HR_OK;
 }

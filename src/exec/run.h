@@ -124,9 +124,10 @@ struct hr_ticket {
     int input;    /* the input that the table belongs to */
     bool ends;    /* no table: the input has ended */
     bool input_done;
-    bool closes;      /* without rows: the last ticket of a stage with an operator that has hr_op.closes */
-    int64_t estimate; /* bytes that one step may make */
-    int64_t ordinal;  /* canonical number: of the block in its fragment (leaf), of the table in the stage's input */
+    struct hr_row_part *part; /* of a stage that reads cached rows (row_leaf.c) */
+    bool closes;              /* without rows: the last ticket of a stage with an operator that has hr_op.closes */
+    int64_t estimate;         /* bytes that one step may make */
+    int64_t ordinal; /* canonical number: of the block in its fragment (leaf), of the table in the stage's input */
     /* the way through the map operators */
     hr_task *tasks;
     bool is_first;       /* was the oldest of its stage when its step began */
@@ -262,7 +263,8 @@ struct hr_stage {
     int index;
     hr_stage *next; /* NULL: the output queue */
     int input_of_next;
-    hr_scan *scan; /* borrowed from the plan; NULL: the stage is no leaf */
+    hr_scan *scan;             /* borrowed from the plan; NULL: the stage reads none */
+    struct hr_row_leaf *cache; /* a leaf, too: it reads cached rows (row_leaf.c); NULL: it does not */
     hr_leaf leaf;
     hr_leaf_order order;
     hr_leaf_place at;
@@ -302,6 +304,8 @@ struct hr_run {
     int n_stages, cap_stages;
     hr_op_state **ops; /* by canonical index */
     int n_ops, cap_ops;
+    int n_other_ops; /* numbers of operators in the plans of cached rows */
+    int n_plan_ops;  /* numbers of the plan's operators; the run's own, which protect functions, come after them */
     int n_instances;
     int same_op; /* while stages are built: the operator of the first lane that this one has, too; -1: a new one */
     bool has_limit;
@@ -442,6 +446,32 @@ hr_status hr__small_files_read(hr_ticket *t, const hr_mem *mem, hr_small_tables 
 
 /* --- build.c: plan -> stages */
 hr_status hr__run_build(hr_run *r, hr_error *err) HR_MUST_USE;
+hr_status hr__op_state_new(hr_run *r, const hr_op *op, int index, hr_op_state **out, hr_error *err) HR_MUST_USE;
+
+/* --- run.c */
+/* Builds a run that does not start: for its numbers of operators and sources. */
+hr_status hr__run_new(hr_plan *p, const hr_run_options *options, hr_run **out, hr_error *err) HR_MUST_USE;
+void hr__op_state_free(hr_run *r, hr_op_state *o);
+void hr__op_state_print(hr_op_state *o, hr_text *out);
+
+/* --- row_leaf.c: a leaf that reads the rows of cache node `p`. blocks: as of build() */
+hr_status hr__row_leaf_build(hr_stage *s, hr_plan *p, int64_t blocks, hr_error *err) HR_MUST_USE;
+void hr__row_leaf_free(hr_stage *s);
+/* Its output tables are tickets of their own for the operators downstream, as those of a stream operator. */
+bool hr__row_leaf_gives_tables(const hr_stage *s);
+/* It cannot make a ticket now: the ticket that finds out where the next one begins is under way. */
+bool hr__row_leaf_waits(const hr_stage *s);
+hr_status hr__row_leaf_take(hr_stage *s, hr_ticket **out, hr_error *err) HR_MUST_USE;
+hr_status hr__row_leaf_read(hr_ticket *t, const hr_mem *mem) HR_MUST_USE; /* one step of a ticket's input */
+void hr__row_leaf_part_free(hr_ticket *t);
+bool hr__row_leaf_is_named(const hr_stage *s, const hr_marker *m);
+hr_status hr__row_leaf_seek(hr_stage *s, const hr_marker *m, hr_error *err) HR_MUST_USE;
+void hr__row_leaf_cancel(hr_run *r); /* ends the waits of its tickets. Lock not held */
+/* The stage reads no cache, or the operator comes after it in the plan. */
+bool hr__row_leaf_is_before(const hr_stage *s, const hr_op_state *o);
+void hr__row_leaf_print(hr_stage *s, hr_text *out);            /* lines of statistics, each with a comma after it */
+void hr__row_leaf_counts(const hr_stage *s, hr_run_counts *c); /* adds what its runs have read */
+int64_t hr__row_leaf_read_ns(const hr_stage *s);               /* how long they read */
 
 /* --- trace.c */
 typedef struct hr_trace hr_trace;

@@ -83,7 +83,7 @@ static bool block_parts_left(const hr_stage *s) { return s->in.at_block_part < s
 /* No more rows will come. */
 static bool rows_done(const hr_stage *s)
 {
-    if (s->scan)
+    if (s->scan || s->cache)
         return s->leaf.done;
     return s->in.items.n == 0 && (s->in.st || (s->in.n_ended >= s->in.n_inputs && !block_parts_left(s)));
 }
@@ -196,7 +196,7 @@ static bool source_exhausted(const hr_stage *s)
 
     if (s->ended || s->cut)
         return true;
-    if (s->scan)
+    if (s->scan || s->cache)
         return s->leaf.done;
     if (block_parts_left(s))
         return false;
@@ -236,7 +236,9 @@ static bool can_take(const hr_stage *s)
         return false;
     if (wants_to_close(s))
         return true;
-    return s->scan ? !s->leaf.done && is_its_turn(s) : s->in.items.n > 0 || block_parts_left(s);
+    if (s->cache && hr__row_leaf_waits(s))
+        return false;
+    return s->scan || s->cache ? !s->leaf.done && is_its_turn(s) : s->in.items.n > 0 || block_parts_left(s);
 }
 
 static work choose_locked(hr_run *r)
@@ -258,7 +260,7 @@ static work choose_locked(hr_run *r)
             w.kind = STEP;
         } else if (can_take(s)) {
             s->window.taking = true;
-            w.kind = wants_to_close(s) ? CLOSE : s->scan ? TAKE : NEXT;
+            w.kind = wants_to_close(s) ? CLOSE : s->scan || s->cache ? TAKE : NEXT;
         }
         if (w.kind)
             return w;
@@ -528,7 +530,7 @@ static hr_status drain_ticket_relocks(hr_stage *s, hr_ticket *t, int thread, hr_
     }
     s->gate.input = t->input;
     if (hr__queue_pop(&t->out, &item)) {
-        hr_marker *own = item.table ? hr__ticket_marker(t, item.table) : NULL;
+        hr_marker *own = item.marker ? item.marker : item.table ? hr__ticket_marker(t, item.table) : NULL;
 
         if (marker)
             hr__marker_drop(own);
@@ -688,7 +690,7 @@ static void take(hr_stage *s)
     hr_run *r = s->run;
     hr_error err = HR_ERROR_INIT;
     hr_ticket *t = NULL, *dropped;
-    hr_status st = hr__stage_take(s, &t, &err);
+    hr_status st = s->cache ? hr__row_leaf_take(s, &t, &err) : hr__stage_take(s, &t, &err);
 
     if (st == HR_PENDING) { /* files are on their way */
         hr__run_lock(r);

@@ -42,6 +42,7 @@ void hr__ticket_free(hr_ticket *t)
     hr__free(t->sources);
     hr__wait_unref(t->wait);
     hr_table_unref(t->in);
+    hr__row_leaf_part_free(t);
     hr__marker_drop(t->before);
     for (int64_t i = 0; i < t->n_saved; i++)
         hr__free(t->saved[i].text);
@@ -163,6 +164,8 @@ static hr_status take_input(hr_ticket *t, int thread)
 {
     hr_table *in = t->in;
 
+    if (t->part)
+        return hr__row_leaf_read(t, &(hr_mem){ t->stage->run->account, t->stage->leaf.arena });
     if (t->stage->scan || t->block_parts_of)
         return read_more(t, thread);
     t->in = NULL;
@@ -283,7 +286,7 @@ hr_status hr__ticket_step(hr_ticket *t, int thread)
     hr_status st = t->resumed >= 0 ? resume_op(t, thread) : HR_OK;
 
     while (!st && t->out.n == n_before && !hr__ticket_finished(t)) {
-        bool reading = (t->stage->scan || t->block_parts_of) && !t->input_done && deepest(t) < 0;
+        bool reading = (t->stage->scan || t->block_parts_of || t->part) && !t->input_done && deepest(t) < 0;
 
         if (atomic_load_explicit(&t->stage->run->stop, memory_order_relaxed))
             st = hr_error_set(&t->err, HR_CANCELLED, "the run was stopped");

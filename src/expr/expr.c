@@ -305,6 +305,16 @@ bool hr__expr_row_random(const hr_expr *e)
     return false;
 }
 
+bool hr__expr_by_epoch(const hr_expr *e)
+{
+    if (e->kind == HR_EXPR_CALL && e->function->by_epoch && e->function->by_epoch(e->options))
+        return true;
+    for (int i = 0; i < e->n_args; i++)
+        if (hr__expr_by_epoch(e->args[i]))
+            return true;
+    return false;
+}
+
 bool hr__expr_is_total(const hr_expr *e)
 {
     static const char *const total[] = { "equal",         "not_equal",   "less",   "less_equal", "greater",

@@ -95,6 +95,7 @@ struct hr_expr_function {
     bool
         /* depends on the row's coordinate: never folded, never merged with an equal call, never pushed down */
         row_random;
+    bool (*by_epoch)(const void *options); /* whether it has other values in each epoch; NULL: never */
     bool takes_objects;   /* an input may be a column of Python objects, of which the function reads only the nulls */
     bool takes_constants; /* eval gets constant inputs as one row; else they are expanded to n_rows */
     /* Checks the types of the arguments, sets that of the result. Never NULL. Errors are the user's: HR_TYPE,
@@ -121,6 +122,7 @@ void hr__expr_fingerprint(const hr_expr *e, hr_hash *h);
 bool hr__expr_equal(const hr_expr *a, const hr_expr *b);
 
 bool hr__expr_row_random(const hr_expr *e); /* the expression or a part of it */
+bool hr__expr_by_epoch(const hr_expr *e);   /* the same: has other values in each epoch */
 bool hr__expr_is_total(const hr_expr *e);   /* it has a value for every row: rows that nobody wants cannot fail */
 hr_status hr__expr_value(hr_array *takes, bool weak, hr_expr **out,
                          hr_error *err) HR_MUST_USE; /* a literal, of one row */

@@ -39,6 +39,7 @@
 
 #include "data/data.h"
 #include "format/format.h"
+#include "io/cache_folder.h"
 
 typedef enum hr_op_kind { HR_OP_MAP, HR_OP_STREAM, HR_OP_BLOCK } hr_op_kind;
 typedef struct hr_op hr_op;
@@ -101,6 +102,14 @@ typedef struct hr_shuffle_seed {
 /* The blocks of the source that an operator puts in a random order. ALL includes the blocks of repartition()
  * upstream. */
 typedef enum hr_blocks { HR_BLOCKS_AS_THEY_ARE, HR_BLOCKS_OF_FILES, HR_BLOCKS_ALL } hr_blocks;
+
+/* Where the rows of a plan are cached; see plan/plan_cache.c. */
+typedef struct hr_cache_place {
+    const char *folder;
+    int64_t limit;         /* INT64_MAX: what the disk has */
+    const char *version;   /* a part of the key; "": none */
+    hr_cache_state *state; /* of the folder */
+} hr_cache_place;
 
 typedef struct hr_op_class {
     const char *name;
@@ -242,6 +251,8 @@ struct hr_op {
     const char *made;   /* it only makes this column; NULL: it does more */
     hr_blocks blocks;   /* it puts these in a random order, by blocks_seed */
     hr_shuffle_seed blocks_seed;
+    bool by_epoch; /* its output differs from epoch to epoch: a cache of its rows would keep those of one */
+    const struct hr_cache_place *caches; /* MAP: the rows of its input come from this place if they are there; NULL */
 };
 void hr__op_init(hr_op *op, const hr_op_class *cls);                     /* refs 1; no traits but the class's */
 const char *hr__op_column_upstream(const hr_op *op, const char *column); /* see hr_op_class.column_upstream */

@@ -8,6 +8,8 @@
 
 hr_status hr__op_project(const char *const *names, const char *const *new_names, int n, hr_op **out,
                          hr_error *err) HR_MUST_USE;
+/* limit 0: what the disk has. version: a part of the key; NULL: none. Copies both texts. */
+hr_status hr__op_cache(const char *folder, int64_t limit, const char *version, hr_op **out, hr_error *err) HR_MUST_USE;
 hr_status hr__op_limit(int64_t n_rows, hr_op **out, hr_error *err) HR_MUST_USE;
 hr_status hr__op_number_rows(const char *name, hr_op **out, hr_error *err) HR_MUST_USE;
 /* A row for each value of the lists of `column`, which becomes the value; a null or empty list gives one null. */

@@ -1211,8 +1211,11 @@ done:
 
 void hr_string_free(char *s) { hr__free(s); }
 
+/* A cache changes no rows: a position fits the plan with it and without it. */
 static void add_fingerprint(const hr_plan *p, hr_hash *h)
 {
+    while (p->op && p->op->caches)
+        p = p->inputs[0];
     hr__hash_int(h, p->kind);
     if (p->kind == HR_PLAN_SCAN)
         hr__scan_fingerprint(p->scan, h);

@@ -133,6 +133,11 @@ typedef struct hr_lane_part {
 hr_status hr__plan_lanes(hr_plan *p, const hr_lane_order *o, const hr_lane_part *part, hr_plan **out,
                          hr_error *err) HR_MUST_USE;
 
+/* --- plan_cache.c: the key of the rows below cache node p, in a run with this seed. numbers: n more that they depend
+ * on. HR_INVALID names a step whose rows no hash describes. */
+hr_status hr__plan_cache_key(const hr_plan *p, uint64_t seed, const int64_t *numbers, int n, hr_bits128 *out,
+                             hr_error *err) HR_MUST_USE;
+
 /* --- inputs.c: what a plan reads, as a position keeps it */
 #define HR_INPUT_GROUPS 32
 #define HR_CODE_DIGITS 16

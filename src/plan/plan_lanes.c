@@ -50,7 +50,9 @@ void hr__plan_print_no_lanes(const hr_plan *why, hr_text *out)
         why->op->cls->describe(why->op, out);
     else
         hr__text_add(out, "%s", why->op->cls->name);
-    if (why->kind == HR_PLAN_OP)
+    if (why->kind == HR_PLAN_OP && why->op->caches)
+        hr__text_add(out, " keeps rows in the order of the whole plan");
+    else if (why->kind == HR_PLAN_OP)
         hr__text_add(out, why->op->instances ? " is a class" : " depends on other rows, or changes their number");
 }
 

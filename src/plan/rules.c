@@ -478,6 +478,8 @@ static hr_status rewrite(hr_plan *p, const wanted *w, hr_plan **out, hr_error *e
     hr_status st;
 
     *out = NULL;
+    if (p->op && p->op->caches) /* a run rewrites the plan of cached rows when it computes some (exec/row_leaf.c) */
+        return hr__plan_like(p, p->inputs, out, err);
     if (makes_what_nobody_wants(p, w)) {
         HR_TRY(rewrite(p->inputs[0], w, out, err));
         fire(*out, HR_RULE_UNCALLED);

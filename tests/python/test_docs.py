@@ -86,7 +86,7 @@ def test_the_options_of_stores_stand_on_their_pages():
 def test_the_cookbook_has_a_block_for_each_recipe():
     text = (ROOT / "docs" / "cookbook.md").read_text()
     recipes = text.split("\n## ")[1:]
-    assert len(recipes) == 20 and all(recipe.count("```python\n") == 1 for recipe in recipes)
+    assert len(recipes) == 21 and all(recipe.count("```python\n") == 1 for recipe in recipes)
 
 
 def heading_anchors(path):

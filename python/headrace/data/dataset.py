@@ -32,6 +32,8 @@ from headrace.optional import package
 from headrace.settings import hint
 
 if TYPE_CHECKING:
+    import os
+
     import pandas as pd
     import pyarrow as pa
 
@@ -78,6 +80,7 @@ grouping = lazy_module("headrace.data.grouping")
 joining = lazy_module("headrace.data.joining")
 distinct = lazy_module("headrace.data.distinct")
 shuffling = lazy_module("headrace.data.shuffling")
+caching = lazy_module("headrace.data.caching")
 splitting = lazy_module("headrace.data.splitting")
 materializing = lazy_module("headrace.data.materializing")
 shares = lazy_module("headrace.data.shares")
@@ -1130,6 +1133,29 @@ class Dataset(Consumers, Conversions, Writing):
         made = MaterializedDataset(node)
         made._last_stats = self._last_stats
         return made
+
+    def cache(
+        self, path: str | os.PathLike[str], limit: int | str | None = None, *, version: str | None = None
+    ) -> Dataset:
+        """The same rows, from the folder `path` if they are there; others are computed, and stored there as
+        they go by.
+
+        The first epoch fills the folder. Later epochs, later runs and other processes of the machine read
+        it, and call no function below the cache; random choices (shuffles, augmentation) belong after it.
+        The rows are known by a hash of the plan, of its files (names, sizes, times) and of the code of its
+        functions: a change gives other rows, never old ones. Order, seeds and positions are those of the
+        dataset without the cache. See docs/caching.md.
+
+        path: a folder on a disk of this machine; it is made.
+        limit: bytes of the folder, also as text ("200GB"); None: what the disk has, of which 1/50 stays
+            free. Rows that do not fit are computed in each epoch.
+        version: part of the hash. With a version, sources and functions that have no hash are allowed; change
+            it when they change.
+
+        Functions below the cache see epoch 0. InvalidArgument: an operation below it gives other rows in each
+        epoch, or, when it runs, has no hash.
+        """
+        return Dataset(caching.node_of(self._node, path, limit, version))
 
     def iterator(self) -> DataIterator:
         """A DataIterator over all rows."""

@@ -19,6 +19,7 @@ from headrace.data.paths import shown
 
 ALL_ROWS = 2**63 - 1  # end of a slice without an end
 _KEEPS_COLUMNS = (
+    "cache",
     "distinct",
     "explode",
     "filter",
@@ -147,6 +148,9 @@ class Node:
 
     def _limit(self):
         return self.inputs[0].plan.limit(self.args["n"])
+
+    def _cache(self):
+        return self.inputs[0].plan.cache(self.args["folder"], self.args["limit"] or 0, self.args["version"])
 
     def _distinct(self):
         return self.inputs[0].plan.distinct(*self.args.values())
@@ -285,6 +289,8 @@ class Node:
         if self.op == "distinct":
             keep = "" if args["keep"] == 0 else f", keep={('first', 'last', False)[args['keep']]!r}"
             return f"drop_duplicates({', '.join(args['keys'] or args['columns'])}{keep})"
+        if self.op == "cache":
+            return f"cache({args['folder']!r})"
         if self.op == "sample_rows":
             return f"sample({args['n']}, seed={args['seed']})"
         if self.op == "join":

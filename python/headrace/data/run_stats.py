@@ -31,6 +31,7 @@ def shown(stats):
     if "ranks" in stats:
         return "\n".join([*_of_ranks(stats), shown(stats["run"] or {})])
     lines = [_of_run(stats), _of_reading(stats), *_table(stats["operators"]), _of_memory(stats)]
+    lines += [_of_cache(o) for o in stats["operators"] if "cached_rows" in o]
     if "network" in stats:
         lines.append(_of_network(stats["network"]))
     return "\n".join(line for line in lines if line)
@@ -102,6 +103,12 @@ def _of_memory(s):
             f"{text}; spilled {_bytes(s['spill_written_bytes'])}, read back {_bytes(s['spill_read_bytes'])}"
         )
     return text
+
+
+def _of_cache(o):
+    read, written = _bytes(o["cache_read_bytes"]), _bytes(o["cache_written_bytes"])
+    text = f"Cache: {o['cached_rows']:,} rows from {read}; {o['computed_rows']:,} computed, {written} written"
+    return text + (f"; {o['cache_damaged']:,} damaged files removed" if o["cache_damaged"] else "")
 
 
 def _of_network(n):

@@ -76,6 +76,8 @@ static hr_status random_bind(hr_bound_call *call, hr_error *err)
     return HR_OK;
 }
 
+static bool random_by_epoch(const void *options) { return ((const random_options *)options)->reseed; }
+
 static hr_status random_eval(const hr_bound_call *call, const hr_eval *how, hr_array *const *args, hr_array **out,
                              hr_error *err)
 {
@@ -150,6 +152,7 @@ const hr_expr_function hr__fn_random[] = {
         .options = random_settings,
         .options_bytes = sizeof(random_options),
         .row_random = true,
+        .by_epoch = random_by_epoch,
         .bind = random_bind,
         .eval = random_eval,
     },

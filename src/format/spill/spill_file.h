@@ -13,17 +13,12 @@
 #ifndef HR_SPILL_FILE_H
 #define HR_SPILL_FILE_H
 
-#include "data/data.h"
+#include "format/spill/chunk.h"
 
 typedef struct hr_spill_file hr_spill_file;
 
 /* The place of an encoded chunk. A plain value: any number of copies may exist, hr__spill_file_forget takes it once. */
-typedef struct hr_spilled_table {
-    int64_t at, n_bytes;  /* in the file */
-    int64_t n_rows;       /* of the table */
-    int64_t memory_bytes; /* approximate bytes of the table in memory */
-    int64_t head_bytes;   /* of n_bytes: bytes before the raw parts */
-} hr_spilled_table;
+typedef hr_chunk hr_spilled_table;
 
 /* Creates no file yet. `folder` NULL: as above. `name` (copied) is for errors: "sort". HR_INVALID: HEADRACE_SPILL_QUOTA
  * is not a size. */

@@ -71,6 +71,7 @@ hr_status hr__op_block_order(const hr_shuffle_seed *seed, hr_op **out, hr_error 
     o->base.idle = true;
     o->base.blocks = HR_BLOCKS_ALL;
     o->seed = o->base.blocks_seed = *seed;
+    o->base.by_epoch = !seed->once;
     *out = &o->base;
     return HR_OK;
 }

@@ -630,6 +630,7 @@ hr_status hr__op_local_shuffle(int64_t window_rows, const uint64_t *seed, hr_op 
     o->window_rows = window_rows;
     o->has_seed = seed != NULL;
     o->seed = seed ? *seed : 0;
+    o->base.by_epoch = true;
     o->base.blocks = HR_BLOCKS_OF_FILES;
     o->base.blocks_seed = (hr_shuffle_seed){ .own = o->has_seed, .seed = o->seed };
     *out = &o->base;

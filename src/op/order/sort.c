@@ -645,6 +645,7 @@ static hr_status shuffle_new(const hr_op_class *cls, const hr_shuffle_seed *seed
         return hr__error_memory(err, cls->name, sizeof *s);
     hr__op_init(&s->base, cls);
     s->seed = *seed;
+    s->base.by_epoch = !seed->once;
     s->block_rows = block_rows;
     *out = &s->base;
     return HR_OK;

@@ -481,6 +481,7 @@ static hr_status compute_new(const hr_op_class *cls, const char *const *names, h
         HR_GO(hr__error_memory(err, cls->name, n * (int64_t)sizeof(hr_expr *)));
     for (int i = 0; i < n; i++) {
         c->exprs[c->n++] = hr_expr_ref(exprs[i]);
+        c->base.by_epoch = c->base.by_epoch || hr__expr_by_epoch(exprs[i]);
         if (names && !(c->names[i] = hr__strdup(NULL, names[i])))
             HR_GO(hr__error_memory(err, cls->name, (int64_t)strlen(names[i])));
     }

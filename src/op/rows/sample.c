@@ -161,6 +161,7 @@ hr_status hr__op_sample(const hr_sample_options *s, int depth, hr_op **out, hr_e
     o->has_seed = s->seed != NULL;
     o->seed = s->seed ? *s->seed : 0;
     o->once = s->once;
+    o->base.by_epoch = !s->once;
     o->depth = depth;
     if (s->column && !(o->column = hr__strdup(NULL, s->column))) {
         sample_free(&o->base);
