@@ -10,6 +10,8 @@ from object_server import S3Server
 from test_served import Handler, OnlyOpen, Store
 
 import headrace.data as hd
+from headrace.data import restarting
+from headrace.data.checkpoint import CheckpointConfig
 from headrace.data.datasource import BlockBasedFileDatasink, FileBasedDatasource, RowBasedFileDatasink
 
 
@@ -117,3 +119,34 @@ def test_other_objects_are_no_filesystems(tmp_path):
     with pytest.raises(TypeError, match="Rows: filesystem: expected one of pyarrow.fs or fsspec, found int"):
         Rows("x", filesystem=7)
     assert pa is not None
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_write_job_goes_on_in_a_filesystem(own, monkeypatch):
+    """With checkpoint_config a filesystem's path was taken for a local folder."""
+    monkeypatch.setattr(restarting, "PART_BYTES", 4000)
+    fs = Store()
+    done = Store() if own else fs
+    context = hd.DataContext.get_current()
+    context.checkpoint_config = CheckpointConfig("id", "done", override_filesystem=done)
+
+    def run(at):
+        def fails(batch):
+            if at in batch["id"]:
+                raise ZeroDivisionError(f"row {at}")
+            return batch
+
+        ds = hd.range(5000, override_num_blocks=10).map_batches(fails, batch_size=500, compute="inline")
+        return ds.write_csv("out", filesystem=fs)
+
+    try:
+        with pytest.raises(ZeroDivisionError):
+            run(3333)
+        before = len(fs.files())
+        assert before > 1 and any(f.lstrip("/").startswith("done/") for f in done.files())
+        made = run(-1)
+        assert all(row["path"].startswith("out/") for row in made)
+    finally:
+        context.checkpoint_config = None
+    assert sorted(r["id"] for r in hd.read_csv("out", filesystem=fs).take_all()) == list(range(5000))
+    assert all(f.lstrip("/").startswith("out/") for f in fs.files())

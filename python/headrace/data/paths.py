@@ -23,12 +23,17 @@ def path_list(paths):
     return out
 
 
+def is_served(path):
+    """Whether it is the engine's URL of a file in a filesystem that this process serves."""
+    return path.startswith("filesystem:///")
+
+
 def shown(path):
     """A path for people: a URL without its password and its query, which can hold secrets."""
     scheme, found, rest = path.partition("://")
     if not found:
         return path
-    if scheme == "filesystem":
+    if is_served(path):
         return rest.removeprefix("/")
     if scheme.lower() not in STORE_SCHEMES or "sig=" in rest:
         rest = rest.partition("?")[0]

@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace import _core, events
 from headrace._core import Plan, Table
-from headrace.data.paths import shown
+from headrace.data.paths import is_served, shown
 
 ALL_ROWS = 2**63 - 1  # end of a slice without an end
 _KEEPS_COLUMNS = (
@@ -41,7 +41,7 @@ def _serve(args):
 
 def _plain(url):
     """The path of a file as its filesystem takes it; another URL as it is."""
-    return shown(url) if url.startswith("filesystem:") else url
+    return shown(url) if is_served(url) else url
 
 
 class Node:

@@ -67,7 +67,9 @@ class Parts:
     def __init__(self, config, path, options):
         self.config = config
         self.to = places.of(path, options)
-        self.folder = places.of(config.checkpoint_path, options)
+        self.folder = places.of(
+            config.checkpoint_path, options if config._options is None else config._options
+        )
         if isinstance(self.folder, Path):
             self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -153,7 +155,8 @@ def write_in_parts(ds, where, path, config, storage_options, write, write_ids):
     parts = Parts(config, path, places.checked(where, storage_options))
     parts.clean()
     files = parts.done()
-    found = {"urls": files, "format": "parquet", "storage_options": storage_texts(where, storage_options)}
+    options = storage_options if config._options is None else config._options
+    found = {"urls": files, "format": "parquet", "storage_options": storage_texts(where, options)}
     rest = _without(ds, config, ds._plain(Node("read", found)) if files else None)
     made = []
     for tables in _parts(rest):

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Unpack
 
-from headrace import lazy_module
+from headrace import lazy_module, places
 from headrace._core import InvalidArgument, StorageError, TypeMismatchError, UnsupportedError
 from headrace.data.context import DataContext, accept_cluster_arguments, is_whole
 from headrace.data.datasinks import (
@@ -26,8 +26,8 @@ from headrace.data.datasinks import (
     WriteReturnType,
     save_mode,
 )
-from headrace.data.filesystems import places
-from headrace.data.paths import check_stream_args, is_store, shown
+from headrace.data.filesystems import places as places_in
+from headrace.data.paths import check_stream_args, is_served, is_store, shown
 from headrace.data.plan import Node
 from headrace.data.records import of_tf_schema
 from headrace.data.sample_encoders import encoded
@@ -141,13 +141,17 @@ def write_files(ds, where, format, path, **arguments):
         raise UnsupportedError(
             f"{where}: checkpoint_config: expected mode 'append', no filename_provider and no single_file"
         )
-    storage = arguments.get("storage_options")
+    path, storage = places.in_filesystem(
+        where, path, arguments.pop("filesystem", None), arguments.get("storage_options")
+    )
+    arguments["storage_options"] = storage
+    ids_storage = storage if config._options is None else config._options
 
     def write(part, name):
         return _write_files(part, where, format, path, job=name, **arguments)
 
     def write_ids(ids, file):
-        _write_files(ids, where, "parquet", file, single_file=True, sync=1, storage_options=storage)
+        _write_files(ids, where, "parquet", file, single_file=True, sync=1, storage_options=ids_storage)
 
     return restarting.write_in_parts(ds, where, os.fspath(path), config, storage, write, write_ids)
 
@@ -198,7 +202,7 @@ def _write_files(
     if _number(where, "min_bytes_per_file", min_bytes_per_file) > DEFAULT_FILE_BYTES:
         max_bytes_per_file = max_bytes_per_file or min_bytes_per_file
     _number(where, "concurrency", concurrency)
-    (path,), storage, served = places(where, filesystem, [os.fspath(path)], storage_options)
+    (path,), storage, served = places_in(where, filesystem, [os.fspath(path)], storage_options)
     mode = save_mode(mode, where)
     remote = is_store(path)
     if not try_create_dir and not single_file and not _has_folder(path, remote, served):
@@ -231,7 +235,7 @@ def _write_files(
         args["filesystem"] = served
     with ds._run(Node("write", args, [node])) as run, progress.of_run(run, where):
         made = [row for table in run for row in blocks.rows_of(table, writable=True)]
-    return made if served is None else [{**row, "path": shown(row["path"])} for row in made]
+    return [{**row, "path": shown(row["path"])} if is_served(row["path"]) else row for row in made]
 
 
 def _has_folder(path, remote, served):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from headrace import absent
+from headrace import absent, places
 from headrace._core import InvalidArgument, UnsupportedError
-from headrace.data.filesystems import local_path
 from headrace.data.paths import is_store, shown
 
 
@@ -26,9 +25,10 @@ class CheckpointConfig:
 
     id_column: a column whose values are unique and not null, from the source to what is written.
     checkpoint_path: a folder, local or of a store (which the writer's storage_options reach), for one job at
-    a time; None: ray_data_checkpoint in the folder that the
-    environment variable RAY_DATA_CHECKPOINT_PATH_BUCKET names. delete_checkpoint_on_success: removes its
-    files when the job is complete. write_num_threads has no effect. The other arguments are an error.
+    a time; override_filesystem: one of pyarrow or fsspec, whose path it is. None: ray_data_checkpoint in the
+    folder that the environment variable RAY_DATA_CHECKPOINT_PATH_BUCKET names.
+    delete_checkpoint_on_success: removes its files when the job is complete. write_num_threads has no effect.
+    The other arguments are an error.
     """
 
     DEFAULT_CHECKPOINT_PATH_BUCKET_ENV_VAR = "RAY_DATA_CHECKPOINT_PATH_BUCKET"
@@ -60,13 +60,15 @@ class CheckpointConfig:
             if given is not None:
                 raise UnsupportedError(f"CheckpointConfig: {name} is not supported")
         path = os.fspath(checkpoint_path) if checkpoint_path else self._default_path()
-        path = local_path("CheckpointConfig", override_filesystem, path).removeprefix("file://")
+        path, options = places.in_filesystem("CheckpointConfig", path, override_filesystem, None)
+        path = os.fspath(path).removeprefix("file://")
         if "://" in path and not is_store(path):
             raise InvalidCheckpointingConfig(
                 f"CheckpointConfig: {shown(path)}: expected a local folder, or the URL of a store"
             )
         self.id_column: str = id_column
         self.checkpoint_path: str = path
+        self._options = places.checked("CheckpointConfig", options)
         self.delete_checkpoint_on_success: bool = delete_checkpoint_on_success
         self.write_num_threads: int = write_num_threads
 
