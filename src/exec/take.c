@@ -8,6 +8,9 @@
 #include "exec/run.h"
 
 #define BLOCK_ROWS 4096
+/* Over a network, neighbouring cuts share pages, which are fetched again if memory is short: so there are fewer cuts. A
+ * ticket gives its rows in steps, however long it is. */
+#define LEAST_REMOTE_BYTES (8 << 20)
 
 static void next_fragment(hr_stage *s)
 {
@@ -16,25 +19,27 @@ static void next_fragment(hr_stage *s)
     s->at.asked = false;
 }
 
+static hr_open_fragment fragment_at_hand(const hr_stage *s) { return hr__stage_fragment(s, s->at.block); }
+
 /* The number of rows from at_row for one ticket; -1: to the fragment's end, which is unknown. */
 static int64_t rows_of_ticket(const hr_stage *s)
 {
     const hr_fragment *f = &s->at.fragment;
-    int64_t rest = f->n_rows - s->at.row, want, row_bytes;
+    int64_t rest = f->n_rows - s->at.row, want, row_bytes, least = s->run->step_bytes * 2;
 
     if (f->n_rows < 0)
         return -1;
-    if (f->splittable && f->memory_bytes > 2 * s->run->step_bytes) {
+    if (s->at.open.files[fragment_at_hand(s).file]->is_remote)
+        least = HR_MAX(least, LEAST_REMOTE_BYTES);
+    if (f->splittable && f->memory_bytes > least) {
         int64_t block = HR_MAX(BLOCK_ROWS, s->leaf.block_rows);
 
         row_bytes = HR_MAX(1, f->memory_bytes / HR_MAX(1, f->n_rows));
-        want = HR_MAX(block, HR_MIN(s->run->step_bytes * 2, INT64_C(1) << 40) / row_bytes / block * block);
+        want = HR_MAX(block, HR_MIN(least, INT64_C(1) << 40) / row_bytes / block * block);
         rest = HR_MIN(rest, want - s->at.row % block);
     }
     return s->leaf.rows_left < 0 ? rest : HR_MIN(rest, s->leaf.rows_left);
 }
-
-static hr_open_fragment fragment_at_hand(const hr_stage *s) { return hr__stage_fragment(s, s->at.block); }
 
 /* Closes the open files if all of their fragments were taken. */
 static void close_taken(hr_stage *s)

@@ -3,11 +3,14 @@
 import itertools
 import pickle
 import socket
+import threading
 
 import pytest
 from object_server import ObjectServer, S3Server
 
 import headrace.data as hd
+from headrace.data import DataContext, downloading
+from headrace.data.downloading import Download
 from headrace.data.expressions import col, download
 from headrace.exceptions import DataError, InvalidArgument, NotFoundError, UnsupportedError
 
@@ -87,6 +90,39 @@ def test_passing_faults_are_tried_again(server):
 
     server.fault = fault
     assert found(urls(server, 30), allow_private=True) == [bytes([i]) * (i * 10) for i in range(30)]
+
+
+@pytest.mark.parametrize("memory_mb, most_calls", [(64, 1), (1024, 4)])
+def test_large_objects_stay_within_a_part_of_the_memory_limit(memory_mb, most_calls, tmp_path, monkeypatch):
+    """64 objects were under way, whatever their sizes and the limit."""
+    (tmp_path / "large").write_bytes(bytes(1 << 20))
+    server = ObjectServer(tmp_path)
+    server.delay_s = 0.02
+    try:
+        monkeypatch.setattr(DataContext.get_current(), "memory_limit_bytes", memory_mb << 20)
+        monkeypatch.setattr(downloading, "_room", downloading.Room())
+        under_way, most, call = 0, 0, Download.found
+
+        def counted(self, uris):
+            nonlocal under_way, most
+            with lock:
+                under_way += 1
+                most = max(most, under_way)
+            try:
+                return call(self, uris)
+            finally:
+                with lock:
+                    under_way -= 1
+
+        lock = threading.Lock()
+        monkeypatch.setattr(Download, "found", counted)
+        ds = hd.from_items([{"url": f"{server.url}/large?{i}"} for i in range(160)])
+        ds = ds.with_column("bytes", col("url").download(allow_private=True))
+        assert sum(len(row["bytes"]) for row in ds.iter_rows()) == 160 << 20
+        assert most <= most_calls
+        assert memory_mb == 64 or most > 1
+    finally:
+        server.close()
 
 
 @pytest.mark.parametrize("on_error", ["raise", "null"])

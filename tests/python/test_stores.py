@@ -316,6 +316,25 @@ def test_each_byte_of_a_folder_of_partitions_travels_once(folder, server, tmp_pa
     assert server.body_bytes() < size * 1.1 + (1 << 20)
 
 
+@pytest.mark.parametrize("memory_mb", [1024, 32])
+def test_the_bytes_of_a_large_row_group_travel_once(memory_mb, server, tmp_path, monkeypatch):
+    """Each of its tickets announced the chunks from their beginnings: pages that earlier tickets had read
+    were fetched again, five times under a small memory limit.
+    """
+    rng = np.random.default_rng(4)
+    t = pa.table({name: rng.random(700_000) for name in "abcde"})
+    pq.write_table(t, tmp_path / "a.parquet", row_group_size=len(t), use_dictionary=False)
+    size = (tmp_path / "a.parquet").stat().st_size
+    server.root = tmp_path
+    monkeypatch.setattr(DataContext.get_current(), "memory_limit_bytes", memory_mb << 20)
+    n = 0
+    for batch in hd.read_parquet(f"{server.url}/a.parquet").iter_batches(batch_size=50_000):
+        assert (batch["c"] == t["c"].to_numpy()[n : n + len(batch["c"])]).all()
+        n += len(batch["c"])
+    assert n == len(t)
+    assert server.body_bytes() < size * 1.25 + (1 << 20)
+
+
 SMALL = 200
 WRITERS = {
     "parquet": (hd.read_parquet, pq.write_table),

@@ -3,6 +3,10 @@
 A call gets CALL_ROWS rows. The engine's network asks for all of its URLs at the same time; THREADS calls are
 under way at once, and their results leave in the order of the rows. Local paths are read one by one.
 
+What calls hold until the engine has their results is within a quarter of the memory limit: a call of large
+objects begins when others have ended. One call is always under way, since nobody knows the size of an object
+before.
+
 URLs in data are not the user's words. So a URL of a private address, a path of this machine and an unknown
 scheme are errors unless they are allowed, whatever on_error says.
 """
@@ -13,6 +17,7 @@ import os
 import re
 import threading
 from collections.abc import Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
@@ -32,6 +37,49 @@ STORES = ("http", "https", "s3", "gs", "az")
 URL_SCHEMES = (*STORES, *STORE_SCHEMES)
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
+ROOM = 4  # the part of the memory limit that calls may hold together
+COPIES = 2  # an object is in memory twice, while its call makes a column
+
+
+class Room:
+    """Lets calls begin, in all threads of the process, as long as there is room for their bytes: by the sizes
+    of the objects before. Until the first call has ended, it is alone.
+    """
+
+    def __init__(self):
+        self.changed = threading.Condition()
+        self.calls, self.held, self.each = 0, 0, None
+
+    def fits(self, n):
+        if not self.calls:
+            return True
+        room = _core.memory_limit() // ROOM
+        return self.each is not None and self.held + n * self.each * COPIES <= room
+
+    @contextmanager
+    def of(self, n):
+        with self.changed:
+            self.changed.wait_for(lambda: self.fits(n))
+            mine = n * (self.each or 0) * COPIES
+            self.calls += 1
+            self.held += mine
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.calls -= 1
+                self.held -= mine
+                self.changed.notify_all()
+
+    def learn(self, sizes):
+        """Sizes of objects: the estimate rises at once, and falls slowly."""
+        if sizes:
+            with self.changed:
+                mean = sum(sizes) // len(sizes)
+                self.each = max(mean, (self.each or 0) * 3 // 4)
+
+
+_room = Room()
 _made: dict[tuple[Any, ...], Download] = {}  # by their arguments
 
 
@@ -60,14 +108,19 @@ class Download:
         return f"{column}.download({', '.join(parts)})"
 
     def __call__(self, uris):
-        pyarrow = package("pyarrow", "download")
+        with _room.of(len(uris)):
+            found = self.found(uris)
+            _room.learn([len(value) for value in found if value is not None])
+            return package("pyarrow", "download").array(found, "large_binary")
+
+    def found(self, uris):
         found = [self.local(uri) if uri is not None else None for uri in uris.to_pylist()]
         places = [i for i, value in enumerate(found) if isinstance(value, str)]
         if places:
             got = self.fetched([found[i] for i in places])
             for i, value in zip(places, got, strict=True):
                 found[i] = self.settled(value)
-        return pyarrow.array(found, pyarrow.large_binary())
+        return found
 
     def fetched(self, urls):
         with self.lock:

@@ -481,12 +481,16 @@ hr_status pq__cursor_page_end(const pq_cursor *c, hr_error *err)
     return HR_OK;
 }
 
+static void note_page(const pq_cursor *c);
+
 hr_status pq__cursor_next(pq_cursor *c, bool *more, hr_error *err)
 {
     hr_status st = next_header(c, c->window_bytes, true, more, err);
 
-    if (!st && *more)
+    if (!st && *more) {
+        note_page(c);
         st = open_page(c, err);
+    }
     return st ? pq__cursor_error(c, st, err) : HR_OK;
 }
 
@@ -561,7 +565,7 @@ void pq__directories_free(pq_file *f)
     hr__free(f->directories);
 }
 
-static pq_directory **directory_slot(pq_cursor *c)
+static pq_directory **directory_slot(const pq_cursor *c)
 {
     pq_file *f = c->file;
 
@@ -572,7 +576,7 @@ static pq_directory **directory_slot(pq_cursor *c)
     return f->directories && f->directories[c->group] ? &f->directories[c->group][c->leaf_number] : NULL;
 }
 
-static hr_status get_directory(pq_cursor *c, pq_directory **out, hr_error *err)
+static hr_status get_directory(const pq_cursor *c, pq_directory **out, hr_error *err)
 {
     pq_directory *d = hr__zalloc(c->file->base.account, sizeof *d), **slot;
 
@@ -580,6 +584,7 @@ static hr_status get_directory(pq_cursor *c, pq_directory **out, hr_error *err)
         return hr__error_memory(err, "page directory", sizeof *d);
     hr__mutex_init(&d->lock);
     d->next = c->chunk->begin;
+    atomic_init(&d->last_at, -1);
     hr__lock(&c->file->lock);
     slot = directory_slot(c);
     if (slot && !*slot) {
@@ -662,6 +667,24 @@ static hr_status count_rows(pq_cursor *c, int64_t *rows, hr_error *err)
     return pq__count_rows(&c->levels.rep, p->n_values, rows, err);
 }
 
+/* Adds the page at c->header_at, whose header was read and no more of it. */
+static hr_status add_place(const pq_cursor *c, pq_directory *d, int64_t rows, hr_error *err)
+{
+    if (!hr__grow(c->file->base.account, (void **)&d->places, &d->cap, d->n + 1, sizeof *d->places))
+        return hr__error_memory(err, "page directory", (d->n + 1) * (int64_t)sizeof *d->places);
+    d->places[d->n] =
+        (pq_place){ .offset = c->header_at, .row = d->rows, .entries = d->entries, .ordinal = (int32_t)d->n };
+    atomic_store(&d->last_row, d->rows);
+    d->n++;
+    d->next = c->at + c->page.stored_bytes;
+    d->rows += rows;
+    d->entries += c->page.n_values;
+    atomic_store(&d->next_row, d->rows);
+    atomic_store(&d->next_at, d->next);
+    atomic_store(&d->last_at, c->header_at);
+    return HR_OK;
+}
+
 /* Adds the next page to the directory; *more false: there is none. Only the directory uses the cursor `scan`. */
 static hr_status add_page(pq_cursor *scan, pq_directory *d, bool *more, hr_error *err)
 {
@@ -677,15 +700,7 @@ static hr_status add_page(pq_cursor *scan, pq_directory *d, bool *more, hr_error
     rows = scan->leaf->max_rep == 0 ? p->n_values : p->n_rows;
     if (rows < 0)
         HR_TRY(count_rows(scan, &rows, err));
-    if (!hr__grow(scan->file->base.account, (void **)&d->places, &d->cap, d->n + 1, sizeof *d->places))
-        return hr__error_memory(err, "page directory", (d->n + 1) * (int64_t)sizeof *d->places);
-    d->places[d->n] =
-        (pq_place){ .offset = scan->header_at, .row = d->rows, .entries = d->entries, .ordinal = (int32_t)d->n };
-    d->n++;
-    d->next = scan->at + p->stored_bytes;
-    d->rows += rows;
-    d->entries += p->n_values;
-    return HR_OK;
+    return add_place(scan, d, rows, err);
 }
 
 static hr_status extend(pq_cursor *c, pq_directory *d, int64_t row, hr_error *err)
@@ -696,6 +711,7 @@ static hr_status extend(pq_cursor *c, pq_directory *d, int64_t row, hr_error *er
 
     if (!scan)
         return hr__error_memory(err, "page directory", sizeof *scan);
+    atomic_store(&d->searching, true);
     HR_GO(pq__cursor_init(scan, c->file, c->group, c->leaf_number, c->mem.account, err));
     while (more && d->rows <= row) {
         st = add_page(scan, d, &more, err);
@@ -706,6 +722,7 @@ static hr_status extend(pq_cursor *c, pq_directory *d, int64_t row, hr_error *er
     }
     d->complete = !more;
 done:
+    atomic_store(&d->searching, false);
     pq__cursor_clear(scan);
     hr__free(scan);
     return st;
@@ -725,6 +742,40 @@ static const pq_place *find_place(const pq_directory *d, int64_t row)
             high = mid;
     }
     return d->n ? &d->places[low] : NULL;
+}
+
+/* Over a network, the pages that a cursor has read are known to those that begin after it, which do not fetch them
+ * again. */
+static void note_page(const pq_cursor *c)
+{
+    pq_directory *d;
+
+    if (!c->file->base.is_remote || c->leaf->max_rep > 0 || c->entries < 0 || c->chunk->index_at)
+        return;
+    if (get_directory(c, &d, NULL) || d->complete || atomic_load(&d->searching))
+        return;
+    hr__lock(&d->lock);
+    if (!d->complete && d->entries == c->entries && d->n == c->ordinal && add_place(c, d, c->page.n_values, NULL))
+        atomic_store(&d->last_at, -1); /* without memory the page is looked for later */
+    hr__unlock(&d->lock);
+}
+
+int64_t pq__known_begin(pq_file *f, int group, int leaf, int64_t row, int64_t slack, bool *has_dict)
+{
+    const pq_chunk *chunk = &f->meta->groups[group].chunks[f->schema->leaves[leaf].column];
+    double row_bytes = (double)chunk->n_bytes / (double)HR_MAX(f->meta->groups[group].n_rows, 1);
+    int64_t last_at, guess = chunk->begin + (int64_t)(row_bytes * (double)row) - slack;
+    pq_directory *d;
+
+    hr__lock(&f->lock);
+    d = f->directories && f->directories[group] ? f->directories[group][leaf] : NULL;
+    *has_dict = f->shared[leaf].dict && f->shared[leaf].dict_group == group;
+    hr__unlock(&f->lock);
+    if (!d || (last_at = atomic_load(&d->last_at)) < 0)
+        return -1;
+    if (row < atomic_load(&d->last_row))
+        return HR_MAX(chunk->begin, HR_MIN(guess, last_at));
+    return row < atomic_load(&d->next_row) ? last_at : atomic_load(&d->next_at);
 }
 
 int pq__known_ranges(pq_file *f, int group, int leaf, int64_t row, int64_t row_end, hr_file_range out[2])

@@ -92,6 +92,27 @@ static hr_file_range bytes_of_rows(const pq_chunk *c, int64_t slack, int64_t beg
     return (hr_file_range){ c->begin + from, HR_MIN(to, c->n_bytes) - from };
 }
 
+/* The ranges of rows [begin, end) of a chunk without an index of pages. -> how many. */
+static int ranges_without_index(pq_file *f, int group, int leaf, int64_t begin, int64_t end, hr_file_range out[2])
+{
+    const pq_chunk *c = &f->meta->groups[group].chunks[f->schema->leaves[leaf].column];
+    int64_t slack = slack_of(f, c), from = -1;
+    hr_file_range all = bytes_of_rows(c, slack, begin, end, f->meta->groups[group].n_rows);
+    bool has_dict = true;
+    int n = 0;
+
+    if (begin > 0)
+        from = pq__known_begin(f, group, leaf, begin, slack, &has_dict);
+    if (from > all.offset) { /* not again what other readers have read */
+        if (!has_dict)
+            out[n++] = (hr_file_range){ c->begin, HR_MIN(AHEAD_SLACK, from - c->begin) };
+        all.n = HR_MIN(HR_MAX(all.n - (from - all.offset), slack), c->begin + c->n_bytes - from);
+        all.offset = from;
+    }
+    out[n] = all;
+    return n + 1;
+}
+
 static void parquet_ahead_rows(hr_scan_file *base, int fragment, int64_t row_begin, int64_t n_rows)
 {
     pq_file *f = (pq_file *)base;
@@ -107,7 +128,9 @@ static void parquet_ahead_rows(hr_scan_file *base, int fragment, int64_t row_beg
         if (c->elsewhere || c->encrypted)
             continue;
         m = row_begin > 0 ? pq__known_ranges(f, fragment, i, row_begin, row_begin + n_rows, &some[n]) : 0;
-        if (!m)
+        if (!m && !c->index_at)
+            m = ranges_without_index(f, fragment, i, row_begin, row_begin + n_rows, &some[n]);
+        else if (!m)
             some[n] = bytes_of_rows(c, slack_of(f, c), row_begin, row_begin + n_rows, g->n_rows);
         n += HR_MAX(m, 1);
         if (!m && c->index_at && n_rows < g->n_rows)

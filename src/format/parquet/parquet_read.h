@@ -53,6 +53,10 @@ typedef struct pq_directory {
     int64_t rows;         /* rows that begin before it */
     int64_t entries;      /* level entries before it; -1: not known (places come from an offset index) */
     atomic_bool complete; /* then nothing changes any more, and readers need no lock */
+    /* Until then, for announcements, which do not wait for the lock: where the last known page and the first unknown
+     * one begin, and their first rows. last_at < 0: no page is known. */
+    atomic_llong last_at, last_row, next_at, next_row;
+    atomic_bool searching; /* a cursor may hold the lock for long */
 } pq_directory;
 
 /* The dictionary that the readers of an open file share, per leaf of the projection. */
@@ -163,6 +167,9 @@ hr_status pq__cursor_error(const pq_cursor *c, hr_status st, hr_error *err);
 /* The bytes of the pages of rows [row, row_end), and of the dictionary, if that is known. Waits for nothing. -> the
  * number of ranges in `out`; 0: not known. */
 int pq__known_ranges(pq_file *f, int group, int leaf, int64_t row, int64_t row_end, hr_file_range out[2]);
+/* Likewise, where the row's page begins in a chunk without an index, as far as other readers have come; -1: none has
+ * begun. *has_dict: the dictionary is in memory. slack: bytes before the row, where its page is not known. */
+int64_t pq__known_begin(pq_file *f, int group, int leaf, int64_t row, int64_t slack, bool *has_dict);
 void pq__directories_free(pq_file *f);
 
 /* ------------------------------------------------------------------------------------- statistics: parquet_verify.c */
