@@ -94,21 +94,22 @@ def test_a_slow_loader(tmp_path):
     )
     assert alone.step_s >= 0.008 and alone.samples_per_s < 4 / 0.016
     assert four.wait_mean_s < alone.wait_mean_s and 0 < four.border_s < 60 and four.startup_s > 0
-    assert report.floor_s == 0.008 and report.most_samples_per_s == pytest.approx(500)
+    assert report.floor_s == min(r.step_s for r in report.results) >= 0.008
+    assert report.most_samples_per_s == pytest.approx(4 / report.floor_s) and report.most_samples_per_s <= 500
     assert given.epoch_estimated and given.epoch_s > 30 * 0.016 and report.target.batches == 30
-    assert all(r.memory_peak > 1 << 20 and r.cpu_cores >= 0 for r in report.results)
+    assert all(r.memory_peak > 1 << 20 and not r.cpu_cores < 0 for r in report.results)
     assert len(lines) == len(report.results) and lines[0].startswith("as given: ")
     logs = sorted(p.name for p in out.glob("*.log"))
     assert logs[:3] == ["00-look.log", "01-as-given.log", "02-num-workers-0.log"]
     assert Path(four.log).read_text() == f"made with {2 * os_cores()}\n"
     saved = json.loads((out / "summary.json").read_text())
-    assert [r["n_rows"] for r in saved["results"]] == [200] * len(lines) and saved["floor_s"] == 0.008
+    assert [r["n_rows"] for r in saved["results"]] == [200] * len(lines) and saved["floor_s"] >= 0.008
     with open(out / "summary.csv") as f:
         rows = list(csv.DictReader(f))
     assert [r["name"] for r in rows] == list(by_name)
     assert float(rows[1]["samples_per_s"]) == alone.samples_per_s
     assert json.loads(rows[1]["options"]) == {"num_workers": 0}
-    assert "no loader can give it more than 500 samples/s" in report.text()
+    assert "no loader can give it more than" in report.text()
     assert len(report.table().splitlines()) == 1 + len(lines)
     assert (out / "report.html").read_text().startswith("<!DOCTYPE html>")
 
@@ -129,7 +130,7 @@ def test_torch_beside_headrace(only):
 def test_a_step_that_is_measured(only):
     only("num_workers=0")
     report = tune(at("slow"), step=at("step"), measure_step=True, batches=5, epochs=1)
-    assert 0.004 <= report.step_s < 1 and report.floor_s == report.step_s
+    assert 0.004 <= report.step_s < 1 and report.floor_s >= report.step_s
     assert report.results[0].step_s >= report.step_s
     report = tune(at("slow"), step=at("step"), batches=5, epochs=1)
     (one,) = report.results
@@ -476,12 +477,11 @@ def test_no_gain_beyond_the_step():
 def test_a_step_that_does_not_wait():
     given = figures(0.002, name="as given", library="given")
     other = figures(0.0, name="num_workers=4")
-    assert (
-        said(given, other)[0]
-        == "With the loader as given the step waits for 2 % of its time: nothing gains more."
-    )
+    assert said(given, other)[0] == "The loader as given is enough: no other setting gains more than noise."
+    assert not any("To use it" in text for text in said(given, other))
     other.startup_s = other.border_s = 0.1
-    assert said(given, other)[0].endswith("nothing gains more than the start of epochs.")
+    assert said(given, other)[0].endswith("gains more than a shorter start of epochs.")
+    assert said(given, other)[-1] == "To use it: DataLoader(..., num_workers=4)."
     assert "the loader is not the limit" in said(given, other)[1]
 
 

@@ -95,8 +95,16 @@ def words(target: Target | None, results: list[Result], floor_s: float) -> list[
     said = [_headline(start, best, most), _now(start)]
     if math.isfinite(most):
         said.append(_ceiling(start, most, floor_s))
-    said += [_ours(results, most), _how(target, best)]
+    if not target or target.kind != "headrace":
+        said.append(_ours(results, most))
+    if _gains(start, best):
+        said.append(_how(target, best))
     return [s for s in said if s]
+
+
+def _gains(start, best):
+    """Whether the best configuration has a higher rate, or a shorter start of epochs."""
+    return best.samples_per_s >= GAIN * start.samples_per_s or _idle(best) < 0.8 * _idle(start)
 
 
 def _called(r):
@@ -112,8 +120,8 @@ def _sentence(text):
 def _headline(start, best, most):
     name = _called(start)
     if start.wait_share < BOUND[0][0] and best.samples_per_s < GAIN * start.samples_per_s:
-        text = f"With {name} the step waits for {percent(start.wait_share)} of its time: nothing gains more"
-        return text + (" than the start of epochs." if _idle(best) < 0.8 * _idle(start) else ".")
+        text = _sentence(f"{name} is enough: no other setting gains more")
+        return text + (" than a shorter start of epochs." if _gains(start, best) else " than noise.")
     if best is start or best.samples_per_s < GAIN * start.samples_per_s:
         return _sentence(
             f"{name} is as fast as any configuration here: {rate(start.samples_per_s)} samples/s."

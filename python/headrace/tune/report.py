@@ -67,11 +67,9 @@ class Report:
 
     @property
     def floor_s(self) -> float:
-        """The step's own time, measured on batches that were kept: what no loader can beat."""
-        if self.step_s is not None:
-            return self.step_s
+        """The step's own time as measured, also on batches that were kept: no loader can beat it."""
         floors = [s for r in self.results for s in (r.floor_s, r.step_s) if s > 0]
-        return min(floors, default=0.0)
+        return max(min(floors, default=0.0), self.step_s or 0.0)
 
     @property
     def most_samples_per_s(self) -> float:

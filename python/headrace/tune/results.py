@@ -162,7 +162,9 @@ def _processes(made, run, machine):
     made.memory_peak = max((b for _, b in run.watch.memory), default=0)
     made.most_threads = run.watch.most_threads
     later, _ = _span([b for b in run.batches if b[0]] or run.batches)  # workers may start in the first epoch
-    cpu = [c for c in run.watch.cpu if later <= c[0] <= end]
+    cpu = [c for c in run.watch.cpu if begin <= c[0] <= end]
+    if len([c for c in cpu if c[0] >= later]) > 1:
+        cpu = [c for c in cpu if c[0] >= later]
     if len(cpu) > 1:
         made.cpu_cores = (cpu[-1][1] - cpu[0][1]) / (cpu[-1][0] - cpu[0][0])
         rows = sum(r[4] for r in run.batches if cpu[0][0] < r[2] <= cpu[-1][0])
