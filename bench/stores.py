@@ -102,10 +102,11 @@ def pyarrow(endpoint):
         return sum(batch.num_rows for batch in scanned.to_batches())
 
     def keys(folder):
-        return store.get_file_info(pyarrow.fs.FileSelector(f"{BUCKET}/{folder}", recursive=True))
+        below = store.get_file_info(pyarrow.fs.FileSelector(f"{BUCKET}/{folder}", recursive=True))
+        return [info for info in below if info.is_file]
 
     def one(info):
-        with store.open_input_file(info) as file:
+        with store.open_input_file(info.path) as file:
             return len(file.read())
 
     def jpeg():
