@@ -195,6 +195,10 @@ typedef struct hr_paths_options {
     int n_store_options;
     bool hidden; /* also files whose names begin with '.' or '_' */
     bool plain;  /* '*', '?' and '[' are characters of names, also of what does not exist: no path is a pattern */
+    /* Called, perhaps more than once, when the first file of the first URL is known while its list goes on: requests
+     * for it can travel meanwhile. In the end another file may be the first one. NULL: nobody wants to know. */
+    void (*on_first)(void *context, const hr_path *first, hr_store *store);
+    void *context; /* of on_first */
 } hr_paths_options;
 
 /* The files of all urls, in the order of the urls; within a folder or pattern sorted by path, byte by byte (as in Ray).

@@ -140,9 +140,19 @@ class AzServer(ObjectServer):
         if not (self.root / container).is_dir():
             return self.refuse(handler, 404, "ContainerNotFound")
         keys = self.objects(container) | dict.fromkeys(self.folders)
-        names = sorted(k for k in keys if k.startswith(query["prefix"]) and k > query.get("marker", ""))
+        begin = query["prefix"]
+        names = {k for k in keys if k.startswith(begin)}
+        if "delimiter" in query:
+            names = {
+                begin + "/".join(k[len(begin) :].split("/")[:1] + [""] * ("/" in k[len(begin) :]))
+                for k in names
+            }
+        names = sorted(k for k in names if k > query.get("marker", ""))
         lines = []
         for key in names[: self.page]:
+            if key not in keys:
+                lines.append(f"<BlobPrefix><Name>{escape(key)}</Name></BlobPrefix>")
+                continue
             path = keys[key]
             tag = self.etag(path).strip('"') if path else "0x1"
             size = path.stat().st_size if path else 0

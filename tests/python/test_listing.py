@@ -1,11 +1,13 @@
 """Long lists of stores are asked for in several spans at once, and are complete in any order of the store."""
 
 import bisect
+import io
 import random
 import time
 import uuid
 
 import pytest
+from cloud_servers import AzServer
 from object_server import S3Server
 
 import headrace.data as hd
@@ -167,7 +169,7 @@ def test_pages_travel_at_once(server, shape):
 def test_short_lists_cost_few_requests(server):
     server.keys, server.page = NUMBERS[:1500], 1000
     listed(server)
-    assert len(server.requests) <= 6
+    assert [kind for kind, *_ in server.requests].count("LIST") <= 6
     server.keys = NUMBERS[:1000]
     listed(server)
     assert len(server.requests) == 1
@@ -199,3 +201,198 @@ def test_an_error_in_one_span_is_one_error(server):
     server._list = refuse
     with pytest.raises(HeadraceError, match="AccessDenied"):
         listed(server)
+
+
+class FileServer(ListServer):
+    """Each key is the same file."""
+
+    def file(self, path):
+        return self.root / "one.parquet"
+
+    def _page(self, handler, query):
+        size, tag = self.file("").stat().st_size, self.etag(self.file("")).replace('"', "&quot;")
+        wfile, handler.wfile = handler.wfile, io.BytesIO()
+        super()._page(handler, query)
+        text = handler.wfile.getvalue().decode()
+        handler.wfile = wfile
+        head, _, body = text.partition("\r\n\r\n")
+        body = body.replace("<Size>1<", f"<Size>{size}<").replace("&quot;1&quot;", tag)
+        handler._headers_buffer = []
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body.encode())
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    hd.range(10).write_parquet(str(tmp_path / "made"))
+    next((tmp_path / "made").glob("*.parquet")).rename(tmp_path / "one.parquet")
+    server = FileServer(tmp_path)
+    server.keys, server.page = NUMBERS, 50
+    yield server
+    server.close()
+
+
+def reader(server):
+    server.forget()
+    options = {"endpoint": server.url, "key": server.key, "secret": server.secret}
+    return hd.read_parquet("s3://bucket/in/", storage_options=options)
+
+
+def test_the_first_footer_travels_beside_the_list(files):
+    """It was asked for when the last page had come."""
+    files.delay_s = 0.02
+    ds = reader(files)
+    kinds = [kind for kind, *_ in files.requests]
+    assert kinds.index("GET") < len(kinds) - kinds[::-1].index("LIST") - 1
+    assert ds.schema().names == ["id"]
+    assert [kind for kind, *_ in files.requests].count("GET") == 1
+    assert ds.take(3) == [{"id": 0}, {"id": 1}, {"id": 2}]
+
+
+def test_an_early_file_that_is_not_the_first_one(files):
+    """A key that comes before the others while they are listed: the rows are those of the list."""
+    files.order = as_folders
+    files.keys = [*NUMBERS, "in/part/x.parquet"]
+    ds = reader(files)
+    assert ds.input_files()[0] == f"s3://bucket/{in_bytes(files.keys)[0]}"
+    assert ds.schema().names == ["id"]
+
+
+def test_an_early_file_that_changes_while_the_list_is_made(files):
+    """The list that counts has another version: the early bytes are not used, and none are mixed."""
+    calls = []
+
+    def change(number):
+        calls.append(number)
+        if len(calls) == 4:
+            files.keys = [k for k in files.keys if k != NUMBERS[0]]
+
+    files.on_list = change
+    ds = reader(files)
+    assert ds.schema().names == ["id"]
+
+
+def test_a_list_that_fails_after_its_first_page(files):
+    listing = files._list
+
+    def refuse(handler, bucket, query):
+        if "start-after" in query or "continuation-token" in query:
+            return files.refuse(handler, 403, "AccessDenied")
+        return listing(handler, bucket, query)
+
+    files._list = refuse
+    with pytest.raises(HeadraceError, match="AccessDenied"):
+        reader(files)
+
+
+class AzListServer(AzServer):
+    """Lists `keys`, in the order of `order`. flat: how many requests were not for one level."""
+
+    keys = ()
+    order = staticmethod(str.encode)
+
+    def objects(self, container):
+        return dict.fromkeys(self.keys, self.root / "bucket" / "x")
+
+    def _list(self, handler, container, query):
+        with self.lock:
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        time.sleep(self.delay_s)
+        begin = query["prefix"]
+        names = {k for k in self.keys if k.startswith(begin)}
+        if "delimiter" in query:
+            names = {
+                begin + head + slash for head, slash, _ in (k[len(begin) :].partition("/") for k in names)
+            }
+        names = sorted(names, key=self.order)
+        at = int(query.get("marker", "0"))
+        lines = [
+            f"<BlobPrefix><Name>{name}</Name></BlobPrefix>"
+            if name.endswith("/")
+            else f"<Blob><Name>{name}</Name><Properties><Content-Length>1</Content-Length><Etag>1</Etag>"
+            "</Properties></Blob>"
+            for name in names[at : at + self.page]
+        ]
+        marker = at + self.page if at + self.page < len(names) else ""
+        body = (
+            f"<EnumerationResults><Blobs>{''.join(lines)}</Blobs><NextMarker>{marker}</NextMarker>"
+            "</EnumerationResults>"
+        ).encode()
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+        with self.lock:
+            self.at_once -= 1
+
+
+@pytest.fixture
+def azure(tmp_path):
+    (tmp_path / "bucket").mkdir()
+    (tmp_path / "bucket" / "x").write_text("x")
+    server = AzListServer(tmp_path)
+    yield server
+    server.close()
+
+
+def listed_by_azure(server, path="az://bucket@acct/"):
+    server.forget()
+    options = {"endpoint": server.url, "account_key": server.key}
+    files = hd.read_binary_files(path, storage_options=options).input_files()
+    return [url.removeprefix("az://bucket@acct/") for url in files]
+
+
+SMALL = [f"{a:04}/{b}" for a in range(1500) for b in "xy"]
+MIXED = (
+    [f"big/{i:04}" for i in range(500)]
+    + [f"s{i:04}/x" for i in range(800)]
+    + ["a", "zz", "big", "big-1/x", "big0"]
+)
+AZURE_SHAPES = SHAPES | {"small": SMALL, "mixed": MIXED}
+
+
+@pytest.mark.parametrize("order", [str.encode, as_folders])
+@pytest.mark.parametrize("shape", AZURE_SHAPES)
+def test_folders_of_azure_are_complete(azure, shape, order):
+    azure.keys, azure.order = AZURE_SHAPES[shape], order
+    for page in (7, 100):
+        azure.page = page
+        assert listed_by_azure(azure) == in_bytes(azure.keys)
+
+
+def test_random_keys_of_azure(azure):
+    rng = random.Random(2)
+    for _ in range(40):
+        letters = rng.choice(["01", "ab/", "aB0-/.", "é0z/"])
+        keys = {"".join(rng.choices(letters, k=rng.randint(1, 9))).strip("/") or "x" for _ in range(300)}
+        azure.keys = [k for k in keys if not any(part[:1] in ("", ".", "_") for part in k.split("/"))]
+        azure.page, azure.order = rng.choice([2, 3, 10, 50]), rng.choice([str.encode, as_folders])
+        assert listed_by_azure(azure) == in_bytes(azure.keys)
+
+
+def test_large_folders_of_azure_are_listed_at_once(azure):
+    azure.keys, azure.page, azure.delay_s = DAYS, 28, 0.02
+    assert listed_by_azure(azure) == in_bytes(DAYS)
+    assert azure.most_at_once > 8
+    assert len(azure.requests) < 3 * len(DAYS) // 28
+
+
+def test_many_small_folders_of_azure_cost_few_requests(azure):
+    """One request for each of 1,500 folders would be 50 times the pages."""
+    azure.keys, azure.page = SMALL, 100
+    assert listed_by_azure(azure) == in_bytes(SMALL)
+    assert len(azure.requests) <= 32
+    azure.keys = MIXED
+    assert listed_by_azure(azure) == in_bytes(MIXED)
+    assert len(azure.requests) < 120
+
+
+def test_patterns_of_azure(azure):
+    azure.keys, azure.page = DAYS, 20
+    assert listed_by_azure(azure, "az://bucket@acct/y=202*/m=03/**/*.csv") == [
+        k for k in in_bytes(DAYS) if "/m=03/" in k
+    ]

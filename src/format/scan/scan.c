@@ -1361,12 +1361,12 @@ static void files_free(hr_scan *base)
 #define HEAD_BYTES (64 << 10)
 
 /* The ranges that opening a file of n bytes reads. -> how many. */
-static int ranges_of_open(const file_scan *s, int64_t n, hr_file_range out[2])
+static int ranges_of_open(const hr_format *f, int64_t n, hr_file_range out[2])
 {
-    hr_opens opens = s->format->opens;
+    hr_opens opens = f->opens;
     int k = 0;
 
-    if (s->format->row_growth || n <= OPENS_BYTES) {
+    if (f->row_growth || n <= OPENS_BYTES) {
         out[0] = (hr_file_range){ 0, n };
         return 1;
     }
@@ -1384,19 +1384,21 @@ bool hr__scan_is_remote(const hr_scan *base, int file)
     return is_file_scan(base) && hr__paths_is_remote(&((const file_scan *)base)->paths, file);
 }
 
-void hr__scan_announce(const hr_scan *base, hr_source *source)
+static void announce(const hr_format *f, hr_source *source)
 {
     hr_file_range ranges[2];
-    int n = ranges_of_open((const file_scan *)base, source->n_bytes, ranges);
+    int n = ranges_of_open(f, source->n_bytes, ranges);
 
     for (int i = 0; i < n; i++)
         hr__source_ahead(source, ranges[i].offset, ranges[i].n);
 }
 
+void hr__scan_announce(const hr_scan *base, hr_source *source) { announce(((const file_scan *)base)->format, source); }
+
 bool hr__scan_has(const hr_scan *base, hr_source *source)
 {
     hr_file_range ranges[2];
-    int n = ranges_of_open((const file_scan *)base, source->n_bytes, ranges);
+    int n = ranges_of_open(((const file_scan *)base)->format, source->n_bytes, ranges);
 
     while (n > 0 && hr__source_has(source, ranges[n - 1].offset, ranges[n - 1].n))
         n--;
@@ -1408,7 +1410,7 @@ int64_t hr__scan_open_bytes(const hr_scan *base, int file, bool *whole)
     const file_scan *s = (const file_scan *)base;
     int64_t size = s->paths.items[file].n_bytes, sum = 0;
     hr_file_range ranges[2];
-    int n = ranges_of_open(s, size, ranges);
+    int n = ranges_of_open(s->format, size, ranges);
 
     for (int i = 0; i < n; i++)
         sum += ranges[i].n;
@@ -1533,10 +1535,43 @@ static hr_status take_schema(const hr_read_options *o, hr_schema **out, hr_error
     return hr__schema_import(o->schema, out, err);
 }
 
+/* The first file of a list that goes on. */
+typedef struct early {
+    const char *format; /* NULL: the name says it */
+    hr_source *source;  /* NULL: none yet */
+} early;
+
+/* Announces what opening the file reads first, so that it travels beside the rest of the list. An error is one of the
+ * reads to come. */
+static void begin_early(void *context, const hr_path *first, hr_store *store)
+{
+    early *e = context;
+    hr_paths one = { .items = (hr_path *)first, .n = 1, .store = store };
+    const hr_format *f = e->format ? hr__format_by_name(e->format) : hr__format_guess(first->path, (hr_view){ 0 });
+    hr_error none = HR_ERROR_INIT;
+
+    if (!e->source && f && first->n_bytes > 0 && !hr__paths_open(&one, 0, NULL, &e->source, &none))
+        announce(f, e->source);
+    hr_error_clear(&none);
+}
+
+/* The scan takes the early source if it is of its first file, and of the same version. */
+static void keep_early(file_scan *s, early *e)
+{
+    const hr_path *first = &s->paths.items[0];
+
+    if (!e->source || strcmp(e->source->name, name_of(s, 0)) != 0 || e->source->n_bytes != first->n_bytes ||
+        e->source->mtime_ns != first->mtime_ns)
+        return;
+    atomic_store(&s->first_source, e->source);
+    e->source = NULL;
+}
+
 hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *format, const hr_read_options *options,
                              hr_scan **out, hr_error *err)
 {
     hr_paths_options listing = { 0 };
+    early early = { format, NULL };
     file_scan *s = hr__zalloc(NULL, sizeof *s);
     hr_status st = HR_OK;
 
@@ -1555,6 +1590,8 @@ hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *fo
                                       .n_suffixes = options->n_suffixes,
                                       .store_options = options->storage_options,
                                       .n_store_options = options->n_storage_options };
+    listing.on_first = begin_early;
+    listing.context = &early;
     HR_GO(hr__paths_list(urls, n_urls, &listing, NULL, &s->paths, err));
     if (s->paths.n == 0)
         HR_FAIL(HR_NOT_FOUND, "%s%s: no files there", n_urls > 0 ? urls[0] : "no path given",
@@ -1562,6 +1599,7 @@ hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *fo
     if (s->paths.n > INT32_MAX)
         HR_FAIL(HR_UNSUPPORTED, "%lld files in one scan", (long long)s->paths.n);
     s->base.n_files = (int)s->paths.n;
+    keep_early(s, &early);
     s->shared = shared_folder(&s->paths);
     HR_GO(find_format(s, format, err));
     HR_GO(set_options(s, options, err));
@@ -1570,6 +1608,7 @@ hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *fo
     *out = &s->base;
     s = NULL; /* moved to the caller */
 done:
+    hr__source_unref(early.source);
     if (s)
         files_free(&s->base);
     return st;

@@ -220,8 +220,8 @@ typedef struct hr_place {
     int n_account;
     bool anonymous; /* scheme://anonymous@bucket */
 } hr_place;
-/* How long lists are asked for. PAGES: one page after the other. BEHIND: a list can begin behind any key. FOLDERS: keys
- * come in no order, and a prefix ends with a slash. */
+/* How long lists are asked for. PAGES: page by page, large folders beside each other. BEHIND: a list can begin behind
+ * any key. FOLDERS: keys come in no order, and a prefix ends with a slash. */
 typedef enum hr_list_way { HR_LIST_PAGES, HR_LIST_BEHIND, HR_LIST_FOLDERS } hr_list_way;
 /* A page of a list. */
 typedef struct hr_list_query {
@@ -374,6 +374,8 @@ typedef struct hr_list_key {
 typedef struct hr_list_page {
     hr_list_key *items;
     int64_t n, cap;
+    char **folders; /* their keys, which end with a slash: of a list of one level */
+    int64_t n_folders, cap_folders;
     char *next; /* where the next page begins; NULL: it does not say */
     bool truncated, is_list;
 } hr_list_page;

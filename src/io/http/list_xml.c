@@ -25,20 +25,22 @@ bool hr__list_decode(char *key)
 #define MAX_LEVELS 16
 
 typedef struct list_words {
-    const char *root, *object, *key, *tag, *size, *next;
+    const char *root, *object, *key, *tag, *size, *next, *folder, *folder_key;
 } list_words;
 
 static const list_words of_s3 = {
-    "ListBucketResult", "Contents", "Key", "ETag", "Size", "NextContinuationToken",
+    "ListBucketResult", "Contents", "Key", "ETag", "Size", "NextContinuationToken", "CommonPrefixes", "Prefix",
 };
-static const list_words of_azure = { "EnumerationResults", "Blob", "Name", "Etag", "Content-Length", "NextMarker" };
+static const list_words of_azure = {
+    "EnumerationResults", "Blob", "Name", "Etag", "Content-Length", "NextMarker", "BlobPrefix", "Name",
+};
 
 typedef struct list_parser {
     hr_list_page *page;
     const list_words *words;
     hr_text text; /* of the element that ends next */
     int level;
-    bool in_contents;
+    bool in_contents, in_folder;
     hr_list_key key;
     bool is_url;     /* keys are encoded */
     bool is_encoded; /* this key is */
@@ -75,6 +77,8 @@ static void XMLCALL on_start(void *context, const XML_Char *name, const XML_Char
     }
     if (strcmp(name, p->words->object) == 0)
         p->in_contents = true;
+    if (strcmp(name, p->words->folder) == 0)
+        p->in_folder = true;
     p->is_encoded = attributes[0] && strcmp(attributes[0], "Encoded") == 0 && strcmp(attributes[1], "true") == 0;
 }
 
@@ -138,6 +142,22 @@ static char *tag_of(list_parser *p)
     return quoted;
 }
 
+static void add_folder(list_parser *p)
+{
+    hr_list_page *page = p->page;
+    char *key = taken(p);
+
+    if (key && p->is_encoded && hr__percent_decode(key) != (int64_t)strlen(key))
+        stop(p, "a key has a zero byte");
+    if (key &&
+        hr__grow(NULL, (void **)&page->folders, &page->cap_folders, page->n_folders + 1, sizeof *page->folders)) {
+        page->folders[page->n_folders++] = key;
+        return;
+    }
+    hr__free(key);
+    stop(p, "no memory");
+}
+
 static void in_object(list_parser *p, const char *name)
 {
     const char *text = p->text.data ? p->text.data : "";
@@ -167,6 +187,10 @@ static void XMLCALL on_end(void *context, const XML_Char *name)
         end_contents(p);
     } else if (p->in_contents) {
         in_object(p, name);
+    } else if (strcmp(name, p->words->folder) == 0) {
+        p->in_folder = false;
+    } else if (p->in_folder && strcmp(name, p->words->folder_key) == 0) {
+        add_folder(p);
     } else if (strcmp(name, "IsTruncated") == 0) {
         p->page->truncated = strcmp(text, "true") == 0;
     } else if (strcmp(name, "EncodingType") == 0) {
@@ -200,6 +224,9 @@ hr_status hr__list_parse(const char *xml, int64_t n, hr_list_page *out, hr_error
     for (int64_t i = 0; i < out->n && p.is_url; i++)
         if (!hr__list_decode(out->items[i].key))
             HR_FAIL(HR_BAD_DATA, "list of objects: a key has a zero byte");
+    for (int64_t i = 0; i < out->n_folders && p.is_url; i++)
+        if (!hr__list_decode(out->folders[i]))
+            HR_FAIL(HR_BAD_DATA, "list of objects: a key has a zero byte");
 done:
     key_clear(&p.key);
     hr__text_clear(&p.text);
@@ -213,6 +240,9 @@ void hr__list_clear(hr_list_page *page)
 {
     for (int64_t i = 0; i < page->n; i++)
         key_clear(&page->items[i]);
+    for (int64_t i = 0; i < page->n_folders; i++)
+        hr__free(page->folders[i]);
+    hr__free(page->folders);
     hr__free(page->items);
     hr__free(page->next);
     *page = (hr_list_page){ 0 };

@@ -12,10 +12,16 @@
  * spans together are the store's list. Otherwise (objects come and go meanwhile), and if the keys do not ascend byte by
  * byte, the pages are asked for again, one after the other.
  *
+ * A store whose lists begin at the beginning (Azure) is asked for large folders beside each other: after a page that is
+ * not the last one, and that has few folders, the levels above the page's last key are listed, and each folder behind
+ * that key is a span. The list of many small folders goes on page by page, and is begun anew if they prove to be small.
+ *
  * A job that writes files into a folder hides them by a record there until all are whole (store_commit.c). A list shows
  * the records below its prefix. Those above are asked for beside the first page: the record of the folder itself, if
  * the prefix goes on behind it ("a/part-"), and those of the folders above "k=v/" folders, which are of jobs that
  * divide their rows. A list of several pages asks again at its end, since a job can begin meanwhile.
+ *
+ * The first page of an ascending list has the first file, of which the caller is told while the list goes on.
  *
  * The result is sorted by key, byte by byte, as a local folder's is: some stores list in no order. Directory buckets of
  * S3 also take only prefixes that end with a slash: the folder is listed, and keys without the prefix are left out.
@@ -32,6 +38,10 @@
 #define CUTS 8       /* that are enough after one page */
 #define MOST_CUTS 160
 #define MOST_GUARDS 8
+#define MOST_LEVELS 8
+#define FEW_FOLDERS 8         /* of a page: a folder has an eighth of a page, or more */
+#define SMALL_SHARE 40        /* folders with less than this part of a page are not worth a request each */
+#define TRIES 64              /* requests for folders that tell whether they are */
 #define PAGE_BYTES (16 << 20) /* 5,000 keys of 1,024 bytes, some encoded, and what stands around them */
 
 /* Keys behind `after`, up to `upto`. */
@@ -40,6 +50,10 @@ typedef struct span {
     char *token;        /* of the page before; NULL: none */
     char *first, *over; /* the first key, and the first one behind `upto`; NULL: none */
     char *last;         /* the last key so far; NULL: none */
+    char *prefix;       /* of the list; NULL: that of all */
+    char *within;       /* it ends before the first key that does not begin so; NULL: it goes on */
+    char *behind;       /* of a list of one level: folders count behind this one; NULL: the span is no level */
+    bool passed;        /* that folder has come */
     bool is_done;
 } span;
 
@@ -55,7 +69,10 @@ typedef struct listing {
     int64_t begin;  /* of this list in `out` */
     bool is_named;  /* the pattern names what exists: only that counts */
     bool may_cut;
-    bool is_odd; /* the store lists in another order than that of bytes */
+    bool may_divide;          /* into folders */
+    int64_t page_keys;        /* of the first page */
+    int64_t n_asked, n_found; /* requests for folders, and their keys */
+    bool is_odd;              /* the store lists in another order than that of bytes */
     const hr_store_kind *kind;
     int guards[MOST_GUARDS]; /* lengths of the prefix: folders whose records the list does not show */
     int n_guards;
@@ -72,6 +89,9 @@ static void spans_clear(listing *l)
         hr__free(s->first);
         hr__free(s->over);
         hr__free(s->last);
+        hr__free(s->prefix);
+        hr__free(s->within);
+        hr__free(s->behind);
     }
     hr__free(l->spans);
     l->spans = NULL;
@@ -105,13 +125,14 @@ static hr_status ask(const listing *l, const hr_list_query *q, hr_http_request *
 
 static hr_status page_request(const listing *l, const span *s, hr_http_request *r, hr_error *err)
 {
-    int n = (int)strlen(l->prefix);
-    char *prefix = hr__strndup(NULL, l->prefix, (size_t)(l->way == HR_LIST_FOLDERS ? folder_of(l->prefix, n) : n));
+    const char *given = s->prefix ? s->prefix : l->prefix;
+    int n = (int)strlen(given);
+    char *prefix = hr__strndup(NULL, given, (size_t)(l->way == HR_LIST_FOLDERS ? folder_of(given, n) : n));
     hr_status st;
 
     if (!prefix)
         return hr__error_memory(err, l->url, n);
-    st = ask(l, &(hr_list_query){ .prefix = prefix, .token = s->token, .after = s->after }, r, err);
+    st = ask(l, &(hr_list_query){ prefix, s->token, s->after, s->behind != NULL }, r, err);
     hr__free(prefix);
     return st;
 }
@@ -204,7 +225,7 @@ static hr_status take_page(listing *l, span *s, hr_list_page *page, hr_error *er
             return hr_error_set(err, HR_BAD_DATA, "%s: the list has a key that does not begin with '%s'", l->url,
                                 l->prefix);
         }
-        if (s->upto && strcmp(key, s->upto) > 0)
+        if ((s->upto && strcmp(key, s->upto) > 0) || (s->within && strncmp(key, s->within, strlen(s->within)) != 0))
             HR_TRY(keep(&s->over, key, err));
         else
             HR_TRY(take_key(l, &page->items[i], err));
@@ -424,6 +445,90 @@ static int64_t room_for(const listing *l, int64_t n_open)
     return HR_MAX(0, HR_MIN(AT_ONCE, SPREAD * l->n_full) - n_open);
 }
 
+/* ---------------------------------------------------------------------------------------------------------- folders */
+
+/* behind: NULL: all keys with the prefix. */
+static hr_status add_span(listing *l, const char *prefix, size_t n, const char *behind, hr_error *err)
+{
+    span *s;
+
+    if (!hr__grow(NULL, (void **)&l->spans, &l->cap, l->n + 1, sizeof *l->spans))
+        return hr__error_memory(err, l->url, sizeof *l->spans);
+    s = &l->spans[l->n++];
+    *s = (span){ .prefix = hr__strndup(NULL, prefix, n), .behind = hr__strdup(NULL, behind) };
+    return s->prefix && (s->behind || !behind) ? HR_OK : hr__error_memory(err, l->url, (int64_t)n);
+}
+
+/* Whether the page has few different folders whose names end at or behind `n` characters. */
+static bool has_few_folders(const hr_list_page *page, size_t n)
+{
+    int found = 0;
+
+    for (int64_t i = 1; i < page->n && found <= FEW_FOLDERS; i++) {
+        const char *a = page->items[i - 1].key, *b = page->items[i].key,
+                   *slash = strlen(b) > n ? strchr(b + n, '/') : NULL;
+
+        found += slash && strncmp(a, b, (size_t)(slash + 1 - b)) != 0;
+    }
+    return found < FEW_FOLDERS;
+}
+
+/* The span at `place` goes on to the end of the folder of its last key, and what comes behind that folder are spans of
+ * their own: for each level between the span's folder and that one, the level's keys, and its folders behind the key's
+ * when they are known. The order of a level is that of the list, so its folders before have been listed. Its keys come
+ * once more, which makes no difference. */
+static hr_status divide(listing *l, int64_t place, const hr_list_page *page, hr_error *err)
+{
+    const char *last = page->items[page->n - 1].key, *slash;
+    span *s = &l->spans[place];
+    size_t n = strlen(s->within ? s->within : s->prefix ? s->prefix : l->prefix);
+    char *within = NULL;
+    hr_status st = HR_OK;
+
+    for (int i = 0; i < MOST_LEVELS && !st && (slash = strchr(last + n, '/')) && has_few_folders(page, n); i++) {
+        size_t m = (size_t)(slash + 1 - last);
+
+        hr__free(within);
+        within = hr__strndup(NULL, last, m);
+        st = within ? add_span(l, last, n, within, err) : hr__error_memory(err, l->url, (int64_t)m);
+        n = m;
+    }
+    if (within && !st) {
+        s = &l->spans[place];
+        hr__free(s->within);
+        s->within = within;
+        within = NULL;
+    }
+    hr__free(within);
+    return st;
+}
+
+/* A page of the span at `place` of a list that is divided into folders. */
+static hr_status take_folders(listing *l, int64_t place, const hr_list_page *page, hr_error *err)
+{
+    hr_status st = HR_OK;
+
+    if (!l->spans[place].behind) {
+        l->n_asked += l->spans[place].prefix != NULL;
+        l->n_found += l->spans[place].prefix ? page->n : 0;
+        return l->spans[place].is_done || page->n < 2 ? HR_OK : divide(l, place, page, err);
+    }
+    for (int64_t i = 0; i < page->n_folders && !st; i++) {
+        if (l->spans[place].passed)
+            st = add_span(l, page->folders[i], strlen(page->folders[i]), NULL, err);
+        else
+            l->spans[place].passed = strcmp(page->folders[i], l->spans[place].behind) == 0;
+    }
+    if (l->spans[place].is_done && !l->spans[place].passed)
+        l->is_odd = true; /* the folder has gone, or is elsewhere */
+    return st;
+}
+
+static bool are_small(const listing *l)
+{
+    return l->n_asked >= TRIES && l->n_found / l->n_asked < l->page_keys / SMALL_SHARE;
+}
+
 /* ----------------------------------------------------------------------------------------------------------- rounds */
 
 /* The answers of a round, from the last one on, so that new spans move no place that is still to come. */
@@ -445,7 +550,10 @@ static hr_status take_round(listing *l, const int64_t *places, hr_http_request *
             st = take_page(l, s, &page, err);
         if (!st && s->is_done)
             n_open--;
-        if (!st && !s->is_done && l->may_cut && !l->is_odd && page.n > 1)
+        if (!st && l->may_divide)
+            st = take_folders(l, places[i], &page, err);
+        l->page_keys = HR_MAX(l->page_keys, page.n);
+        if (!st && l->may_cut && !l->is_odd && !s->is_done && page.n > 1)
             n_open += cut_span(l, places[i], &page, room_for(l, n_open));
         hr__list_clear(&page);
     }
@@ -514,6 +622,14 @@ static bool is_whole(const listing *l)
     return true;
 }
 
+/* The first key of an ascending list that goes on is the first file, unless something changes or a job hides it. */
+static void tell_first(const listing *l)
+{
+    if (l->options->on_first && l->n_full && l->begin == 0 && l->out->n > 0 && l->records->n == 0 && !l->is_odd &&
+        l->way != HR_LIST_FOLDERS)
+        l->options->on_first(l->options->context, &l->out->items[0], l->store);
+}
+
 static hr_status list_once(listing *l, hr_error *err)
 {
     int64_t begin_records = l->records->n;
@@ -523,6 +639,7 @@ static hr_status list_once(listing *l, hr_error *err)
     l->kind = hr__kind_of(l->url);
     l->way = l->kind->list_way ? l->kind->list_way(l->store, l->url) : HR_LIST_PAGES;
     l->may_cut = l->way == HR_LIST_BEHIND;
+    l->may_divide = l->way == HR_LIST_PAGES;
     for (bool again = true; again;) {
         bool more = true;
 
@@ -531,11 +648,15 @@ static hr_status list_once(listing *l, hr_error *err)
             HR_GO(hr__error_memory(err, l->url, sizeof *l->spans));
         l->spans[l->n++] = (span){ 0 };
         l->is_odd = l->is_named = false;
-        for (bool is_first = true; more && !l->is_odd; is_first = false)
+        l->n_asked = l->n_found = 0;
+        for (bool is_first = true; more && !l->is_odd && !are_small(l); is_first = false) {
             HR_GO(run_round(l, is_first, &more, err));
-        if (l->is_odd || !is_whole(l)) {
+            if (is_first)
+                tell_first(l);
+        }
+        if (l->is_odd || are_small(l) || (l->may_cut && !is_whole(l))) {
             again = true;
-            l->may_cut = false;
+            l->may_cut = l->may_divide = false;
             hr__paths_cut(l->out, l->begin);
             hr__paths_cut(l->records, begin_records);
         }
