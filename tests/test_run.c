@@ -688,7 +688,7 @@ static void test_statistics_and_trace(void **state)
     trace = read_all(path);
     assert_contains(trace, "\"traceEvents\"");
     assert_contains(trace, "\"name\":\"read\"");
-    assert_contains(trace, "\"name\":\"map\"");
+    assert_contains(trace, "\"name\":\"map");
     assert_string_equal(trace + strlen(trace) - 4, "\n]}\n");
     free(trace);
     temp_dir_free(dir);

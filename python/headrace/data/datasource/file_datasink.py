@@ -14,6 +14,7 @@ from headrace._core import StorageError, UnsupportedError
 from headrace.data.arrow_filesystems import arrow_filesystem, path_in
 from headrace.data.datasinks import Datasink, FilenameProvider, SaveMode, SinkMode, TaskContext, save_mode
 from headrace.data.paths import is_store, is_url, shown
+from headrace.optional import package
 
 if TYPE_CHECKING:
     from headrace.data.block_accessor import BlockAccessor
@@ -68,15 +69,12 @@ class _FileDatasink(Datasink[None]):
         return self.filesystem.open_output_stream(path, **self.open_stream_args)
 
     def _files(self):
-        from pyarrow.fs import FileSelector, FileType
-
-        below = FileSelector(self.path, recursive=True, allow_not_found=True)
-        return [found.path for found in self.filesystem.get_file_info(below) if found.type == FileType.File]
+        fs = package("pyarrow.fs", "a sink of files")
+        below = fs.FileSelector(self.path, recursive=True, allow_not_found=True)
+        return [found.path for found in self.filesystem.get_file_info(below) if found.is_file]
 
     def _has_folder(self):
-        from pyarrow.fs import FileType
-
-        return self.filesystem.get_file_info(self.path).type == FileType.Directory
+        return self.filesystem.get_file_info(self.path).type.name == "Directory"
 
     def _remove(self, paths):
         for path in paths:
