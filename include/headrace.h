@@ -825,7 +825,10 @@ HR_API HR_MUST_USE hr_status hr_feed_progress(hr_feed *f, hr_progress *out, hr_e
  * no calls. */
 HR_API void hr_feed_set_progress(hr_feed *f, void (*progress)(void *context, const hr_progress *done), void *context,
                                  int interval_ms);
-/* Counters so far, as JSON: per operator rows, bytes, busy_ns, wait_ns, peak_bytes; files and fragments opened. */
+/* Counters so far, as JSON (docs/waiting.md has all fields): per operator rows, bytes, busy_ns, cpu_ns, wait_ns,
+ * peak_bytes; per stage what it did and waited for; requests to disks and networks; `steps`, the consumer's waits and
+ * the times between them; `verdict`, what limits the consumer, with `text`, `advice` and the predicted `gain`. *out is
+ * new: hr_string_free(). */
 HR_API HR_MUST_USE hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err);
 /* Stops the run and waits for its tasks. Tables that the consumer has stay valid. NULL is fine. */
 HR_API void hr_feed_close(hr_feed *f);
@@ -879,8 +882,8 @@ HR_API void hr_split_lost(hr_split *s, int rank, const char *why);
 HR_API HR_MUST_USE hr_status hr_split_position(hr_split *s, char **out, hr_error *err);
 /* The next hr_split_begin goes on from there. HR_INVALID: an epoch is running. */
 HR_API HR_MUST_USE hr_status hr_split_restore(hr_split *s, const char *position, hr_error *err);
-/* As JSON: ranks, epoch, steps, rows of each rank, dropped_rows and padded_rows (of this epoch, and of all), wait_ns of
- * each rank, and the counters of the run. *out is new: hr_string_free(). */
+/* As JSON: ranks, epoch, steps, rows of each rank, dropped_rows and padded_rows (of this epoch, and of all), wait_ns,
+ * steps and held_others_ns of each rank, the verdict, and the counters of the run. *out is new: hr_string_free(). */
 HR_API HR_MUST_USE hr_status hr_split_stats(hr_split *s, char **out, hr_error *err);
 /* Ends the run; ranks that wait get HR_CANCELLED. References stay valid. NULL is fine. */
 HR_API void hr_split_close(hr_split *s);

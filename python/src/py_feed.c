@@ -382,6 +382,18 @@ static PyObject *feed_forget(PyObject *op, PyObject *arg)
     Py_RETURN_NONE;
 }
 
+static PyObject *feed_converted(PyObject *op, PyObject *arg)
+{
+    feed_object *self = (feed_object *)op;
+    long long ns = PyLong_AsLongLong(arg);
+
+    if (PyErr_Occurred())
+        return NULL;
+    if (self->feed && !self->closing)
+        hr__feed_converted(self->feed, ns);
+    Py_RETURN_NONE;
+}
+
 static PyObject *feed_stats(PyObject *op, PyObject *none)
 {
     feed_object *self = (feed_object *)op;
@@ -630,6 +642,8 @@ static PyMethodDef feed_methods[] = {
       "position(row=-1, whole=True): where the consumer is, as text; with keep_positions, before row `row` of those it "
       "got.\n"
       "whole=False does not read files: Plan.whole_position() does that later, while other threads go on." },
+    { "converted", feed_converted, METH_O,
+      "converted(ns): the consumer has spent this time to make its own batch of the last table." },
     { "forget", feed_forget, METH_O, "forget(row): the consumer will request no position before `row`." },
     { "stats", feed_stats, METH_NOARGS, "Statistics of the run so far, as JSON." },
     { "counts", feed_counts, METH_NOARGS, "Counters of the run, as a dict." },

@@ -350,6 +350,23 @@ static PyObject *split_report_taken(PyObject *op, PyObject *args)
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
+static PyObject *split_converted(PyObject *op, PyObject *args)
+{
+    long long ns;
+    hr_split *split;
+    int rank;
+
+    if (!PyArg_ParseTuple(args, "iL", &rank, &ns) || !(split = split_of(op)))
+        return NULL;
+    if (rank_check(op, split, rank) == 0) {
+        Py_BEGIN_ALLOW_THREADS
+        hr__split_converted(split, rank, ns);
+        Py_END_ALLOW_THREADS
+    }
+    split_drop(split);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
 static PyObject *split_position(PyObject *op, PyObject *args)
 {
     hr_error err = HR_ERROR_INIT;
@@ -568,6 +585,8 @@ static PyMethodDef split_methods[] = {
       "ahead: the next epoch will be requested, too, and may open early. epoch: the one to\nbegin." },
     { "report_taken", split_report_taken, METH_VARARGS,
       "report_taken(rank, n): the rank has taken n rows of the epoch (by_row)." },
+    { "converted", split_converted, METH_VARARGS,
+      "converted(rank, ns): the rank has spent this time to make its own batch of the last table." },
     { "next", split_next, METH_VARARGS,
       "next(rank, pass=0, watch=None): the rank's next Table; None at the end of its epoch. pass: the result of\n"
       "begin(); next() is an error after the rank has begun another pass. watch: as of begin()." },
@@ -917,6 +936,17 @@ static PyObject *ring_report_taken(PyObject *op, PyObject *arg)
     Py_RETURN_NONE;
 }
 
+static PyObject *ring_converted(PyObject *op, PyObject *arg)
+{
+    long long ns = PyLong_AsLongLong(arg);
+    hr_ring *ring;
+
+    if (PyErr_Occurred() || !(ring = ring_of(op)))
+        return NULL;
+    hr__ring_converted(ring, ns);
+    Py_RETURN_NONE;
+}
+
 static PyObject *ring_position(PyObject *op, PyObject *none)
 {
     hr_ring *ring = ring_of(op);
@@ -1075,6 +1105,8 @@ static PyMethodDef ring_methods[] = {
     { "next", ring_next, METH_VARARGS,
       "next(pass=0, watch=None): the next Table; None at the end of the epoch. The Table stays valid while there is a "
       "reference." },
+    { "converted", ring_converted, METH_O,
+      "converted(ns): this rank has spent this time to make its own batch of the last table." },
     { "report_taken", ring_report_taken, METH_O, "report_taken(n): this rank has taken n rows of the epoch (by_row)." },
     { "leave", ring_leave, METH_NOARGS, "Does not take the rest of the epoch." },
     { "position", ring_position, METH_NOARGS, "The position of all ranks, as text." },

@@ -24,6 +24,11 @@
 
 #define MAX_THREADS 1024
 
+typedef struct io_counts {
+    _Atomic int64_t requests, bytes, ns, first_ns;
+    _Atomic int64_t by_time[HR_IO_CLASSES], by_size[HR_IO_CLASSES];
+} io_counts;
+
 struct hr_account {
     atomic_int refs;
     atomic_bool refused; /* somebody waits for bytes of this level */
@@ -34,6 +39,7 @@ struct hr_account {
     _Atomic int64_t limit;    /* its own; 0: none (the root: not looked up yet) */
     _Atomic int64_t spill_written, spill_read;
     _Atomic int64_t traffic[HR_TRAFFIC_COUNT];
+    io_counts io[HR_N_IO];
 };
 
 static hr_account root = { .name = "process" };
@@ -118,6 +124,48 @@ void hr__account_travelled(hr_account *a, hr_traffic what, int64_t n)
 int64_t hr__account_traffic(const hr_account *a, hr_traffic what)
 {
     return atomic_load_explicit(&(a ? a : &root)->traffic[what], memory_order_relaxed);
+}
+
+/* The number of halvings until n is 0, as a class. */
+static int class_of(int64_t n)
+{
+    int k = 0;
+
+    for (; n > 0 && k < HR_IO_CLASSES - 1; n /= 2)
+        k++;
+    return k;
+}
+
+void hr__account_io(hr_account *a, hr_io_kind kind, int64_t n_bytes, int64_t ns, int64_t first_ns)
+{
+    int by_time = class_of(ns / 1000), by_size = class_of(n_bytes / 1024);
+
+    for (a = a ? a : &root; a; a = a->parent) {
+        io_counts *c = &a->io[kind];
+
+        atomic_fetch_add_explicit(&c->requests, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&c->bytes, n_bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&c->ns, ns, memory_order_relaxed);
+        atomic_fetch_add_explicit(&c->first_ns, first_ns, memory_order_relaxed);
+        atomic_fetch_add_explicit(&c->by_time[by_time], 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&c->by_size[by_size], 1, memory_order_relaxed);
+    }
+}
+
+static int64_t count_of(const _Atomic int64_t *c) { return atomic_load_explicit(c, memory_order_relaxed); }
+
+hr_io_sums hr__account_io_sums(const hr_account *a, hr_io_kind kind)
+{
+    const io_counts *c = &(a ? a : &root)->io[kind];
+    hr_io_sums sums = {
+        count_of(&c->requests), count_of(&c->bytes), count_of(&c->ns), count_of(&c->first_ns), { 0 }, { 0 }
+    };
+
+    for (int i = 0; i < HR_IO_CLASSES; i++) {
+        sums.by_time[i] = count_of(&c->by_time[i]);
+        sums.by_size[i] = count_of(&c->by_size[i]);
+    }
+    return sums;
 }
 
 /* A level's own limit; INT64_MAX: none. Sequentially consistent: admission reads it again after it set its mark. */

@@ -37,6 +37,16 @@ typedef enum hr_traffic {
 } hr_traffic;
 void hr__account_travelled(hr_account *a, hr_traffic what, int64_t n);
 int64_t hr__account_traffic(const hr_account *a, hr_traffic what);
+/* Counts a request to a disk or a network for `a`, at all levels: its bytes, its time, and of these the time to the
+ * first byte (a disk's: 0). */
+typedef enum hr_io_kind { HR_IO_FILE, HR_IO_NETWORK, HR_N_IO } hr_io_kind;
+#define HR_IO_CLASSES 24 /* class k: less than 2^k microseconds, or 2^k KiB */
+typedef struct hr_io_sums {
+    int64_t requests, bytes, ns, first_ns;
+    int64_t by_time[HR_IO_CLASSES], by_size[HR_IO_CLASSES];
+} hr_io_sums;
+void hr__account_io(hr_account *a, hr_io_kind kind, int64_t n_bytes, int64_t ns, int64_t first_ns);
+hr_io_sums hr__account_io_sums(const hr_account *a, hr_io_kind kind);
 /* For the allocators (mem.c, buffer.c, arena.c): charges the bytes and counts them as live. Each block is a reference
  * on `a`; negative numbers give back. Call it before the allocation, so that the pool makes room first. */
 void hr__account_add(hr_account *a, int64_t n_bytes, int n_blocks);

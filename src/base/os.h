@@ -21,6 +21,12 @@ bool hr__fault_disarm(void); /* For tests: as hr__fault_hit, and no call fails a
 
 /* --- clock */
 int64_t hr__clock_ns(void); /* monotonic */
+/* The time that this thread, or all threads of the process, have used CPUs. A system call. */
+int64_t hr__thread_cpu_ns(void);
+int64_t hr__process_cpu_ns(void);
+/* HR_STALL=name:50ms,... (or *:50ms): the delay of a name, for tests; "disk" delays each read of a file. 0: none. */
+int64_t hr__stall_ns(const char *name);
+void hr__sleep_ns(int64_t ns);
 
 /* --- threads */
 typedef pthread_mutex_t hr_mutex;

@@ -71,12 +71,36 @@ bool hr__fault_disarm(void) { return atomic_exchange(&fault_word, 0) == FAULT_HI
 
 /* ----------------------------------------------------------------------------------------------------------- clock */
 
-int64_t hr__clock_ns(void)
+static int64_t clock_of(clockid_t id)
 {
-    struct timespec t;
+    struct timespec t = { 0 };
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(id, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t hr__clock_ns(void) { return clock_of(CLOCK_MONOTONIC); }
+
+int64_t hr__thread_cpu_ns(void) { return clock_of(CLOCK_THREAD_CPUTIME_ID); }
+
+int64_t hr__process_cpu_ns(void) { return clock_of(CLOCK_PROCESS_CPUTIME_ID); }
+
+void hr__sleep_ns(int64_t ns)
+{
+    struct timespec t = { ns / 1000000000, ns % 1000000000 };
+
+    nanosleep(&t, NULL);
+}
+
+int64_t hr__stall_ns(const char *name)
+{
+    const char *v = getenv("HR_STALL");
+    size_t n = strlen(name);
+
+    for (; v && *v; v = strchr(v, ',') ? strchr(v, ',') + 1 : NULL)
+        if ((*v == '*' && v[1] == ':' && strcmp(name, "disk") != 0) || (!strncmp(v, name, n) && v[n] == ':'))
+            return (int64_t)(strtod(strchr(v, ':') + 1, NULL) * 1e6);
+    return 0;
 }
 
 /* --------------------------------------------------------------------------------------------------------- threads */

@@ -23,7 +23,7 @@ hr_status hr__op_state_new(hr_run *r, const hr_op *op, int index, hr_op_state **
     if (!o)
         return hr__error_memory(err, "run", sizeof *o);
     o->run = (hr_op_run){ .op = op, .index = index, .seed = r->options.seed, .epoch = r->options.epoch };
-    o->stall_ns = hr__op_stall_ns(op->cls->name);
+    o->stall_ns = hr__stall_ns(op->cls->name);
     o->run.account = hr__account_new(op->cls->name, r->account, 0);
     o->thread_states = hr__zalloc(r->account, (size_t)r->n_slots * sizeof *o->thread_states);
     if (!o->run.account || !o->thread_states) {

@@ -108,6 +108,121 @@ void hr__run_cancel(hr_run *r);                         /* wakes all threads; hr
 void hr__run_close(hr_run *r);                          /* cancels; waits until running tasks ended and every
                                 * suspended ticket was resumed (hr_op_class.cancel). NULL is fine */
 
+/* --- observe.c: what the dispatcher records. All times are ns; sums count from the start, or from a mark. */
+
+/* What a stage does. "Awaits": it does nothing, for want of that. */
+typedef enum hr_stage_does {
+    HR_STAGE_AWAITS_INPUT, /* the first: also before the first look */
+    HR_STAGE_WORKS,
+    HR_STAGE_AWAITS_OUTPUT, /* room downstream */
+    HR_STAGE_AWAITS_MEMORY, /* the budget refuses its next step */
+    HR_STAGE_AWAITS_FUNCTION,
+    HR_STAGE_AWAITS_NETWORK,
+    HR_STAGE_AWAITS_THREAD,
+    HR_STAGE_ENDED,
+    HR_N_STAGE_DOES
+} hr_stage_does;
+
+/* What a consumer that wants a table waits for. */
+typedef enum hr_cause {
+    HR_CAUSE_SERIAL,   /* a serial operator works, on one thread */
+    HR_CAUSE_THREADS,  /* all threads of the run work */
+    HR_CAUSE_TICKET,   /* the oldest ticket runs, its window is full, threads are idle */
+    HR_CAUSE_FEW,      /* the oldest ticket runs, there are no more tickets, threads are idle */
+    HR_CAUSE_FUNCTION, /* the oldest ticket waits for a function of the user's */
+    HR_CAUSE_NETWORK,  /* for bytes of a network */
+    HR_CAUSE_MEMORY,   /* the budget refuses the next step */
+    HR_CAUSE_OPENING,  /* the next ticket is made: files are opened */
+    HR_CAUSE_HANDOVER, /* work waits for a thread that has been woken */
+    HR_N_CAUSES
+} hr_cause;
+
+/* Calls of an operator, or of a leaf's readers: busy_ns by the clock, cpu_ns (estimated from samples) on CPUs. */
+typedef struct hr_call_sums {
+    int64_t calls, busy_ns, cpu_ns;
+} hr_call_sums;
+
+typedef struct hr_op_sums {
+    hr_call_sums call;
+    int64_t rows_in, rows_out, bytes_out;
+    int64_t wait_ns; /* of its tickets, for a function */
+    hr_served served;
+} hr_op_sums;
+
+typedef struct hr_stage_sums {
+    int64_t does_ns[HR_N_STAGE_DOES];
+    int64_t cause_ns[HR_N_CAUSES];           /* while the consumer waited and the cause was here */
+    int64_t queue_ns, window_ns;             /* tables at its input, and tickets, times ns */
+    int64_t tickets, ticket_rows, ticket_ns; /* ended tickets, rows of their input, time of all steps */
+    int64_t receiving_ns;                    /* of its tickets, for the network */
+} hr_stage_sums;
+
+typedef struct hr_run_sums {
+    int64_t at_ns;     /* the time of the sums; since a mark: the time since then */
+    int64_t cpu_ns;    /* of the process */
+    int64_t hungry_ns; /* in which the consumer wanted a table and there was none */
+    int64_t active_ns; /* threads that worked for the run, times ns */
+    int64_t out_ns;    /* tables that were ready for the consumer, times ns */
+    int64_t throttled; /* answers of stores to this process that refuse a request (429, 503) */
+    hr_io_sums io[HR_N_IO];
+} hr_run_sums;
+
+/* A ticket that took long: where it began, its rows, the time of its steps, and the time in which the consumer waited
+ * for it alone. */
+typedef struct hr_slow_ticket {
+    hr_coord begin;
+    int64_t rows, busy_ns, blamed_ns;
+} hr_slow_ticket;
+
+typedef struct hr_stage_view {
+    bool is_leaf, all_taken; /* all_taken: no more tickets can be made */
+    int window;
+    hr_stage_sums sums;
+    hr_call_sums reads; /* of a leaf */
+    int64_t rows_read, fragments;
+    /* of the whole run: ended tickets, as in the sums; */
+    int64_t all_tickets, all_ticket_rows, all_ticket_ns;
+    hr_slow_ticket longest, held;
+    char *longest_file, *held_file; /* NULL: not known */
+    /* now */
+    hr_stage_does does;
+    int n_running, n_calling, n_receiving;
+    int64_t n_queue, n_window;
+    hr_coord oldest;   /* where its oldest ticket begins */
+    char *oldest_file; /* NULL: not known, or there is no ticket */
+} hr_stage_view;
+
+typedef struct hr_op_view {
+    char *name;
+    int stage;
+    bool is_serial, is_block, calls; /* calls: a function of the user's */
+    int64_t spilled;                 /* bytes of the whole run */
+    hr_op_sums sums;
+} hr_op_view;
+
+typedef struct hr_run_view {
+    hr_run_sums sums;
+    hr_stage_view *stages; /* upstream before downstream */
+    int n_stages;
+    hr_op_view *ops;
+    int n_ops, n_threads, n_cpus;
+    int64_t used_bytes, limit_bytes, peak_bytes, spilled;
+    /* now */
+    bool hungry;
+    hr_cause cause;  /* while hungry */
+    int cause_stage; /* -1: none */
+    int64_t moved_ns;
+    int n_active;
+    int64_t n_out;
+} hr_run_view;
+
+enum { HR_MARK_FIRST, HR_MARK_WARM, HR_N_MARKS }; /* the consumer took its first table; it has taken many */
+void hr__run_mark(hr_run *r, int mark);
+int64_t hr__run_moved_ns(hr_run *r); /* when a step last began or ended, a table passed on, or a ticket resumed */
+/* What the run has done since the mark; mark < 0: since its start. */
+hr_status hr__run_view(hr_run *r, int mark, hr_run_view *out, hr_error *err) HR_MUST_USE;
+void hr__run_view_clear(hr_run_view *v);
+
 /* Counters that tests and stats read. */
 typedef struct hr_run_counts {
     int64_t files_opened, fragments_read, rows_read, tables_out, rows_out, tickets;

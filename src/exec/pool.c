@@ -57,6 +57,8 @@ static void init(void)
 
 int hr__pool_slots(void) { return MAX_THREADS; }
 
+int hr__pool_n_idle(void) { return atomic_load_explicit(&pool.n_idle, memory_order_relaxed); }
+
 void hr__pool_wake(void)
 {
     atomic_fetch_add(&pool.generation, 1);

@@ -16,7 +16,8 @@ typedef struct hr_pool_client {
     int users; /* pool threads that look at it now */
 } hr_pool_client;
 
-int hr__pool_slots(void); /* more than any thread's number */
+int hr__pool_slots(void);  /* more than any thread's number */
+int hr__pool_n_idle(void); /* threads that sleep now */
 /* Borrows c until it is detached. The first one starts the threads. */
 hr_status hr__pool_attach(hr_pool_client *c, hr_error *err) HR_MUST_USE;
 void hr__pool_detach(

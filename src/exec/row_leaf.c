@@ -163,10 +163,10 @@ done:
 
 static void add_op(op_sum *sum, const hr_op_state *o)
 {
-    sum->calls += o->calls;
+    sum->calls += hr__call_sums(&o->times).calls;
     sum->rows_in += o->rows_in;
     sum->rows_out += o->rows_out;
-    sum->busy_ns += o->busy_ns;
+    sum->busy_ns += hr__call_sums(&o->times).busy_ns;
     sum->wait_ns += o->pending_ns;
     sum->bytes_out += o->bytes_out;
     sum->peak = HR_MAX(sum->peak, hr__account_peak(o->run.account));
@@ -192,7 +192,7 @@ static int64_t read_ns_of(const hr_run *run)
     int64_t ns = 0;
 
     for (int i = 0; i < run->n_stages; i++)
-        ns += run->stages[i]->counts.read_ns + hr__row_leaf_read_ns(run->stages[i]);
+        ns += hr__call_sums(&run->stages[i]->counts.reads).busy_ns + hr__row_leaf_read_ns(run->stages[i]);
     return ns;
 }
 
@@ -697,14 +697,13 @@ static hr_status compute(hr_ticket *t)
 
 hr_status hr__row_leaf_read(hr_ticket *t, const hr_mem *mem)
 {
-    int64_t begin_ns = hr__clock_ns();
     hr_op_state *o = t->stage->cache->op;
+    hr_call_clock clock = hr__timing_begins(&o->times);
     hr_status st;
 
     hr__op_stall(o);
     st = t->part->stretch ? read_table(t, mem) : compute(t);
-    atomic_fetch_add_explicit(&o->busy_ns, hr__clock_ns() - begin_ns, memory_order_relaxed);
-    atomic_fetch_add_explicit(&o->calls, 1, memory_order_relaxed);
+    hr__timing_ends(t->stage->run, &o->times, &clock, NULL, 0, 0);
     return st;
 }
 

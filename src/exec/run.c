@@ -113,7 +113,9 @@ static hr_status build(hr_run *r, hr_plan *p, const hr_run_options *options, hr_
     r->out_table_bytes = -1;
     r->pid = hr__pid();
     r->n_slots = hr__pool_slots();
-    r->started_ns = hr__clock_ns();
+    r->started_ns = r->watch.at_ns = r->watch.moved_ns = hr__clock_ns();
+    r->watch.began_cpu_ns = hr__process_cpu_ns();
+    r->watch.began_throttled = hr__network_throttled();
     if (!(r->account = hr__account_new("run", NULL, options->memory_limit)))
         return hr__error_memory(err, "run", 64);
     HR_TRY(hr__plan_rewrite(p, &r->plan, err));
@@ -184,6 +186,8 @@ static void wait_for_news(hr_run *r, int timeout_ms)
 {
     int64_t begin = hr__clock_ns(), left = (int64_t)timeout_ms * 1000000, end;
 
+    if (!has_news(r))
+        hr__hungry_locked(r, true);
     while (!has_news(r) && (timeout_ms < 0 || left > 0)) {
         if (timeout_ms < 0)
             hr__run_wait(r, &r->consumer);
@@ -236,6 +240,7 @@ hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **ma
     if (timeout_ms != 0)
         wait_for_news(r, timeout_ms);
     st = next_locked(r, &item, err);
+    hr__hungry_locked(r, st == HR_PENDING);
     has_room = wants_tables(r);
     hr__run_unlock(r);
     if (item.table && has_room)
@@ -357,7 +362,7 @@ void hr__run_close(hr_run *r)
     hr__run_unref(r);
 }
 
-/* --- counters */
+/* --- what is left to do */
 
 bool hr__run_reads(hr_run *r)
 {
@@ -374,172 +379,4 @@ bool hr__run_reads(hr_run *r)
 bool hr__run_fits_twice(const hr_run *r)
 {
     return hr_memory_used() - hr__pool_bytes() + hr__account_peak(r->account) <= hr__account_limit(r->account);
-}
-
-/* How much of the stage's input has tickets, from 0 to 1: of its scan, of what the block operator upstream keeps, or of
- * what the stages upstream pass on. */
-static double input_taken(const hr_stage *s)
-{
-    if (s->scan || s->cache)
-        return s->leaf.done ? 1 : (double)atomic_load_explicit(&s->counts.taken, memory_order_relaxed) / TAKEN_ALL;
-    if (s->estimate.after_block)
-        return s->in.n_block_parts ? (double)s->in.at_block_part / (double)s->in.n_block_parts : 0;
-    return s->estimate.n ? s->estimate.sum / s->estimate.n : 0;
-}
-
-/* How much of the stage's input has passed through, from 0 to 1: tickets under way and tables in its queue have not. */
-static double stage_passed(const hr_stage *s)
-{
-    int64_t waits = s->window.next_seq - s->window.head_seq + s->in.items.n;
-
-    if (s->cut || s->ended)
-        return 1;
-    return waits ? input_taken(s) * (double)s->window.head_seq / (double)(s->window.head_seq + waits) : input_taken(s);
-}
-
-/* The mean over what ends at a block operator and what ends at the output. */
-static double run_done_locked(hr_run *r)
-{
-    double sum = 0;
-    int n = 0;
-
-    for (int i = 0; i < r->n_stages; i++)
-        r->stages[i]->estimate = (hr_stage_estimate){ 0 };
-    for (int i = 0; i < r->n_stages; i++) {
-        hr_stage *s = r->stages[i];
-        double passed = stage_passed(s);
-
-        if (s->next && s->gate.stream && s->gate.stream->run.op->cls->block_parts) {
-            s->next->estimate.after_block = true;
-        } else if (s->next) {
-            s->next->estimate.sum += passed;
-            s->next->estimate.n++;
-            continue;
-        }
-        sum += passed;
-        n++;
-    }
-    return n ? sum / n : 0;
-}
-
-static const char *slowest_of(const hr_run *r)
-{
-    long long longest = 0;
-    const char *slowest = NULL;
-
-    for (int i = 0; i < r->n_stages; i++)
-        longest += r->stages[i]->counts.read_ns;
-    if (longest)
-        slowest = "read";
-    for (int i = 0; i < r->n_ops; i++) {
-        long long busy = r->ops[i]->busy_ns + r->ops[i]->pending_ns;
-
-        if (busy > longest) {
-            longest = busy;
-            slowest = r->ops[i]->run.op->cls->name;
-        }
-    }
-    return slowest;
-}
-
-void hr__run_counts(hr_run *r, hr_run_counts *out)
-{
-    hr__run_lock(r);
-    *out = r->counts;
-    for (int i = 0; i < r->n_stages; i++) {
-        out->files_opened += r->stages[i]->counts.files_opened;
-        out->fragments_read += r->stages[i]->counts.fragments_read;
-        out->rows_read += r->stages[i]->counts.rows_read;
-        out->fragments_skipped += r->stages[i]->counts.skipped.fragments;
-        out->rows_skipped += r->stages[i]->counts.skipped.rows;
-        out->pages_skipped += r->stages[i]->counts.skipped.pages;
-        out->bloom_hits += r->stages[i]->counts.skipped.blooms;
-        out->bad_rows += r->stages[i]->counts.skipped.bad;
-    }
-    out->bytes_out = r->n_ops ? r->ops[r->n_ops - 1]->bytes_out : 0;
-    out->done = r->out_ended ? 1 : run_done_locked(r);
-    out->slowest = slowest_of(r);
-    hr__run_unlock(r);
-    for (int i = 0; i < r->n_stages; i++)
-        hr__row_leaf_counts(r->stages[i], out);
-}
-
-static void print_spill(const hr_account *a, hr_text *out)
-{
-    hr__text_add(out, ",\"spill_written_bytes\":%" PRId64 ",\"spill_read_bytes\":%" PRId64,
-                 hr__account_spill_written(a), hr__account_spill_read(a));
-}
-
-void hr__op_state_print(hr_op_state *o, hr_text *out)
-{
-    hr_text name = { 0 };
-
-    if (o->run.op->cls->describe)
-        o->run.op->cls->describe(o->run.op, &name);
-    hr__text_add(out, "{\"name\":");
-    hr__text_add_json(out, name.data ? name.data : o->run.op->cls->name);
-    hr__text_add(out, ",\"calls\":%lld,\"rows_in\":%lld,\"rows_out\":%lld,\"busy_ns\":%lld,\"wait_ns\":%lld", o->calls,
-                 o->rows_in, o->rows_out, o->busy_ns, o->pending_ns);
-    hr__text_add(out, ",\"bytes_out\":%lld,\"peak_bytes\":%" PRId64, o->bytes_out, hr__account_peak(o->run.account));
-    print_spill(o->run.account, out);
-    if (o->run.op->cls->stats)
-        o->run.op->cls->stats(o->run.op, &o->run, out);
-    hr__text_add(out, "}");
-    hr__text_clear(&name);
-}
-
-/* In the order of their numbers; a cache after the operators below it. */
-static void print_ops(hr_run *r, hr_text *out)
-{
-    int64_t begin = out->n;
-    int at = 0;
-
-    for (int i = 0; i <= r->n_ops; i++) {
-        for (; at < r->n_stages && (i == r->n_ops || hr__row_leaf_is_before(r->stages[at], r->ops[i])); at++)
-            if (r->stages[at]->cache)
-                hr__row_leaf_print(r->stages[at], out);
-        if (i == r->n_ops)
-            break;
-        hr__op_state_print(r->ops[i], out);
-        hr__text_add(out, ",");
-    }
-    if (!out->failed && out->n > begin)
-        out->n--; /* the last comma */
-}
-
-hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err)
-{
-    hr_run_counts c;
-    int64_t read_ns = 0, first_ns, wait_ns;
-
-    hr__run_counts(r, &c);
-    hr__run_lock(r);
-    first_ns = r->first_table_ns;
-    wait_ns = r->consumer_wait_ns;
-    hr__run_unlock(r);
-    for (int i = 0; i < r->n_stages; i++)
-        read_ns += r->stages[i]->counts.read_ns + hr__row_leaf_read_ns(r->stages[i]);
-    hr__text_add(out, "{\"seconds\":%.6f,\"first_table_seconds\":%.6f,\"consumer_wait_seconds\":%.6f",
-                 (double)(hr__clock_ns() - r->started_ns) / 1e9, (double)first_ns / 1e9, (double)wait_ns / 1e9);
-    hr__text_add(out, ",\"done\":%.6f", c.done);
-    hr__text_add(out,
-                 ",\"files_opened\":%" PRId64 ",\"fragments_read\":%" PRId64 ",\"rows_read\":%" PRId64
-                 ",\"read_ns\":%" PRId64,
-                 c.files_opened, c.fragments_read, c.rows_read, read_ns);
-    hr__text_add(out,
-                 ",\"fragments_skipped\":%" PRId64 ",\"rows_skipped\":%" PRId64 ",\"pages_skipped\":%" PRId64
-                 ",\"bloom_hits\":%" PRId64 ",\"bad_rows\":%" PRId64,
-                 c.fragments_skipped, c.rows_skipped, c.pages_skipped, c.bloom_hits, c.bad_rows);
-    hr__text_add(out, ",\"tickets\":%" PRId64 ",\"tables_out\":%" PRId64 ",\"rows_out\":%" PRId64, c.tickets,
-                 c.tables_out, c.rows_out);
-    hr__text_add(out, ",\"used_bytes\":%" PRId64 ",\"peak_bytes\":%" PRId64 ",\"limit_bytes\":%" PRId64,
-                 hr__account_used(r->account), hr__account_peak(r->account), hr__account_limit(r->account));
-    hr__text_add(out, ",\"process_bytes\":%" PRId64 ",\"process_peak_bytes\":%" PRId64, hr_memory_used(),
-                 hr_memory_peak());
-    print_spill(r->account, out);
-    hr__network_stats(r->account, out);
-    hr__text_add(out, ",\"operators\":[");
-    print_ops(r, out);
-    hr__text_add(out, "]}");
-    return out->failed ? hr__error_memory(err, "stats", out->n) : HR_OK;
 }

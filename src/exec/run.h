@@ -15,7 +15,7 @@
  *
  *   pool.resize its holder joins pool threads, which take run->lock: so no pool thread takes pool.resize
  *   run->lock     of one run; no thread holds two. A step is admitted, an item is allocated or freed under it, and
- *                 the release of bytes calls hr__pool_wake
+ *                 the release of bytes calls hr__pool_wake. Counters of calls (calls->lock, a leaf) are read under it
  *   admission     nothing is called while it is held; the waiter (hr__pool_wake) is called after its release
  *   pool.lock     nothing is called while it is held; hr__run_work runs without it
  *
@@ -65,6 +65,12 @@ struct hr_task {
     hr_queue inbox; /* tables for this operator */
 };
 
+/* The times of calls: of an operator, or of a leaf's readers (observe.c). */
+typedef struct hr_call_times {
+    atomic_llong calls, busy_ns;
+    atomic_llong sampled_ns, sampled_cpu_ns; /* of the calls that read the CPU clock */
+} hr_call_times;
+
 /* One operator in this run, with its counters. */
 struct hr_op_state {
     hr_op_run run;
@@ -78,7 +84,9 @@ struct hr_op_state {
     int64_t stall_ns;     /* HR_STALL */
     void **thread_states; /* run->n_slots */
     char *label;          /* what the trace calls it; NULL: the name of its class */
-    atomic_llong rows_in, rows_out, bytes_out, busy_ns, calls, pending_ns;
+    atomic_llong rows_in, rows_out, bytes_out, pending_ns;
+    hr_call_times times;
+    hr_op_sums marks[HR_N_MARKS];
 };
 
 static inline const char *hr__op_label(const hr_op_state *o) { return o->label ? o->label : o->run.op->cls->name; }
@@ -137,6 +145,12 @@ struct hr_ticket {
     hr_status resume_st; /* the status of the resume */
     bool resume_early;   /* hr__resume came before HR_PENDING was returned */
     int64_t pending_since;
+    bool receiving;    /* it waits, or waited last, for bytes of the network, not for an operator */
+    int64_t step_ns;   /* when its step began */
+    int64_t busy_ns;   /* of its steps */
+    int64_t blamed_ns; /* in which the consumer waited for it alone */
+    int64_t n_read;    /* rows of its input; its own thread's */
+    int64_t n_taken;   /* the same after its last step */
     hr_queue out;
     hr_status st; /* of the ticket; reaches the consumer in canonical order, after `out` */
     hr_error err;
@@ -245,7 +259,8 @@ typedef struct hr_gate {
 } hr_gate;
 
 typedef struct hr_stage_counts {
-    atomic_llong files_opened, fragments_read, rows_read, read_ns;
+    atomic_llong files_opened, fragments_read, rows_read;
+    hr_call_times reads;
     hr_skipped skipped; /* what its readers skipped */
     atomic_int taken;   /* how much of the scan has tickets, in parts of TAKEN_ALL */
 } hr_stage_counts;
@@ -257,6 +272,19 @@ typedef struct hr_stage_estimate {
     int n;
     bool after_block; /* a block operator upstream keeps what the stage takes */
 } hr_stage_estimate;
+
+/* What the looks at a stage found (observe.c). */
+typedef struct hr_stage_watch {
+    hr_stage_sums times, marks[HR_N_MARKS];
+    hr_call_sums read_marks[HR_N_MARKS];
+    int n_running, n_calling, n_receiving; /* tickets that run, that wait for a function, for bytes of the network */
+    bool refused;                          /* the budget refused its oldest READY ticket */
+    /* since the last look */
+    hr_stage_does does;
+    int64_t n_queue, n_window;
+    hr_slow_ticket longest; /* of the ended ones */
+    hr_slow_ticket held;    /* the one that the consumer waited for longest */
+} hr_stage_watch;
 
 struct hr_stage {
     hr_run *run;
@@ -284,7 +312,21 @@ struct hr_stage {
     int n_lanes; /* of which this is one; 0: it is in no lane */
     hr_stage_counts counts;
     hr_stage_estimate estimate;
+    hr_stage_watch watch;
 };
+
+typedef struct hr_run_watch {
+    int64_t at_ns;    /* of the last look */
+    int64_t moved_ns; /* when a ticket's step last began or ended, a table passed on, or a ticket resumed */
+    bool hungry;      /* the consumer wants a table, and there is none */
+    int64_t hungry_since_taken_ns;
+    /* since the last look */
+    int64_t n_active, n_out;
+    hr_cause cause;
+    hr_stage *of; /* where the cause is; NULL: nowhere */
+    hr_run_sums sums, marks[HR_N_MARKS];
+    int64_t began_cpu_ns, began_throttled; /* of the process, when the run began */
+} hr_run_watch;
 
 struct hr_run {
     atomic_int refs;
@@ -324,9 +366,11 @@ struct hr_run {
     hr_status st;     /* the error that ended the run, if any */
     hr_error err;
     int n_active;  /* threads that work for it */
+    int n_helping; /* of these, in shares of a parallel call */
     int n_pending; /* tickets in state PENDING */
     int64_t started_ns, consumer_wait_ns, first_table_ns;
     hr_run_counts counts; /* tickets, tables_out, rows_out; the rest is summed from the stages */
+    hr_run_watch watch;
     struct hr_trace *trace;
     hr_arena **arenas; /* arenas in which it writes; borrowed from operators and options */
     int64_t n_arenas, cap_arenas;
@@ -349,12 +393,31 @@ void hr__assert_locked(const hr_run *r); /* this thread holds the lock, or the p
 #endif
 static inline void hr__assert_stage_locked(const hr_stage *s) { hr__assert_locked(s->run); }
 
+/* --- observe.c: what the dispatcher records. One function per event; a trace hangs on the same functions. */
+typedef struct hr_call_clock {
+    int64_t cpu_ns; /* < 0: not read */
+    int64_t begin_ns;
+} hr_call_clock;
+/* A call of an operator or a reader begins and ends, on any thread. name NULL: the trace does not show it. */
+hr_call_clock hr__timing_begins(const hr_call_times *c);
+void hr__timing_ends(hr_run *r, hr_call_times *c, const hr_call_clock *from, const char *name, int thread,
+                     int64_t rows);
+hr_call_sums hr__call_sums(const hr_call_times *c);
+/* A thread has chosen work, or (idle) has found none. */
+void hr__look_locked(hr_run *r, bool idle);
+/* The consumer wants a table and there is none; or no longer. */
+void hr__hungry_locked(hr_run *r, bool hungry);
+void hr__ticket_begins_locked(hr_ticket *t);                   /* a step */
+void hr__ticket_stops_locked(hr_ticket *t);                    /* after a step; its new state is set */
+void hr__ticket_resumes_locked(hr_ticket *t, hr_op_state *op); /* it was PENDING; op NULL: for the network */
+
 /* --- parallel_call.c */
 typedef struct hr_parallel_call hr_parallel_call;
 bool hr__has_shares_locked(const hr_run *r); /* shares of a call wait for a thread */
 void hr__do_shares(hr_run *r);               /* does shares as long as there are any. Lock not held */
 
 /* --- sched.c */
+bool hr__next_accepts(const hr_stage *s); /* what is downstream of the stage has room for its output */
 bool hr__run_work(void *run, int thread); /* the work of a run, as a client of the pool */
 
 /* --- ticket.c: one ticket's path through its stage's map operators */
@@ -375,7 +438,6 @@ void hr__task_end(hr_task *task); /* frees the task's state and inbox */
 /* HR_BUDGET: one row takes more than the memory limit, so that no step could hold it. */
 hr_status hr__check_rows(const hr_table *t, const hr_account *account, hr_error *err) HR_MUST_USE;
 void hr__op_stall(hr_op_state *op);
-int64_t hr__op_stall_ns(const char *name);
 
 /* Suspends a ticket of a leaf, whose input is not here: hr__ticket_step must return HR_PENDING next. *out as of
  * hr__task_suspend. */

@@ -101,7 +101,7 @@ static bool tells_inputs(const hr_stage *s)
 
 /* --- choosing work */
 
-static bool next_accepts(const hr_stage *s)
+bool hr__next_accepts(const hr_stage *s)
 {
     const hr_run *r = s->run;
 
@@ -127,7 +127,7 @@ static hr_ticket *drainable(hr_stage *s)
 
 static bool can_drain(hr_stage *s)
 {
-    if (s->gate.draining || s->ended || !next_accepts(s))
+    if (s->gate.draining || s->ended || !hr__next_accepts(s))
         return false;
     return drainable(s) || (!has_tickets(s) && !s->window.taking && inputs_done(s));
 }
@@ -185,7 +185,8 @@ static hr_ticket *ready_ticket(hr_stage *s, int64_t *reserved)
         t->is_first = q == s->window.head_seq;
         if (t->awaits && !t->is_first && !atomic_load_explicit(&t->awaits->run.settled, memory_order_acquire))
             continue;
-        return admit(s, t, reserved) ? t : NULL;
+        s->watch.refused = !admit(s, t, reserved);
+        return s->watch.refused ? NULL : t;
     }
     return NULL;
 }
@@ -257,6 +258,7 @@ static work choose_locked(hr_run *r)
             w.kind = DRAIN;
         } else if ((w.ticket = ready_ticket(s, &w.reserved))) {
             w.ticket->state = HR_TICKET_RUNNING;
+            hr__ticket_begins_locked(w.ticket);
             w.kind = STEP;
         } else if (can_take(s)) {
             s->window.taking = true;
@@ -342,7 +344,7 @@ static void cut_above_locked(hr_stage *s, hr_queue *garbage)
 static hr_status pass(hr_stage *s, int thread, hr_marker *marker, hr_table *table, hr_error *err)
 {
     hr_op_state *o = s->gate.stream;
-    int64_t begin_ns;
+    hr_call_clock clock;
     hr_status st = HR_OK;
 
     if (!o) {
@@ -365,13 +367,11 @@ static hr_status pass(hr_stage *s, int thread, hr_marker *marker, hr_table *tabl
         hr__marker_drop(marker);
     if (!table || s->gate.enough)
         goto done;
+    clock = hr__timing_begins(&o->times);
     hr__op_stall(o);
-    begin_ns = hr__clock_ns();
     st = o->run.op->cls->push(o->run.op, &s->gate.task, table, err);
     atomic_fetch_add_explicit(&o->rows_in, table->n_rows, memory_order_relaxed);
-    atomic_fetch_add_explicit(&o->calls, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&o->busy_ns, hr__clock_ns() - begin_ns, memory_order_relaxed);
-    hr__trace_span(s->run->trace, hr__op_label(o), thread, begin_ns, hr__clock_ns(), table->n_rows);
+    hr__timing_ends(s->run, &o->times, &clock, hr__op_label(o), thread, table->n_rows);
 done:
     hr_table_unref(table);
     return st;
@@ -385,6 +385,8 @@ static hr_status deliver_locked(hr_stage *s, hr_queue *garbage, hr_error *err)
     hr_item item;
 
     hr__assert_stage_locked(s);
+    if (s->gate.staged.n)
+        r->watch.moved_ns = hr__clock_ns();
     while (hr__queue_pop(&s->gate.staged, &item)) {
         if (!s->next && item.table) {
             r->counts.tables_out++;
@@ -475,12 +477,16 @@ static hr_status finish_stage_relocks(hr_stage *s, int thread, hr_queue *garbage
     }
     if (s->gate.stream && !s->gate.finished) {
         const hr_op *op = s->gate.stream->run.op;
+        hr_call_clock clock;
 
         s->gate.finished = true;
         hr__run_unlock(r);
         s->gate.task.thread = thread;
+        clock = hr__timing_begins(&s->gate.stream->times);
         if (op->cls->finish)
             st = op->cls->finish(op, &s->gate.task, err);
+        hr__timing_ends(r, &s->gate.stream->times, &clock, op->cls->finish ? hr__op_label(s->gate.stream) : NULL,
+                        thread, 0);
         if (!st && !s->gate.enough)
             st = count_block_parts(s, &n_block_parts, err);
         hr__run_lock(r);
@@ -602,7 +608,7 @@ static void drain(hr_stage *s, int thread)
     hr_status st = HR_OK;
 
     hr__run_lock(r);
-    while (!st && !r->st && !r->cancelled && !s->ended && next_accepts(s)) {
+    while (!st && !r->st && !r->cancelled && !s->ended && hr__next_accepts(s)) {
         if ((t = drainable(s)))
             st = drain_ticket_relocks(s, t, thread, &garbage, &err);
         else if (!has_tickets(s) && !s->window.taking && inputs_done(s))
@@ -630,7 +636,6 @@ static void settle_locked(hr_ticket *t, hr_status st)
     hr__assert_locked(r);
     if (st == HR_PENDING && !t->resume_early) {
         t->state = HR_TICKET_PENDING;
-        t->pending_since = hr__clock_ns();
         r->n_pending++;
         return;
     }
@@ -652,6 +657,7 @@ static void step(work *w, int thread)
     hr__account_release(r->account, w->reserved);
     hr__run_lock(r);
     settle_locked(t, st);
+    hr__ticket_stops_locked(t);
     drop = t->dropped && t->state != HR_TICKET_PENDING;
     hr__run_unlock(r);
     if (drop)
@@ -724,6 +730,7 @@ static void fill_locked(hr_stage *s, hr_ticket *t, const hr_item *item)
         return;
     t->begin = item->table->origin ? hr__origin_at(item->table->origin, 0) : (hr_coord){ 0 };
     t->ordinal = s->window.n_taken++;
+    t->n_read = item->table->n_rows;
     t->estimate = hr__table_bytes_used(item->table);
 }
 
@@ -789,6 +796,8 @@ bool hr__run_work(void *run, int thread)
         (r->options.num_threads <= 0 || r->n_active < r->options.num_threads))
         w = choose_locked(r);
     r->n_active += w.kind != NOTHING;
+    r->n_helping += w.kind == HELP;
+    hr__look_locked(r, w.kind == NOTHING);
     hr__run_unlock(r);
     if (!w.kind)
         return false;
@@ -810,6 +819,7 @@ bool hr__run_work(void *run, int thread)
     hr__run_lock(r);
     ready_due = r->ready_due;
     r->ready_due = false;
+    r->n_helping -= w.kind == HELP;
     if (--r->n_active == 0)
         hr__cond_broadcast(&r->idle);
     hr__run_unlock(r);

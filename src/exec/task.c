@@ -8,8 +8,6 @@
 #include "exec/run.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
-#include <time.h>
 
 void hr__task_init(hr_task *task, hr_stage *s, hr_ticket *t, hr_op_state *op, int place)
 {
@@ -302,6 +300,7 @@ hr_status hr__task_suspend(hr_task *task, hr_resume **out, hr_error *err)
         return hr__error_memory(err, "suspend", sizeof *res);
     hr__run_ref(task->run);
     *res = (hr_resume){ task->run, task->ticket, task->place };
+    task->ticket->receiving = false; /* its own thread runs the ticket */
     *out = res;
     return HR_OK;
 }
@@ -315,6 +314,7 @@ hr_status hr__ticket_suspend(hr_ticket *t, hr_resume **out, hr_error *err)
     hr__run_ref(r);
     **out = (hr_resume){ r, t, -1 };
     hr__run_lock(r);
+    t->receiving = true;
     t->next_waiting = r->waiting;
     r->waiting = t;
     hr__run_unlock(r);
@@ -357,10 +357,9 @@ void hr__resume(hr_resume *takes, hr_status st, hr_error *moved)
         hr__error_move(&t->err, moved);
     }
     if (t->state == HR_TICKET_PENDING) {
-        hr__trace_pending(r->trace, op ? hr__op_label(op) : "network", t->pending_since, hr__clock_ns());
-        if (op)
-            atomic_fetch_add_explicit(&op->pending_ns, hr__clock_ns() - t->pending_since, memory_order_relaxed);
         t->state = HR_TICKET_READY;
+        hr__ticket_resumes_locked(t, op);
+        hr__look_locked(r, false);
         if (t->dropped) {
             t->next_dropped = r->dropped;
             r->dropped = t;
@@ -388,27 +387,9 @@ void hr__task_await_turn(hr_task *task)
     t->resume_early = true;
 }
 
-/* HR_STALL=name:50ms (or *:50ms) delays an operator's calls by up to that time, so that tests see tickets overtake each
- * other. */
-int64_t hr__op_stall_ns(const char *name)
-{
-    const char *v = getenv("HR_STALL");
-    size_t n = strlen(name);
-
-    for (; v && *v; v = strchr(v, ',') ? strchr(v, ',') + 1 : NULL)
-        if ((*v == '*' && v[1] == ':') || (!strncmp(v, name, n) && v[n] == ':'))
-            return (int64_t)(strtod(strchr(v, ':') + 1, NULL) * 1e6);
-    return 0;
-}
-
+/* Delays an operator's calls by up to the time of HR_STALL, so that tests see tickets overtake each other. */
 void hr__op_stall(hr_op_state *op)
 {
-    struct timespec ts;
-    int64_t ns;
-
-    if (!op->stall_ns)
-        return;
-    ns = (int64_t)(hr__random_bits((uint64_t)hr__clock_ns(), 0, 0, 0).lo % (uint64_t)op->stall_ns);
-    ts = (struct timespec){ ns / 1000000000, ns % 1000000000 };
-    nanosleep(&ts, NULL);
+    if (op->stall_ns)
+        hr__sleep_ns((int64_t)(hr__random_bits((uint64_t)hr__clock_ns(), 0, 0, 0).lo % (uint64_t)op->stall_ns));
 }

@@ -130,12 +130,15 @@ static hr_status read_more(hr_ticket *t, int thread)
 {
     hr_stage *s = t->stage;
     hr_mem mem = { s->run->account, s->leaf.arena };
-    int64_t begin_ns = hr__clock_ns(), n_rows = 0;
+    hr_call_times *times = t->block_parts_of ? &t->block_parts_of->times : &s->counts.reads;
     hr_small_tables found = { .n = 0 };
+    hr_call_clock clock;
+    int64_t n_rows = 0;
     hr_status st = t->block_parts_of ? HR_OK : hr__ticket_await(t);
 
     if (st)
         return st;
+    clock = hr__timing_begins(times);
     if (t->n_files) {
         st = hr__small_files_read(t, &mem, &found);
     } else if (t->block_parts_of) {
@@ -152,11 +155,12 @@ static hr_status read_more(hr_ticket *t, int thread)
         else
             st = give_read(t, found.tables[i]);
     }
-    if (found.n && !st)
-        hr__trace_span(s->run->trace, t->block_parts_of ? hr__op_label(t->block_parts_of) : "read", thread, begin_ns,
-                       hr__clock_ns(), n_rows);
-    atomic_fetch_add_explicit(t->block_parts_of ? &t->block_parts_of->busy_ns : &s->counts.read_ns,
-                              hr__clock_ns() - begin_ns, memory_order_relaxed);
+    t->n_read += n_rows;
+    hr__timing_ends(s->run, times, &clock,
+                    !found.n || st      ? NULL
+                    : t->block_parts_of ? hr__op_label(t->block_parts_of)
+                                        : "read",
+                    thread, n_rows);
     return st;
 }
 
@@ -200,12 +204,13 @@ static hr_status call_op(hr_ticket *t, int i, int thread, call_kind kind, hr_tab
     hr_task *task = &t->tasks[i];
     hr_op_state *o = task->op;
     const hr_op *op = o->run.op;
-    int64_t begin_ns, rows = in ? in->n_rows : 0;
+    int64_t rows = in ? in->n_rows : 0;
+    hr_call_clock clock;
     hr_status st = HR_OK;
 
     task->thread = thread;
+    clock = hr__timing_begins(&o->times);
     hr__op_stall(o);
-    begin_ns = hr__clock_ns();
     if (kind == RESUMED)
         st = op->cls->resumed(op, task, &t->err);
     else if (kind == MORE)
@@ -214,11 +219,8 @@ static hr_status call_op(hr_ticket *t, int i, int thread, call_kind kind, hr_tab
         st = op->cls->push(op, task, in, &t->err);
     else if (op->cls->finish)
         st = op->cls->finish(op, task, &t->err);
-    atomic_fetch_add_explicit(&o->busy_ns, hr__clock_ns() - begin_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&o->rows_in, rows, memory_order_relaxed);
-    atomic_fetch_add_explicit(&o->calls, 1, memory_order_relaxed);
-    if (kind != FINISH)
-        hr__trace_span(t->stage->run->trace, hr__op_label(o), thread, begin_ns, hr__clock_ns(), rows);
+    hr__timing_ends(t->stage->run, &o->times, &clock, kind == FINISH ? NULL : hr__op_label(o), thread, rows);
     return at_op(t, st, op);
 }
 

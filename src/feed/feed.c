@@ -15,7 +15,8 @@
  * 4. The digest in a position covers the plan without the feed's operators; the feed's options are compared separately,
  *    so that a message can name the difference. The first position hashes the plan's inputs. Locks: `lock` guards marks
  *    and counters, because other threads may request positions and stats during hr__feed_next. It is a leaf. */
-#include "feed/feed.h"
+#include "feed/stall.h"
+#include "feed/verdict.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -73,6 +74,8 @@ struct hr_feed {
     int64_t run_rows;   /* next row of the run, as counted in marks */
     int64_t begin_rows; /* rows of the epoch that were taken before this feed began */
     int64_t n_tables, wait_ns;
+    hr_steps steps;
+    hr_stall_watch stall; /* of the thread in hr__feed_next */
     bool ended;
     bool other_code; /* it resumes from a position that was saved with other code */
 };
@@ -600,6 +603,7 @@ hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_fee
     extra = extra ? extra : &none;
     f->keep_positions = extra->keep_positions;
     f->of_split = extra->of_split;
+    hr__stall_init(&f->stall);
     f->said_rows = extra->by_row ? 1 : f->options.batch_rows;
     f->drop_last = extra->of_split ? extra->split_drop_last : f->options.drop_last;
     HR_GO(options_check(&f->options, err));
@@ -714,13 +718,27 @@ hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *er
         return hr_error_set(err, f->failed, "feed: an earlier call failed; open a new feed at its position to resume");
     while (!f->ended && !*out) {
         hr_marker *marker = NULL;
-        int64_t begin = hr__clock_ns();
+        int64_t begin = hr__clock_ns(), now;
+        int64_t since;
+        int mark = -1;
         int wait = timeout_ms <= 0 ? timeout_ms : (int)HR_MAX(0, (until - begin + 999999) / 1000000);
-        hr_status st = hr__run_next(f->run, wait, &t, &marker, err);
+        hr_status st;
 
         hr__lock(&f->lock);
-        f->wait_ns += hr__clock_ns() - begin;
+        hr__steps_call(&f->steps, begin);
         hr__unlock(&f->lock);
+        st = hr__run_next(f->run, wait, &t, &marker, err);
+        hr__lock(&f->lock);
+        now = hr__clock_ns();
+        f->wait_ns += now - begin;
+        if (!st && t)
+            mark = hr__steps_took(&f->steps, now);
+        since = f->steps.call_ns;
+        hr__unlock(&f->lock);
+        if (mark >= 0)
+            hr__run_mark(f->run, mark);
+        if (st == HR_PENDING && (st = hr__stall_look(&f->stall, f->run, since, err)) == HR_OK)
+            st = HR_PENDING;
         if (!st && marker)
             st = f->failed = marks_add(f, marker, f->run_rows, err);
         if (!st && t)
@@ -862,6 +880,32 @@ void hr_feed_set_interrupt(hr_feed *f, bool (*check)(void *context), void *conte
     f->interrupt_context = context;
 }
 
+void hr__feed_converted(hr_feed *f, int64_t ns)
+{
+    hr__lock(&f->lock);
+    if (f->steps.taken > 1 && ns > 0) /* the first batch is not in the sums */
+        f->steps.sums.convert_ns += ns;
+    hr__unlock(&f->lock);
+}
+
+/* What limits the consumer. */
+static hr_status print_verdict(hr_feed *f, const hr_steps *steps, hr_text *out, hr_error *err)
+{
+    hr_run *run = f->lanes.before ? f->lanes.before : f->run;
+    hr_evidence e = { .n_ranks = 1 };
+    hr_verdict v;
+    hr_run_view view;
+    int mark;
+
+    e.steps = hr__steps_steady(steps, &mark);
+    HR_TRY(hr__run_view(run, mark, &view, err));
+    e.run = &view;
+    hr__verdict_of(&e, &v);
+    hr__verdict_print(&v, out);
+    hr__run_view_clear(&view);
+    return HR_OK;
+}
+
 /* The numbers of lanes and hosts, and the rows that this one has read. */
 static void print_lanes(const hr_feed *f, hr_text *out)
 {
@@ -882,6 +926,7 @@ hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err)
     HR_NEED(f, out);
 
     hr_text t = { 0 }, run = { 0 };
+    hr_steps steps;
     hr_status st = HR_OK;
 
     *out = NULL;
@@ -892,7 +937,16 @@ hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err)
                  "{\"epoch\":%" PRId64 ",\"taken_rows\":%" PRId64 ",\"taken_tables\":%" PRId64
                  ",\"consumer_wait_ns\":%" PRId64,
                  f->options.epoch, HR_MAX(f->run_rows, 0), f->n_tables, f->wait_ns);
+    steps = f->steps;
     hr__unlock(&f->lock);
+    if (!f->of_split) {
+        hr__text_add(&t, ",\"steps\":");
+        hr__steps_print(&steps, &t);
+    }
+    if (!f->of_split && f->run) {
+        hr__text_add(&t, ",\"verdict\":");
+        HR_GO(print_verdict(f, &steps, &t, err));
+    }
     if (f->lanes.order.n_lanes)
         print_lanes(f, &t);
     /* Adds the run's members to the same object. */

@@ -31,6 +31,8 @@ hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_fee
                         hr_error *err) HR_MUST_USE;
 /* As hr_feed_next, but returns HR_PENDING after timeout_ms, or when an inline call waits for a server. */
 hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
+/* Adds time that the consumer spent between two calls to make its own batch of a table. */
+void hr__feed_converted(hr_feed *f, int64_t ns);
 hr_run *hr__feed_run(hr_feed *f); /* borrowed; NULL: the feed began at the end of its epoch */
 int64_t hr__feed_epoch(const hr_feed *f);
 bool hr__feed_reads(const hr_feed *f); /* whether it has still to read from its sources */
@@ -111,6 +113,8 @@ int64_t hr__split_pass(hr_split *s, int rank);
  * text names it. HR_INVALID: the rank has left pass `pass` (0: any). */
 hr_status hr__split_next(hr_split *s, int rank, int64_t pass, int timeout_ms, hr_table **out,
                          hr_error *err) HR_MUST_USE;
+/* Adds time that rank r spent between two calls to make its own batch of a table. */
+void hr__split_converted(hr_split *s, int rank, int64_t ns);
 /* Rank r leaves this epoch early: drops its batches; the other ranks go on. */
 void hr__split_leave(hr_split *s, int rank);
 /* Rank r has left for good. The other ranks get HR_PEER with the text of `why` (borrowed); NULL: it was closed. */

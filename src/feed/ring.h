@@ -36,6 +36,7 @@ hr_status hr__ring_begin(hr_ring *r, const hr_split_request *q, int timeout_ms, 
 hr_status hr__ring_next(hr_ring *r, int64_t pass, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
 int64_t hr__ring_pass(hr_ring *r);
 void hr__ring_leave(hr_ring *r);
+void hr__ring_converted(hr_ring *r, int64_t ns); /* hr__split_converted of this rank */
 /* By rows: see hr__split_report_rows. */
 void hr__ring_report_rows(hr_ring *r, int64_t n_rows);
 hr_status hr__ring_position(hr_ring *r, int timeout_ms, char **out, hr_error *err) HR_MUST_USE;    /* asks the server */

@@ -36,8 +36,8 @@ struct hr_ring {
     bool welcome;
     hr_table **queue; /* received, not taken; a ring of cap */
     int64_t cap, head, n;
-    int64_t n_taken, wait_ns;
-    hr_status pass_st; /* HR_RING_FAILED */
+    int64_t n_taken, wait_ns, convert_ns; /* of the pass */
+    hr_status pass_st;                    /* HR_RING_FAILED */
     hr_error pass_err;
     hr_status dead_st; /* the server is gone, or refused the connection */
     hr_error dead_err;
@@ -263,7 +263,7 @@ hr_status hr__ring_begin(hr_ring *r, const hr_split_request *q, int timeout_ms, 
         r->requested = true;
         r->in = r->end_came = false;
         r->pass_st = HR_OK;
-        r->n_taken = r->wait_ns = 0;
+        r->n_taken = r->wait_ns = r->convert_ns = 0;
         ring_send_locked(r, HR_RING_BEGIN, r->pass, &wanted, sizeof wanted);
     }
     while (!st && r->requested && !r->dead_st)
@@ -285,7 +285,7 @@ done:
 /* The consumer has seen the end: the pass is over. */
 static void ring_over_locked(hr_ring *r, uint32_t kind)
 {
-    hr_ring_taken t = { r->n_taken, r->wait_ns };
+    hr_ring_taken t = { r->n_taken, r->wait_ns, r->convert_ns };
 
     r->in = r->end_came = false;
     ring_send_locked(r, kind, r->pass, &t, sizeof t);
@@ -319,7 +319,7 @@ hr_status hr__ring_next(hr_ring *r, int64_t pass, int timeout_ms, hr_table **out
         HR_FAIL(HR_INVALID, "a new iteration of this share began, which ended this one");
     r->wait_ns += hr__clock_ns() - begin;
     if (r->n > 0) {
-        hr_ring_taken t = { ++r->n_taken, r->wait_ns };
+        hr_ring_taken t = { ++r->n_taken, r->wait_ns, r->convert_ns };
 
         st = HR_OK;
         *out = r->queue[r->head];
@@ -340,9 +340,16 @@ done:
     return st;
 }
 
+void hr__ring_converted(hr_ring *r, int64_t ns)
+{
+    hr__lock(&r->lock);
+    r->convert_ns += HR_MAX(0, ns);
+    hr__unlock(&r->lock);
+}
+
 void hr__ring_report_rows(hr_ring *r, int64_t n_rows)
 {
-    hr_ring_taken t = { n_rows, 0 };
+    hr_ring_taken t = { n_rows, 0, 0 };
 
     hr__lock(&r->lock);
     if (r->in)

@@ -88,7 +88,7 @@ bool hr__ring_get_taken(const hr_message *m, hr_ring_taken *out)
     if (m->n_bytes != sizeof *out)
         return false;
     memcpy(out, m->bytes, sizeof *out);
-    return out->n_steps >= 0 && out->wait_ns >= 0;
+    return out->n_steps >= 0 && out->wait_ns >= 0 && out->convert_ns >= 0;
 }
 
 /* ----------------------------------------------------------------------------------------------------------- errors */

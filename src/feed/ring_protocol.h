@@ -75,9 +75,10 @@ typedef struct hr_ring_request {
 
 typedef struct hr_ring_taken {
     int64_t n_steps, wait_ns; /* REPORT: rows, and 0 */
+    int64_t convert_ns;       /* of this pass: the time in which the rank made its own batches of tables; REPORT: 0 */
 } hr_ring_taken;
 _Static_assert(sizeof(hr_ring_hello) == 16 + HR_RING_KEY && sizeof(hr_ring_welcome) == 8 &&
-                   sizeof(hr_ring_request) == 48 + 256 && sizeof(hr_ring_taken) == 16,
+                   sizeof(hr_ring_request) == 48 + 256 && sizeof(hr_ring_taken) == 24,
                "no padding");
 
 /* HR_INVALID: a field of q is out of range. */

@@ -36,6 +36,7 @@ typedef struct conn {
     bool requested; /* HR_RING_BEGIN came, no answer yet */
     bool in;        /* batches may be sent */
     int64_t sent, taken;
+    int64_t convert_ns;  /* of the pass, that the split has */
     int64_t batch_bytes; /* of the last batch sent; -1: none */
     bool bye;            /* BYE came: its end is not the loss of the rank */
     bool dead;
@@ -254,6 +255,8 @@ static void on_taken(conn *c, const hr_message *m)
         return;
     }
     c->taken = HR_MIN(HR_MAX(c->taken, t.n_steps), c->sent);
+    hr__split_converted(c->split, c->rank, HR_MAX(0, t.convert_ns - c->convert_ns));
+    c->convert_ns = t.convert_ns;
     hr__split_taken(c->split, c->rank, c->taken, t.wait_ns);
     if (m->kind == HR_RING_FINISHED)
         hr__split_finish(c->split, c->rank);
@@ -486,7 +489,7 @@ static void conn_begin(conn *c)
     if (!st) {
         c->requested = false;
         c->in = true;
-        c->sent = c->taken = 0;
+        c->sent = c->taken = c->convert_ns = 0;
         c->batch_bytes = -1;
         conn_check(c, hr__link_send_patiently(c->link, HR_RING_BEGUN, c->pass, NULL, 0, NULL, NULL));
     }

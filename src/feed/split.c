@@ -48,7 +48,7 @@
  * Locks: `lock` guards all state, except the feed while PULLING and OPENING. `ready_lock`, taken after `lock`, is held
  * while ready() runs, so that hr__split_serve can wait for its end. X_locked keeps `lock`; X_relocks releases and
  * retakes it. */
-#include "feed/feed.h"
+#include "feed/verdict.h"
 #include "share/exchange_arena.h"
 
 #include <inttypes.h>
@@ -83,10 +83,16 @@ typedef struct split_rank {
     int64_t reported;        /* by rows: rows of this epoch that its consumer has reported as taken */
     bool finished;           /* it took the end of this epoch */
     int64_t n_rows, wait_ns; /* of this epoch */
-    int64_t asked_ns;        /* time of its request: waiting for other ranks counts */
-    bool came;               /* it has joined, or begun */
-    int pid;                 /* of its process; 0: not known */
-    int64_t seen_ns;         /* time of its last call */
+    hr_steps steps;          /* of this epoch */
+    int64_t counted_wait_ns; /* of wait_ns, what the steps have */
+    int64_t held_from_ns;    /* it wants a batch and is too far ahead of rank held_by, since then; 0: no */
+    int64_t held_ns;         /* the same, of the step that it waits for */
+    int held_by;
+    int64_t holds_ns; /* time that other ranks waited for it, in all */
+    int64_t asked_ns; /* time of its request: waiting for other ranks counts */
+    bool came;        /* it has joined, or begun */
+    int pid;          /* of its process; 0: not known */
+    int64_t seen_ns;  /* time of its last call */
 } split_rank;
 
 struct hr_split {
@@ -121,6 +127,7 @@ struct hr_split {
     bool any_ended;    /* `ended` has the request of the last epoch that ended */
     hr_split_request ended;
     int64_t epoch;        /* of the feed */
+    int run_mark;         /* the last one of its run; -1: none */
     bool resumed;         /* the feed's epoch began at a restored position */
     int64_t next_epoch;   /* of the next begin, unless `restored` gives one */
     char *restored;       /* position for the next begin */
@@ -149,6 +156,7 @@ struct hr_split {
     hr_error lost_err;
     bool closed;
     char *run_stats; /* of the feed that was closed last */
+    char *verdict;   /* the same */
 
     hr_mutex ready_lock;
     void (*ready)(void *context);
@@ -263,12 +271,65 @@ static void left_drop(hr_split *s)
     s->rest = s->big = NULL;
 }
 
+/* The mean rank's steps, and the rank for which the others waited. */
+static void evidence_locked(const hr_split *s, hr_evidence *e, int *mark)
+{
+    int n = 0;
+
+    *e = (hr_evidence){ .n_ranks = s->n_ranks };
+    *mark = -1;
+    for (int r = 0; r < s->n_ranks; r++) {
+        int its_mark;
+        hr_step_sums sums = hr__steps_steady(&s->ranks[r].steps, &its_mark);
+
+        if (!s->ranks[r].steps.taken)
+            continue;
+        *mark = n ? HR_MIN(*mark, its_mark) : its_mark;
+        n++;
+        e->steps.n += sums.n;
+        e->steps.wait_ns += sums.wait_ns;
+        e->steps.step_ns += sums.step_ns;
+        e->steps.convert_ns += sums.convert_ns;
+        e->steps.n_ready += sums.n_ready;
+        if (s->ranks[r].holds_ns > s->ranks[e->slow_rank].holds_ns)
+            e->slow_rank = r;
+    }
+    if (!n)
+        return;
+    e->steps.n /= n;
+    e->steps.wait_ns /= n;
+    e->steps.step_ns /= n;
+    e->steps.convert_ns /= n;
+    e->steps.n_ready /= n;
+    e->held_ns = s->ranks[e->slow_rank].holds_ns / n;
+}
+
+/* What limits the ranks, as JSON. *out is new; NULL: no memory. */
+static char *verdict_of(hr_run *run, hr_evidence *e, int mark)
+{
+    hr_text text = { 0 };
+    hr_run_view view;
+    hr_verdict v;
+
+    if (!run || hr__run_view(run, mark, &view, NULL))
+        return NULL;
+    e->run = &view;
+    hr__verdict_of(e, &v);
+    hr__verdict_print(&v, &text);
+    hr__run_view_clear(&view);
+    if (text.failed)
+        hr__text_clear(&text);
+    return text.data;
+}
+
 /* If no rank is left in the epoch: ends its feed, BETWEEN. */
 static void feed_drop_relocks(hr_split *s)
 {
     hr_feed *f = s->feed;
     hr_arena *arena = s->feed_arena;
-    char *stats = NULL;
+    char *stats = NULL, *verdict;
+    hr_evidence e;
+    int mark;
 
     if (s->phase == BETWEEN || s->phase == OPENING || s->phase == PULLING || (anyone_in_locked(s) && !s->closed))
         return;
@@ -277,14 +338,18 @@ static void feed_drop_relocks(hr_split *s)
     s->feed_arena = NULL;
     parts_drop_locked(s);
     left_drop(s);
+    evidence_locked(s, &e, &mark);
     hr__unlock(&s->lock);
     if (hr_feed_stats(f, &stats, NULL))
         stats = NULL;
+    verdict = verdict_of(hr__feed_run(f), &e, mark);
     hr_feed_close(f);
     hr__arena_unref(arena);
     hr__lock(&s->lock);
     hr_string_free(s->run_stats);
     s->run_stats = stats;
+    hr__free(s->verdict);
+    s->verdict = verdict;
     changed_locked(s);
 }
 
@@ -326,6 +391,7 @@ static void split_free(hr_split *s)
     hr__free(s->wanted);
     hr__free(s->restored);
     hr_string_free(s->run_stats);
+    hr__free(s->verdict);
     hr_error_clear(&s->feed_err);
     hr_error_clear(&s->lost_err);
     hr__arena_unref(s->arena);
@@ -1050,9 +1116,27 @@ int hr__split_ahead(int prefetch, int64_t batch_bytes)
 
 static int ahead_locked(const hr_split *s) { return hr__split_ahead(s->agreed.prefetch, s->batch_bytes); }
 
+/* The rank wants a batch, and cannot get it before the slowest rank has taken one; or no longer. */
+static void held_locked(hr_split *s, split_rank *r, bool held)
+{
+    if (!held) {
+        r->held_ns += r->held_from_ns ? hr__clock_ns() - r->held_from_ns : 0;
+        r->held_from_ns = 0;
+        return;
+    }
+    if (r->held_from_ns)
+        return;
+    r->held_from_ns = hr__clock_ns();
+    for (int i = 0; i < s->n_ranks; i++)
+        if (s->ranks[i].state == RANK_IN && s->ranks[i].taken == slowest_locked(s))
+            r->held_by = i;
+}
+
 /* Takes the rank's next batch, or the end (*out NULL). HR_PENDING: neither is here yet. */
 static hr_status take_locked(hr_split *s, split_rank *r, hr_table **out, hr_error *err)
 {
+    if (r->n > 0 || s->phase != RUNNING)
+        held_locked(s, r, false);
     if (r->n > 0) {
         *out = r->queue[r->head];
         r->head = (r->head + 1) % s->cap_queue;
@@ -1087,7 +1171,10 @@ static hr_status next_of_pass(hr_split *s, int rank, int64_t pass, int timeout_m
             st = take_locked(s, r, out, err);
         if (st != HR_PENDING)
             break;
+        if ((s->phase == RUNNING || s->phase == PULLING) && s->n_steps > slowest_locked(s) + ahead_locked(s))
+            held_locked(s, r, true);
         if (s->phase == RUNNING && s->n_steps <= slowest_locked(s) + ahead_locked(s)) {
+            held_locked(s, r, false);
             if (pull_slice_relocks(s, until) == HR_PENDING)
                 break;
         } else if (!wait_relocks(s, timeout_ms, until)) {
@@ -1114,6 +1201,36 @@ int64_t hr__split_pass(hr_split *s, int rank)
     return pass;
 }
 
+/* The rank has taken a step; its waits in this epoch are wait_ns by now. */
+static void step_locked(hr_split *s, split_rank *r, int64_t wait_ns)
+{
+    int64_t now = hr__clock_ns(), waited = HR_MAX(0, wait_ns - r->counted_wait_ns);
+    int64_t since = r->steps.last_ns ? now - r->steps.last_ns : waited;
+    hr_run *run = s->feed ? hr__feed_run(s->feed) : NULL;
+    int mark = hr__steps_add(&r->steps, HR_MIN(waited, since), HR_MAX(0, since - waited));
+
+    if (mark == HR_MARK_FIRST)
+        r->held_ns = 0; /* the wait for the first batch is no step's */
+    s->ranks[r->held_by].holds_ns += HR_MIN(r->held_ns, waited);
+    r->held_ns = 0;
+    r->counted_wait_ns = wait_ns;
+    r->seen_ns = r->steps.last_ns = now;
+    if (mark >= 0 && run && mark > s->run_mark) {
+        s->run_mark = mark;
+        hr__run_mark(run, mark);
+    }
+}
+
+void hr__split_converted(hr_split *s, int rank, int64_t ns)
+{
+    if (rank < 0 || rank >= s->n_ranks)
+        return;
+    hr__lock(&s->lock);
+    if (s->ranks[rank].steps.taken > 1)
+        s->ranks[rank].steps.sums.convert_ns += ns;
+    hr__unlock(&s->lock);
+}
+
 void hr__split_taken(hr_split *s, int rank, int64_t n_steps, int64_t wait_ns)
 {
     split_rank *r;
@@ -1125,7 +1242,7 @@ void hr__split_taken(hr_split *s, int rank, int64_t n_steps, int64_t wait_ns)
     r->wait_ns = wait_ns;
     if (n_steps > r->taken && n_steps <= r->handed) {
         r->taken = n_steps;
-        r->seen_ns = hr__clock_ns();
+        step_locked(s, r, wait_ns);
         if (s->feed)
             hr__feed_forget(s->feed, row_of_step(s, done_locked(s)));
     }
@@ -1383,6 +1500,7 @@ static void begin_epoch_relocks(hr_split *s)
     enter_locked(s, st ? BETWEEN : RUNNING);
     if (!st) {
         s->n_steps = s->dropped_rows = s->padded_rows = 0;
+        s->run_mark = -1;
         s->feed_st = HR_OK;
         hr_error_clear(&s->feed_err);
     }
@@ -1400,6 +1518,8 @@ static void begin_epoch_relocks(hr_split *s)
         r->state = RANK_IN;
         r->finished = false;
         r->handed = r->taken = r->reported = r->n_rows = 0;
+        r->counted_wait_ns = r->held_from_ns = r->held_ns = r->holds_ns = 0;
+        r->steps = (hr_steps){ 0 };
         r->wait_ns = hr__clock_ns() - r->asked_ns;
     }
     hr_error_clear(&e);
@@ -1826,8 +1946,10 @@ static void print_ranks(const hr_split *s, const char *name, size_t at, hr_text 
 hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
 {
     hr_text t = { 0 };
-    char *run = NULL;
+    char *run = NULL, *verdict = NULL;
     hr_status st = HR_OK;
+    hr_evidence e;
+    int mark;
 
     *out = NULL;
     hr__lock(&s->lock);
@@ -1841,13 +1963,26 @@ hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
     print_ranks(s, "rows", offsetof(split_rank, n_rows), &t);
     print_ranks(s, "taken_steps", offsetof(split_rank, taken), &t);
     print_ranks(s, "wait_ns", offsetof(split_rank, wait_ns), &t);
-    if (s->feed)
+    print_ranks(s, "held_others_ns", offsetof(split_rank, holds_ns), &t);
+    hr__text_add(&t, ",\"rank_steps\":[");
+    for (int r = 0; r < s->n_ranks; r++) {
+        hr__text_add(&t, "%s", r ? "," : "");
+        hr__steps_print(&s->ranks[r].steps, &t);
+    }
+    hr__text_add(&t, "]");
+    if (s->feed) {
+        evidence_locked(s, &e, &mark);
+        verdict = verdict_of(hr__feed_run(s->feed), &e, mark);
         st = hr_feed_stats(s->feed, &run, err);
+    }
+    if (verdict || s->verdict)
+        hr__text_add(&t, ",\"verdict\":%s", verdict ? verdict : s->verdict);
     hr__text_add(&t, ",\"run\":%s}", run ? run : s->run_stats ? s->run_stats : "null");
     hr__unlock(&s->lock);
     if (!st && t.failed)
         st = hr__error_memory(err, "split", t.n);
     hr_string_free(run);
+    hr__free(verdict);
     if (st)
         hr__text_clear(&t);
     *out = t.data;

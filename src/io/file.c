@@ -9,12 +9,19 @@
 typedef struct file_source {
     hr_source base;
     int fd;
+    hr_account *account; /* borrowed: it lives as long as the source, which it is charged for; NULL: none */
+    int64_t stall_ns;    /* HR_STALL=disk:5ms: a slow disk, for tests */
 } file_source;
 
 static hr_status file_read_at(hr_source *base, void *out, int64_t offset, int64_t n, int64_t *n_read, hr_error *err)
 {
     file_source *s = (file_source *)base;
-    int64_t got = hr__file_read_at(s->fd, out, n, offset);
+    int64_t begin_ns = hr__clock_ns(), got;
+
+    if (s->stall_ns)
+        hr__sleep_ns(s->stall_ns);
+    got = hr__file_read_at(s->fd, out, n, offset);
+    hr__account_io(s->account, HR_IO_FILE, HR_MAX(got, 0), hr__clock_ns() - begin_ns, 0);
 
     if (got < 0)
         return hr__error_os(err, got, base->name, "read");
@@ -53,6 +60,8 @@ hr_status hr__file_source_open(const char *path, hr_account *account, hr_source 
         HR_FAIL(HR_INVALID, "%s: expected a file, found %s", path, info.is_dir ? "a folder" : "something else");
     HR_GO(hr__source_new(&file_class, sizeof(file_source), path, info.n_bytes, account, out, err));
     ((file_source *)*out)->fd = fd;
+    ((file_source *)*out)->account = account;
+    ((file_source *)*out)->stall_ns = hr__stall_ns("disk");
     (*out)->mtime_ns = info.mtime_ns;
     fd = -1; /* the source has it now */
 done:

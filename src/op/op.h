@@ -77,6 +77,15 @@ int64_t hr__op_allowance(const hr_op_run *run);
 int64_t hr__table_bytes_wanted(int64_t limit_bytes);
 void hr__op_holds(int n); /* adds n to the number of operators that may hold rows */
 
+/* What those who serve an operator's calls of a user's function have done: threads of this process, or workers. */
+typedef struct hr_served {
+    int64_t calls, busy_ns; /* ended calls, and their times from begin to end */
+    int64_t cpu_ns;         /* of these, on CPUs */
+    int64_t queued_ns;      /* the time that these calls waited for a server */
+    int64_t servers;        /* the most so far */
+    int64_t here;           /* 1: they are threads of this process */
+} hr_served;
+
 typedef enum hr_op_inputs { HR_INPUTS_ONE, HR_INPUTS_IN_TURN, HR_INPUTS_CHOSEN } hr_op_inputs;
 
 /* The columns of an input that an operator needs: names borrowed from the operator, or from its consumer's needs. */
@@ -221,9 +230,10 @@ typedef struct hr_op_class {
     int64_t (*floor_bytes)(const hr_op *op);         /* least memory besides one input and one output table; NULL: 0 */
     void (*describe)(const hr_op *op, hr_text *out); /* "limit(5)"; NULL: the name */
     void (*stats)(const hr_op *op, const hr_op_run *run,
-                  hr_text *out);                      /* its own part of hr_feed_stats: ,"key":1; NULL: nothing */
-    void (*fingerprint)(const hr_op *op, hr_hash *h); /* arguments; NULL: none */
-    void (*free)(hr_op *op);                          /* frees what op owns, and op */
+                  hr_text *out); /* its own part of hr_feed_stats: ,"key":1; NULL: nothing */
+    void (*served)(const hr_op *op, const hr_op_run *run, hr_served *out); /* NULL: it calls no function of a user */
+    void (*fingerprint)(const hr_op *op, hr_hash *h);                      /* arguments; NULL: none */
+    void (*free)(hr_op *op);                                               /* frees what op owns, and op */
 } hr_op_class;
 
 /* An operator with its arguments: immutable, counted, embedded first in each operator's own struct. */

@@ -21,7 +21,7 @@ def test_a_table_of_operations():
     lines = ds.stats().splitlines()
     assert lines[0].startswith("Run, epoch 0: ") and "; the consumer waited " in lines[0]
     assert lines[1].startswith("Read: 10,000 rows of 1 file in ")
-    assert lines[2].split() == "operation rows in rows out busy waits bytes out peak memory".split()
+    assert lines[2].split() == "operation rows in rows out busy CPU waits bytes out peak memory".split()
     mapped = next(line for line in lines if line.startswith("map_batches("))
     assert mapped.split()[1:3] == ["10,000", "10,000"] and "workers" in mapped
     kept = next(line for line in lines if line.startswith("filter("))
@@ -67,3 +67,13 @@ def test_numbers():
         (run_stats._count, (5, 1500, 2.5e6), ["5", "1.5 thousand", "2.5 million"]),
     ):
         assert [shown(n) for n in numbers] == texts
+
+
+def test_they_are_logged(context, caplog):
+    with caplog.at_level("INFO", "headrace.data"):
+        plan().count()
+        assert "statistics" not in caplog.text
+        context.enable_auto_log_stats = True
+        plan().count()
+    (line,) = [r.getMessage() for r in caplog.records if ": statistics" in r.getMessage()]
+    assert "rows in  rows out" in line and "\nMemory: at most " in line

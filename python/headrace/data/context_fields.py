@@ -244,7 +244,6 @@ WARNED = {
     "max_consecutive_actor_init_deaths": "a worker that dies while it starts is an error",
     "custom_execution_callback_classes": "the engine never calls them",
     "enable_tensor_extension_casting": "arrays of more than one dimension are always tensors",
-    "enable_auto_log_stats": "Dataset.stats() describes the last run",
     "enable_stats_summary_collection": "Dataset.stats() describes the last run",
     "retried_io_errors": "files are local, and the engine does not retry system errors",
     "write_file_retry_on_errors": "files are local, and the engine does not retry system errors",

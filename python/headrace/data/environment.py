@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 
 from headrace import _core
@@ -23,6 +24,8 @@ KNOWN = (
     "HEADRACE_RUN_ID",
     "HEADRACE_SPILL_DIR",
     "HEADRACE_SPILL_QUOTA",
+    "HEADRACE_STALL_TIMEOUT",
+    "HEADRACE_STALL_WARNING",
     "HEADRACE_TRACE",
     "HEADRACE_WORLD_SIZE",
 )
@@ -51,6 +54,10 @@ def check() -> None:
     threads = os.environ.get("HEADRACE_NUM_THREADS", "")
     if threads and not (threads.isascii() and threads.isdigit() and 1 <= int(threads) <= 1024):
         raise _core.InvalidArgument(f"HEADRACE_NUM_THREADS: {threads!r}, expected a number from 1 to 1024")
+    for name in ("HEADRACE_STALL_TIMEOUT", "HEADRACE_STALL_WARNING"):
+        seconds = os.environ.get(name, "")
+        if seconds and not re.fullmatch(r"\d{1,8}(\.\d*)?", seconds, re.ASCII):
+            raise _core.InvalidArgument(f"{name}: {seconds!r}, expected a number of seconds")
     for name in sorted(os.environ):
         if name.startswith("HEADRACE_") and name not in KNOWN and name not in OF_TESTS:
             near = nearest(name, KNOWN)

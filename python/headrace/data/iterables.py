@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -31,6 +32,7 @@ blocks = lazy_module("headrace.data.blocks")  # imports numpy, while the engine 
 
 ROWS_AT_ONCE = 1024  # rows that become Python objects together
 VERSION = 2  # of states
+TIMED_FIRST, TIMED_EACH = 64, 8  # batches whose conversion is timed: the first ones, then one of so many
 
 T = TypeVar("T", covariant=True)  # a batch, or a row
 
@@ -88,6 +90,10 @@ class RunPass:
 
     def forget(self, row):
         self.run.feed.forget(row)
+
+    def converted(self, ns):
+        """Reports the time that the consumer has spent to make its own batch of the last table."""
+        self.run.feed.converted(ns)
 
     def stats(self):
         return self.run.stats()
@@ -183,6 +189,10 @@ class SharePass:
 
     def forget(self, row):
         pass
+
+    def converted(self, ns):
+        """As of RunPass."""
+        self.source.converted(ns)
 
     def stats(self):
         return self.source.stats()
@@ -613,12 +623,26 @@ class _BatchPass(_Pass):
     def __init__(self, iterable):
         super().__init__(iterable)
         self.convert = iterable._convert
+        self.made = 0  # batches
 
     def __next__(self):
         table = self._next_table()
         if table is None:
             raise StopIteration
-        return self.convert(table)
+        self.made += 1
+        if self.made > TIMED_FIRST and self.made % TIMED_EACH:
+            return self.convert(table)
+        return self._timed(table)
+
+    def _timed(self, table):
+        begin = time.perf_counter_ns()
+        made = self.convert(table)
+        took = time.perf_counter_ns() - begin
+        try:
+            self.under.converted(took if self.made <= TIMED_FIRST else took * TIMED_EACH)
+        except _core.HeadraceError:
+            pass  # another thread has closed the pass
+        return made
 
     def state(self):
         return _state_after(self.under, None)

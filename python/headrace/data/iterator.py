@@ -381,6 +381,9 @@ class LocalSource:
         except _core.PeerError as e:
             raise explained(e, self.owner.pools) from None
 
+    def converted(self, ns):
+        self.split.converted(self.rank, ns)
+
     def leave(self):
         self.split.leave(self.rank)
 

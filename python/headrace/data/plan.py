@@ -383,10 +383,19 @@ class Run:
 
     def _tell_end(self):
         if events.wanted(events.DATA):
+            self._tell_stats()
             s = json.loads(self.stats_text)
             text = "run %d ends after %.3f s: %d rows, %d read; peak of memory %d bytes"
             counts = s["taken_rows"], s["rows_read"], s["peak_bytes"]
             events.tell(events.DATA, text, self.number, s["seconds"], *counts)
+
+    def _tell_stats(self):
+        from headrace.data import run_stats
+        from headrace.data.context import DataContext
+
+        if DataContext.get_current().enable_auto_log_stats:
+            text = run_stats.in_format(self.stats_text, "text")
+            events.tell(events.DATA, "run %d: statistics\n%s", self.number, text)
 
     def __enter__(self):
         return self

@@ -11,7 +11,7 @@ from headrace._core import InvalidArgument
 
 FORMATS = ("text", "json", "dict")
 NONE_YET = "no run yet"
-_COLUMNS = ("operation", "rows in", "rows out", "busy", "waits", "bytes out", "peak memory")
+_COLUMNS = ("operation", "rows in", "rows out", "busy", "CPU", "waits", "bytes out", "peak memory")
 
 
 def in_format(text, format):
@@ -29,11 +29,15 @@ def shown(stats):
     if not stats:
         return NONE_YET
     if "ranks" in stats:
-        return "\n".join([*_of_ranks(stats), shown(stats["run"] or {})])
+        verdict = _of_verdict(stats["verdict"]) if "verdict" in stats else ""
+        lines = [*_of_ranks(stats), verdict, shown(stats["run"] or {})]
+        return "\n".join(line for line in lines if line)
     lines = [_of_run(stats), _of_reading(stats), *_table(stats["operators"]), _of_memory(stats)]
     lines += [_of_cache(o) for o in stats["operators"] if "cached_rows" in o]
     if "network" in stats:
         lines.append(_of_network(stats["network"]))
+    if "verdict" in stats:
+        lines.append(_of_verdict(stats["verdict"]))
     return "\n".join(line for line in lines if line)
 
 
@@ -44,6 +48,24 @@ def _of_run(s):
         f"Run, epoch {s['epoch']}: {s['taken_rows']:,} rows in {_time(seconds)}{rate}; first rows after "
         f"{_time(s['first_table_seconds'])}; the consumer waited {_time(s['consumer_wait_seconds'])}"
     )
+
+
+def _of_verdict(v):
+    """What limits the run, and what to change."""
+    if v["kind"] == "short":
+        return ""
+    if not v["starved"]:
+        return f"Verdict: {v['text']}"
+    text = f"Verdict: {v['text']}"
+    if v["kind"] != "collate":
+        text = f"Verdict: waits for data are {100 * v['wait_share']:.0f} % of the time: {v['text']}"
+    if v["advice"]:
+        text += f". Advice: {v['advice']}"
+    if v["gain"] >= 1.05:
+        text += (
+            f" (about {v['gain']:.1f} times as fast; {v['most_gain']:.1f} times if the trainer never waited)"
+        )
+    return text
 
 
 def _of_reading(s):
@@ -73,6 +95,7 @@ def _table(operators):
             f"{o['rows_in']:,}",
             f"{o['rows_out']:,}",
             _time(o["busy_ns"] / 1e9),
+            _time(o["cpu_ns"] / 1e9),
             _time(o["wait_ns"] / 1e9),
             _bytes(o["bytes_out"]),
             _peak(o),

@@ -463,6 +463,12 @@ class LauncherSource:
         except PeerError as e:
             raise self._explained(e) from None
 
+    def converted(self, ns):
+        if self._host is not None:
+            self._host.split.converted(self.rank, ns)
+        elif self._ring is not None:
+            self._ring.converted(ns)
+
     def _explained(self, error):
         if self._host is not None:
             from headrace.data.plan import explained

@@ -241,6 +241,9 @@ class RingSource:
     def next(self, number=0):
         return self.ring.next(number)
 
+    def converted(self, ns):
+        self.ring.converted(ns)
+
     def leave(self):
         self.ring.leave()
 

@@ -108,6 +108,17 @@ static void print_host(hr_http_host *h, hr_text *out)
                  atomic_load(&h->levels[HR_LANE_SMALL]));
 }
 
+int64_t hr__network_throttled(void)
+{
+    hr_http_host *all;
+    int n = hr__hosts(&all);
+    int64_t sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += atomic_load(&all[i].throttled);
+    return sum;
+}
+
 void hr__network_stats(const hr_account *a, hr_text *out)
 {
     static const char *const names[HR_TRAFFIC_COUNT] = { "requests",   "received_bytes", "retries",     "hedges",

@@ -148,6 +148,7 @@ struct hr_http_request {
     int64_t begin_ns;     /* of the attempt */
     int64_t progress_ns;  /* of the last byte */
     int64_t n_wanted;     /* bytes of the range that this attempt asks for */
+    int64_t first_ns;     /* from begin_ns to the first byte of a body */
     int64_t n_attempt;    /* bytes of bodies that this attempt received */
     int64_t n_sent;       /* bytes of `data` that this attempt has sent */
     int64_t buffer_bytes; /* of the connection */

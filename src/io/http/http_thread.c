@@ -110,8 +110,10 @@ static size_t on_body(char *data, size_t size, size_t n, void *context)
     hr_http_request *r = context;
 
     r->progress_ns = hr__clock_ns();
-    if (!r->n_attempt)
-        hr__flow_first_byte(&lane_of(r)->flow, r->progress_ns - r->begin_ns);
+    if (!r->n_attempt) {
+        r->first_ns = r->progress_ns - r->begin_ns;
+        hr__flow_first_byte(&lane_of(r)->flow, r->first_ns);
+    }
     r->n_attempt += (int64_t)(size * n);
     hr__host_count(r, HR_TRAFFIC_BYTES, (int64_t)(size * n));
     if (!r->is_small)
@@ -358,6 +360,7 @@ static hr_status send_attempt(hr_http_request *r)
     set_options(r, r->easy, headers);
     r->begin_ns = r->progress_ns = hr__clock_ns();
     r->n_wanted = r->n_bytes - r->n_got;
+    r->first_ns = 0;
     r->n_attempt = r->n_sent = 0;
     r->answered = r->on_new = false;
     enter_active(r);
@@ -451,6 +454,7 @@ static hr_http_next judge(hr_http_request *r, const char *wrong, bool may_retry)
     leave_active(r);
     look_at_sent(r);
     curl_easy_getinfo(r->easy, CURLINFO_REDIRECT_URL, &location);
+    hr__account_io(r->account, HR_IO_NETWORK, r->n_attempt, hr__clock_ns() - r->begin_ns, r->first_ns);
     if (r->answer.status == 429 || r->answer.status == 503)
         throttled(r->host);
     next = hr__http_settle(r, wrong, may_retry, location);

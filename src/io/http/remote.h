@@ -10,6 +10,7 @@ hr_status hr__store_new(const char *const *options, int n_options, hr_account *a
 hr_store *hr__store_ref(hr_store *s); /* NULL is fine */
 void hr__store_unref(hr_store *s);    /* NULL is fine */
 /* Adds ",\"network\":{...}": what travelled for the account, and the hosts of the process. Nothing, if nothing did. */
+int64_t hr__network_throttled(void); /* answers 429 and 503, of all hosts, since the process began */
 void hr__network_stats(const hr_account *a, hr_text *out);
 bool hr__url_is_store(const char *url);                    /* of any store, and not of http */
 char *hr__url_shown(const char *url, hr_account *account); /* without passwords, and without its query */

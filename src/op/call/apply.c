@@ -818,6 +818,11 @@ static void apply_stats(const hr_op *op, const hr_op_run *run, hr_text *out)
     hr__calls_stats(((const apply_op *)op)->calls, run->state, out);
 }
 
+static void apply_served(const hr_op *op, const hr_op_run *run, hr_served *out)
+{
+    hr__calls_served(((const apply_op *)op)->calls, run->state, out);
+}
+
 static void apply_free(hr_op *op)
 {
     apply_op *a = (apply_op *)op;
@@ -854,6 +859,7 @@ static const hr_op_class apply_class = {
     .remember = apply_remember,
     .describe = apply_describe,
     .stats = apply_stats,
+    .served = apply_served,
     .fingerprint = apply_fingerprint,
     .free = apply_free,
 };

@@ -353,6 +353,7 @@ static hr_status refusal_locked(const hr_calls *c, hr_error *err)
 hr_status hr__call_set_submit(hr_call_set *g, hr_calls_run *run, hr_error *err)
 {
     hr_calls *c = g->calls;
+    int64_t now = hr__clock_ns();
     hr_status st;
 
     if (c->pid != hr__pid())
@@ -371,6 +372,7 @@ hr_status hr__call_set_submit(hr_call_set *g, hr_calls_run *run, hr_error *err)
         for (int i = 0; i < g->n; i++) {
             g->items[i]->tag = ++c->n_tags;
             g->items[i]->run = run;
+            g->items[i]->queued_ns = now;
             run->input_bytes += g->items[i]->input_bytes;
             wait_locked(g->items[i], false);
         }
@@ -592,6 +594,29 @@ void hr__calls_stats(hr_calls *c, const hr_calls_run *run, hr_text *out)
     hr__unlock(&c->lock);
 }
 
+void hr__calls_served(hr_calls *c, const hr_calls_run *run, hr_served *out)
+{
+    hr__lock(&c->lock);
+    *out = run ? run->served : (hr_served){ 0 };
+    out->servers = HR_MAX(out->servers, c->n_workers + c->n_takers);
+    out->here = !c->by_workers;
+    hr__unlock(&c->lock);
+}
+
+void hr__call_served_locked(hr_call *call, int64_t busy_ns, int64_t cpu_ns)
+{
+    hr_served *s;
+
+    if (!call->set || !call->set->run)
+        return;
+    s = &call->set->run->served;
+    s->servers = HR_MAX(s->servers, call->calls->n_workers + call->calls->n_takers);
+    s->calls++;
+    s->busy_ns += busy_ns;
+    s->cpu_ns += HR_MAX(0, HR_MIN(cpu_ns, busy_ns));
+    s->queued_ns += HR_MAX(0, call->taken_ns - call->queued_ns);
+}
+
 void hr__calls_left_out(hr_calls *c, hr_call *call, const char *where)
 {
     hr__lock(&c->lock);
@@ -649,6 +674,7 @@ hr_status hr__calls_take(hr_calls *c, uint64_t server, int timeout_ms, hr_call *
     c->n_idle--;
     if (call) {
         call->in_hand = true;
+        call->taken_cpu_ns = hr__thread_cpu_ns();
         call->server = server;
         c->n_in_hand++;
     } else if (c->waiting.first) {
@@ -779,6 +805,7 @@ static void learn_locked(hr_call *call)
 
     if (!call->in_hand)
         return;
+    hr__call_served_locked(call, took, hr__thread_cpu_ns() - call->taken_cpu_ns);
     c->call_ns = c->call_ns ? (7 * c->call_ns + took) / 8 : HR_MAX(took, 1);
     took /= HR_MAX(call->n_batches, 1);
     c->batch_ns = c->batch_ns ? (7 * c->batch_ns + took) / 8 : HR_MAX(took, 1);

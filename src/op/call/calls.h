@@ -102,10 +102,12 @@ struct hr_call {
     bool incomplete;    /* a result was lost for lack of memory */
     hr_status st;       /* DONE: its status */
     hr_error err;
-    bool in_hand;    /* a server in this process took it */
-    uint64_t server; /* the server that paused it; undefined before */
-    bool resumes;    /* was paused: only `server` may take it */
-    int64_t taken_ns;
+    bool in_hand;            /* a server in this process took it */
+    uint64_t server;         /* the server that paused it; undefined before */
+    bool resumes;            /* was paused: only `server` may take it */
+    int64_t queued_ns;       /* when it was submitted */
+    int64_t taken_ns;        /* when a server took it */
+    int64_t taken_cpu_ns;    /* the CPU time of the server's thread then, if in_hand */
     hr_calls_worker *worker; /* the worker that has it */
     bool dropped;            /* DROP was sent to the worker */
     int n_deaths;            /* of workers that ran it */
@@ -138,6 +140,7 @@ struct hr_calls_run {
     bool cancelled;
     int64_t n_errored;   /* batches that failed and were left out */
     int64_t input_bytes; /* of submitted calls */
+    hr_served served;
     hr_first_columns first;
     /* turns.c */
     hr_calls_run *prev, *next; /* c->runs */
@@ -224,6 +227,9 @@ void hr__calls_left_out(hr_calls *c, hr_call *call, const char *where); /* recor
 int64_t hr__calls_count_errored(hr_calls *c, hr_calls_run *run); /* counts one more; returns the count of the run */
 void hr__calls_forgive(hr_calls *c);                             /* failures may be left out */
 void hr__calls_stats(hr_calls *c, const hr_calls_run *run, hr_text *out);
+void hr__calls_served(hr_calls *c, const hr_calls_run *run, hr_served *out); /* run NULL: none has begun */
+/* Counts a call that ends now: busy_ns and cpu_ns are its server's. */
+void hr__call_served_locked(hr_call *call, int64_t busy_ns, int64_t cpu_ns);
 
 int hr__calls_n_servers(hr_calls *c); /* worker processes, and the threads seen so far */
 int64_t hr__calls_batch_ns(hr_calls *c);
@@ -328,6 +334,7 @@ typedef struct hr_done_head {
     int32_t status;
     int32_t text_bytes;
     int64_t detail_bytes;
+    int64_t cpu_ns; /* of the worker process, for the call */
 } hr_done_head;
 
 #endif

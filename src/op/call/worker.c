@@ -35,6 +35,7 @@ struct hr_worker {
     open_call *open;
     int64_t n_open, cap_open;
     bool ended;
+    int64_t cpu_ns; /* CPU time of the process when the open call began, or the last one ended */
 };
 
 hr_status hr__worker_open(int fd, hr_worker **out, hr_error *err)
@@ -97,9 +98,12 @@ static open_call *find_open(hr_worker *w, uint64_t tag)
 
 static hr_status send_done(hr_worker *w, uint64_t tag, hr_status result, const hr_error *what, hr_error *err)
 {
-    hr_done_head h = { .status = (int32_t)result };
+    int64_t now = hr__process_cpu_ns();
+    hr_done_head h = { .status = (int32_t)result, .cpu_ns = now - w->cpu_ns };
     hr_status st;
     char *bytes;
+
+    w->cpu_ns = now;
 
     if (what) {
         h.text_bytes = (int32_t)strlen(what->text);
@@ -365,6 +369,8 @@ static hr_status next_call(hr_worker *w, int64_t i, hr_work *out, hr_error *err)
     if (!hr__grow(w->account, (void **)&w->open, &w->cap_open, w->n_open + 1, sizeof *w->open))
         return hr__error_memory(err, "worker", (w->n_open + 1) * (int64_t)sizeof *w->open);
     *out = take_out(w, i);
+    if (out->kind == HR_WORK_CALL && !w->n_open)
+        w->cpu_ns = hr__process_cpu_ns();
     if (out->kind == HR_WORK_CALL)
         w->open[w->n_open++] =
             (open_call){ .tag = out->tag, .run = out->place.run, .ahead_bytes = hr__ahead_bytes(&out->place) };

@@ -1,0 +1,573 @@
+/* verdict.c - what limits a feed, in one sentence, from what its run and its consumer recorded.
+ *
+ * 1. Whether: the share of its time that the trainer waited for batches. Below FED nothing is wrong, and the trainer is
+ *    the limit; then only its own making of batches (collate) can be worth a word.
+ * 2. What: the cause that the dispatcher saw while the trainer waited (exec/observe.c), by its longest time. Counters
+ *    then tell causes apart that look alike to the dispatcher: threads that compute from threads that wait for a disk,
+ *    a row that takes long from a fragment that is large, a network's latency from its bandwidth.
+ * 3. How much: each resource has a demand, the time that it needs for the rows of the period if nothing else limits.
+ *    The gain of removing the cause is the period, divided by the largest demand that is left: the trainer's is one of
+ *    them. It is also at most what the trainer waited for this cause.
+ *
+ * It is a function of its argument: tests/test_verdict.c has a table of cases.
+ *
+ * Tests: test_verdict.c, test_verdicts.py. */
+#include "feed/verdict.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#define FED 0.05             /* a trainer that waits less than this share of its time is fed */
+#define LEAST_STEPS 8        /* fewer steps say nothing, */
+#define LEAST_NS 250000000   /* nor does a shorter period, */
+#define ENOUGH_NS 2000000000 /* unless the steps are long */
+#define OUTLIER 3.0          /* times the mean */
+
+static const char *const names[] = {
+    [HR_VERDICT_SHORT] = "short",       [HR_VERDICT_TRAINER] = "trainer",   [HR_VERDICT_COLLATE] = "collate",
+    [HR_VERDICT_SERIAL] = "serial",     [HR_VERDICT_CPU] = "cpu",           [HR_VERDICT_THREADS] = "threads",
+    [HR_VERDICT_DISK] = "disk",         [HR_VERDICT_LATENCY] = "latency",   [HR_VERDICT_BANDWIDTH] = "bandwidth",
+    [HR_VERDICT_THROTTLE] = "throttle", [HR_VERDICT_MEMORY] = "memory",     [HR_VERDICT_SPILL] = "spill",
+    [HR_VERDICT_FUNCTION] = "function", [HR_VERDICT_GIL] = "gil",           [HR_VERDICT_FRAGMENT] = "fragment",
+    [HR_VERDICT_GROUPS] = "row_groups", [HR_VERDICT_HEAD] = "head_of_line", [HR_VERDICT_OPENING] = "opening",
+    [HR_VERDICT_RANK] = "rank",         [HR_VERDICT_WAITS] = "waits",
+};
+_Static_assert(HR_LEN(names) == HR_N_VERDICTS, "each verdict has a name");
+
+/* What verdict_of finds on its way. */
+typedef struct case_of {
+    const hr_evidence *e;
+    const hr_run_view *run;
+    hr_verdict *v;
+    double period_ns; /* of the steps: waits and work */
+    double waited_ns; /* for this cause */
+    const hr_stage_view *stage;
+    const hr_op_view *op; /* that the verdict names; its demand goes with the cause. NULL: the reading */
+    int stage_index;
+} case_of;
+
+static double share(double part, double whole) { return whole > 0 ? HR_MIN(part / whole, 1.0) : 0; }
+
+__attribute__((format(printf, 3, 4))) static void say(char *out, size_t cap, const char *format, ...)
+{
+    size_t n = strlen(out);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(out + n, cap - n, format, args);
+    va_end(args);
+}
+
+#define TEXT(c, ...) say((c)->v->text, sizeof(c)->v->text, __VA_ARGS__)
+#define ADVICE(c, ...) say((c)->v->advice, sizeof(c)->v->advice, __VA_ARGS__)
+
+static void set(case_of *c, hr_verdict_kind kind) { c->v->kind = kind; }
+
+/* "1.5 ms" */
+typedef struct shown {
+    char text[32];
+} shown;
+
+static shown time_of(double ns)
+{
+    shown s;
+
+    if (ns < 1e6)
+        snprintf(s.text, sizeof s.text, "%.0f us", ns / 1e3);
+    else if (ns < 1e9)
+        snprintf(s.text, sizeof s.text, "%.1f ms", ns / 1e6);
+    else
+        snprintf(s.text, sizeof s.text, "%.1f s", ns / 1e9);
+    return s;
+}
+
+static shown bytes_of(double n)
+{
+    static const char *const units[] = { "B", "kB", "MB", "GB", "TB" };
+    int k = 0;
+    shown s;
+
+    for (; n >= 1000 && k < HR_LEN(units) - 1; k++)
+        n /= 1000;
+    snprintf(s.text, sizeof s.text, k ? "%.1f %s" : "%.0f %s", n, units[k]);
+    return s;
+}
+
+/* An operator's name, which has a user's text, cut. */
+static shown name_of(const hr_op_view *o)
+{
+    shown s;
+
+    snprintf(s.text, sizeof s.text, "%s", o ? o->name : "read");
+    if (o && strlen(o->name) >= sizeof s.text)
+        memcpy(s.text + sizeof s.text - 4, "...", 4);
+    return s;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- demands */
+
+static double pool_busy(const hr_run_view *r)
+{
+    double ns = 0;
+
+    for (int i = 0; i < r->n_ops; i++)
+        ns += (double)r->ops[i].sums.call.busy_ns;
+    for (int i = 0; i < r->n_stages; i++)
+        ns += (double)r->stages[i].reads.busy_ns;
+    return ns;
+}
+
+/* The time that an operator needs for the rows of the period. */
+static double demand_of(const hr_op_view *o)
+{
+    double ns = o->is_serial ? (double)o->sums.call.busy_ns : 0;
+
+    if (o->calls && o->sums.served.servers > 0)
+        ns = HR_MAX(ns, (double)o->sums.served.busy_ns / (double)o->sums.served.servers);
+    return ns;
+}
+
+/* The largest demand besides the cause's. */
+static double next_demand(const case_of *c)
+{
+    const hr_run_view *r = c->run;
+    hr_verdict_kind kind = c->v->kind;
+    double most = (double)c->e->steps.step_ns;
+
+    if (kind == HR_VERDICT_COLLATE)
+        most -= (double)c->e->steps.convert_ns;
+    for (int i = 0; i < r->n_ops; i++)
+        if (&r->ops[i] != c->op)
+            most = HR_MAX(most, demand_of(&r->ops[i]));
+    if (kind != HR_VERDICT_CPU && kind != HR_VERDICT_THREADS && kind != HR_VERDICT_WAITS && kind != HR_VERDICT_DISK &&
+        r->n_threads > 0)
+        most = HR_MAX(most, (pool_busy(r) - (c->op ? (double)c->op->sums.call.busy_ns : 0)) / r->n_threads);
+    return most;
+}
+
+static void find_gain(case_of *c)
+{
+    double least = HR_MAX(next_demand(c), c->period_ns - c->waited_ns);
+
+    c->v->most = c->e->steps.step_ns > 0 ? c->period_ns / (double)c->e->steps.step_ns : 0;
+    c->v->gain = least > 0 ? HR_MAX(1.0, c->period_ns / least) : 1.0;
+    c->v->gain = HR_MIN(c->v->gain, 100.0);
+    c->v->most = c->v->most > 0 ? HR_MIN(c->v->most, 100.0) : 100.0;
+}
+
+/* ----------------------------------------------------------------------------------------------------------- causes */
+
+static const hr_op_view *op_of_stage(const case_of *c, bool serial, bool calls)
+{
+    const hr_op_view *found = NULL;
+
+    for (int i = 0; i < c->run->n_ops; i++) {
+        const hr_op_view *o = &c->run->ops[i];
+        int64_t ns = calls ? o->sums.wait_ns : o->sums.call.busy_ns;
+
+        if (o->stage == c->stage_index && o->is_serial == serial && (!calls || o->calls) &&
+            (!found || ns > (calls ? found->sums.wait_ns : found->sums.call.busy_ns)))
+            found = o;
+    }
+    return found;
+}
+
+static void serial(case_of *c)
+{
+    double busy;
+
+    c->op = op_of_stage(c, true, false);
+    if (c->op && c->run->spilled > 0 && c->op->is_block) {
+        set(c, HR_VERDICT_SPILL);
+        TEXT(c, "%s keeps its rows on disk: %s were spilled, of which memory holds %s", name_of(c->op).text,
+             bytes_of((double)c->op->spilled).text, bytes_of((double)c->run->limit_bytes).text);
+        ADVICE(c, "raise the memory limit (HEADRACE_MEMORY_LIMIT), or select fewer columns before it");
+        return;
+    }
+    set(c, HR_VERDICT_SERIAL);
+    busy = c->op ? share((double)c->op->sums.call.busy_ns, c->period_ns) : 0;
+    TEXT(c, "%s runs on one thread, which it kept busy %.0f %% of the time", name_of(c->op).text, 100 * busy);
+    ADVICE(c, "make %s cheaper, or move work out of it into steps that run on all threads", name_of(c->op).text);
+}
+
+static void network(case_of *c)
+{
+    const hr_io_sums *io = &c->run->sums.io[HR_IO_NETWORK];
+    double first = share((double)io->first_ns, (double)io->ns),
+           mean = io->requests ? (double)io->ns / (double)io->requests : 0;
+
+    if (c->run->sums.throttled > 0 && c->run->sums.throttled * 50 >= io->requests) {
+        set(c, HR_VERDICT_THROTTLE);
+        TEXT(c, "the store refuses requests (429, 503): %" PRId64 " of %" PRId64, c->run->sums.throttled, io->requests);
+        ADVICE(c, "spread the objects over more prefixes or buckets, or keep them in the cache (HEADRACE_CACHE_DIR)");
+    } else if (first >= 0.6) {
+        set(c, HR_VERDICT_LATENCY);
+        TEXT(c, "requests take long: %s each, of which %.0f %% until the first byte; %" PRId64 " requests of %s",
+             time_of(mean).text, 100 * first, io->requests,
+             bytes_of(io->requests ? (double)io->bytes / (double)io->requests : 0).text);
+        ADVICE(c, "write larger files or row groups, or keep them in the cache (HEADRACE_CACHE_DIR)");
+    } else {
+        set(c, HR_VERDICT_BANDWIDTH);
+        TEXT(c, "the network brought %s/s, in requests of %s and %s each",
+             bytes_of((double)io->bytes / HR_MAX(c->period_ns, 1) * 1e9).text,
+             bytes_of(io->requests ? (double)io->bytes / (double)io->requests : 0).text, time_of(mean).text);
+        ADVICE(c, "read fewer columns, compress more, or keep the files in the cache (HEADRACE_CACHE_DIR)");
+    }
+}
+
+/* The operator, or the reading of a leaf (*reads), that kept the threads busy longest. */
+static const hr_op_view *busiest(const case_of *c, const hr_stage_view **reads)
+{
+    const hr_op_view *found = NULL;
+    int64_t most = -1;
+
+    *reads = NULL;
+    for (int i = 0; i < c->run->n_ops; i++)
+        if (c->run->ops[i].sums.call.busy_ns > most) {
+            most = c->run->ops[i].sums.call.busy_ns;
+            found = &c->run->ops[i];
+        }
+    for (int i = 0; i < c->run->n_stages; i++)
+        if (c->run->stages[i].is_leaf && c->run->stages[i].reads.busy_ns > most) {
+            most = c->run->stages[i].reads.busy_ns;
+            *reads = &c->run->stages[i];
+            found = NULL;
+        }
+    return found;
+}
+
+static void threads(case_of *c)
+{
+    const hr_run_view *r = c->run;
+    const hr_stage_view *reads;
+    const hr_call_sums *call;
+    double on_cpu, busy = pool_busy(r);
+    const hr_io_sums *disk = &r->sums.io[HR_IO_FILE], *net = &r->sums.io[HR_IO_NETWORK];
+
+    c->op = busiest(c, &reads);
+    call = reads ? &reads->reads : c->op ? &c->op->sums.call : &(hr_call_sums){ 0 };
+    on_cpu = share((double)call->cpu_ns, (double)call->busy_ns);
+    if (reads && on_cpu < 0.5 && (double)disk->ns > 0.4 * (double)call->busy_ns) {
+        set(c, HR_VERDICT_DISK);
+        TEXT(c,
+             "the disk brought %s/s, and threads waited for it %.0f %% of their time; %" PRId64
+             " reads of %s took %s each",
+             bytes_of((double)disk->bytes / HR_MAX(c->period_ns, 1) * 1e9).text, 100 * share((double)disk->ns, busy),
+             disk->requests, bytes_of(disk->requests ? (double)disk->bytes / (double)disk->requests : 0).text,
+             time_of(disk->requests ? (double)disk->ns / (double)disk->requests : 0).text);
+        ADVICE(c, "put the files on a faster disk, read fewer columns, or compress them more");
+        return;
+    }
+    if (reads && on_cpu < 0.5 && (double)net->ns > 0.4 * (double)call->busy_ns) {
+        network(c);
+        return;
+    }
+    if (r->n_threads > r->n_cpus && on_cpu < 0.8 && (double)r->sums.cpu_ns > 0.7 * r->n_cpus * c->period_ns) {
+        set(c, HR_VERDICT_THREADS);
+        TEXT(c, "%d threads share %d CPUs, and %s computed only %.0f %% of its time", r->n_threads, r->n_cpus,
+             name_of(c->op).text, 100 * on_cpu);
+        ADVICE(c, "set num_threads to %d (HEADRACE_NUM_THREADS)", r->n_cpus);
+        return;
+    }
+    if (on_cpu < 0.5 && busy > 0) {
+        set(c, HR_VERDICT_WAITS);
+        TEXT(c, "%s kept the threads, but computed only %.0f %% of that time: it waits, or other programs use the CPUs",
+             name_of(c->op).text, 100 * on_cpu);
+        ADVICE(c, "look for other programs on this machine, and for locks or waits in %s", name_of(c->op).text);
+        return;
+    }
+    set(c, HR_VERDICT_CPU);
+    TEXT(c, "all %d threads work: %s took %.0f %% of their time", r->n_threads, name_of(c->op).text,
+         100 * share((double)call->busy_ns, busy));
+    if (r->n_threads < r->n_cpus)
+        ADVICE(c, "use more threads (num_threads, HEADRACE_NUM_THREADS): this machine has %d CPUs", r->n_cpus);
+    else if (reads)
+        ADVICE(c, "read fewer columns, choose a cheaper compression, or give it more CPUs");
+    else
+        ADVICE(c, "make %s cheaper, or give it more CPUs", name_of(c->op).text);
+}
+
+static double mean_of(int64_t sum, int64_t n) { return n > 0 ? (double)sum / (double)n : 0; }
+
+/* The text for the rows of a ticket. */
+static void say_where(case_of *c, const hr_slow_ticket *t, const char *file)
+{
+    TEXT(c, "%s%s%s, fragment %d, from row %" PRId64, file ? " of " : "", file ? "" : " of", file ? file : " the input",
+         t->begin.fragment, t->begin.row);
+}
+
+static bool same_place(const hr_slow_ticket *a, const hr_slow_ticket *b)
+{
+    return a->begin.file == b->begin.file && a->begin.fragment == b->begin.fragment && a->begin.row == b->begin.row;
+}
+
+/* One ticket holds up all others: its fragment is large, or its rows take long; or all are alike, and too few. */
+static void one_ticket(case_of *c, bool few)
+{
+    const hr_stage_view *s = c->stage;
+    bool ended = same_place(&s->held, &s->longest) || s->held.blamed_ns == 0; /* then all its rows are known */
+    const hr_slow_ticket *t = ended ? &s->longest : &s->held;
+    const char *file = ended ? s->longest_file : s->held_file;
+    int64_t n = s->all_tickets - ended;
+    double rows = mean_of(s->all_ticket_rows - (ended ? t->rows : 0), n);
+    double ns = mean_of(s->all_ticket_ns - (ended ? t->busy_ns : 0), n);
+    bool many = n >= 3;
+
+    if (many && s->is_leaf && (double)t->rows > OUTLIER * rows) {
+        set(c, HR_VERDICT_FRAGMENT);
+        TEXT(c,
+             "one fragment is larger than the others, and one thread reads it while the others are idle: %" PRId64
+             " rows against %.0f",
+             t->rows, rows);
+        say_where(c, t, file);
+        ADVICE(c, "write files with row groups or fragments of one size (repartition before you write)");
+    } else if (many && (double)t->busy_ns > OUTLIER * ns) {
+        set(c, HR_VERDICT_HEAD);
+        TEXT(c, "all rows wait for the oldest ones, which took %s against %s:", time_of((double)t->busy_ns).text,
+             time_of(ns).text);
+        say_where(c, t, file);
+        ADVICE(c, "look at these rows; with preserve_order=False later rows need not wait for them");
+    } else if (s->is_leaf && few) {
+        set(c, HR_VERDICT_GROUPS);
+        TEXT(c, "the files have too few fragments for %d threads: %" PRId64 " of %.0f rows, each read by one thread",
+             c->run->n_threads, HR_MAX(s->fragments, 1), mean_of(s->rows_read, HR_MAX(s->fragments, 1)));
+        ADVICE(c, "write smaller row groups, or more files");
+    } else {
+        set(c, HR_VERDICT_HEAD);
+        TEXT(c, "all rows wait for the oldest ones:");
+        say_where(c, t, file);
+        ADVICE(c, "with preserve_order=False later rows need not wait for them");
+    }
+}
+
+/* Several threads of this process are in the function, and use one CPU at most. */
+static bool takes_turns(const case_of *c, const hr_op_view *o)
+{
+    const hr_served *s = &o->sums.served;
+    double period = HR_MAX(c->period_ns, 1);
+
+    return s->here && s->servers > 1 && (double)s->busy_ns > 1.4 * period && (double)s->cpu_ns <= 1.25 * period &&
+           (double)s->cpu_ns > 0.15 * period;
+}
+
+static const hr_op_view *that_takes_turns(const case_of *c)
+{
+    for (int i = 0; i < c->run->n_ops; i++)
+        if (c->run->ops[i].calls && takes_turns(c, &c->run->ops[i]))
+            return &c->run->ops[i];
+    return NULL;
+}
+
+static void turns(case_of *c)
+{
+    const hr_served *s = &c->op->sums.served;
+
+    set(c, HR_VERDICT_GIL);
+    TEXT(c,
+         "%s runs in %" PRId64
+         " threads of this process that take turns at Python's lock: %.1f were busy, on %.1f CPUs",
+         name_of(c->op).text, s->servers, (double)s->busy_ns / HR_MAX(c->period_ns, 1),
+         (double)s->cpu_ns / HR_MAX(c->period_ns, 1));
+    ADVICE(c, "run it in processes (compute=\"processes\")");
+}
+
+static void function(case_of *c)
+{
+    const hr_served *s;
+    double at_once, cpu_share;
+
+    c->op = op_of_stage(c, false, true);
+    if (!c->op) {
+        one_ticket(c, false);
+        return;
+    }
+    s = &c->op->sums.served;
+    at_once = (double)s->busy_ns / HR_MAX(c->period_ns, 1);
+    cpu_share = share((double)s->cpu_ns, (double)s->busy_ns);
+    if (s->servers > 1 && at_once < 0.6 * (double)s->servers && (double)c->stage->held.blamed_ns > 0.4 * c->waited_ns) {
+        one_ticket(c, false);
+        c->op = NULL;
+        if (c->v->kind != HR_VERDICT_GROUPS)
+            return;
+        c->v->text[0] = c->v->advice[0] = 0;
+    }
+    if (takes_turns(c, c->op)) {
+        turns(c);
+        return;
+    }
+    set(c, HR_VERDICT_FUNCTION);
+    TEXT(c, "the function %s: %" PRId64 " %s %.0f %% busy, and %s %.0f %% of that time", name_of(c->op).text,
+         s->servers, s->servers == 1 ? "worker was" : "workers were",
+         100 * share(at_once, (double)HR_MAX(s->servers, 1)), s->servers == 1 ? "it computed" : "they computed",
+         100 * cpu_share);
+    if (s->servers < c->run->n_cpus || cpu_share < 0.5)
+        ADVICE(c, "give it more workers (concurrency=%" PRId64 "), or make it cheaper",
+               cpu_share < 0.5 ? 2 * s->servers : (int64_t)c->run->n_cpus);
+    else
+        ADVICE(c, "make it cheaper: a function of batches instead of rows, or an expression");
+}
+
+static void memory(case_of *c)
+{
+    set(c, HR_VERDICT_MEMORY);
+    TEXT(c, "the memory limit of %s holds up work: threads were idle for want of memory %.0f %% of the time",
+         bytes_of((double)c->run->limit_bytes).text, 100 * share(c->waited_ns, c->period_ns));
+    if (c->run->spilled > 0)
+        TEXT(c, "; %s were spilled", bytes_of((double)c->run->spilled).text);
+    ADVICE(c, "raise the memory limit (HEADRACE_MEMORY_LIMIT), use smaller batches, or fewer threads");
+}
+
+static void opening(case_of *c)
+{
+    const hr_io_sums *net = &c->run->sums.io[HR_IO_NETWORK];
+
+    if (net->requests > 0 && net->ns > c->run->sums.io[HR_IO_FILE].ns) {
+        network(c);
+        return;
+    }
+    set(c, HR_VERDICT_OPENING);
+    TEXT(c, "files are opened one after another, and there are many small ones: %.0f rows in each fragment",
+         mean_of(c->stage->rows_read, c->stage->fragments));
+    ADVICE(c, "write fewer, larger files");
+}
+
+/* --------------------------------------------------------------------------------------------------------- verdicts */
+
+/* The time of a serial operator while its thread did not run is want of a thread. */
+static int64_t caused(const case_of *c, int stage, hr_cause cause)
+{
+    const hr_stage_view *s = &c->run->stages[stage];
+    int64_t ns = s->sums.cause_ns[cause], of_serial = s->sums.cause_ns[HR_CAUSE_SERIAL], serial = 0;
+
+    for (int i = 0; i < c->run->n_ops; i++)
+        if (c->run->ops[i].stage == stage && c->run->ops[i].is_serial)
+            serial = HR_MIN(of_serial, c->run->ops[i].sums.call.busy_ns);
+    if (cause == HR_CAUSE_SERIAL)
+        return serial;
+    return cause == HR_CAUSE_THREADS ? ns + s->sums.cause_ns[HR_CAUSE_HANDOVER] + of_serial - serial : ns;
+}
+
+/* The cause with the longest time over all stages, and the stage where it was longest. */
+static hr_cause main_cause(case_of *c)
+{
+    hr_cause found = HR_CAUSE_THREADS;
+    int64_t most = -1, all = 0;
+
+    for (int k = 0; k < HR_N_CAUSES; k++) {
+        int64_t ns = 0, at_most = -1;
+        int at = 0;
+
+        if (k == HR_CAUSE_HANDOVER)
+            continue; /* counts as THREADS: a thread was wanted */
+        for (int i = 0; i < c->run->n_stages; i++) {
+            int64_t here = caused(c, i, (hr_cause)k);
+
+            ns += here;
+            if (here > at_most) {
+                at_most = here;
+                at = i;
+            }
+        }
+        all += ns;
+        if (ns > most) {
+            most = ns;
+            found = (hr_cause)k;
+            c->stage_index = at;
+        }
+    }
+    c->stage = &c->run->stages[c->stage_index];
+    c->waited_ns = (double)c->e->steps.wait_ns * share((double)most, (double)all);
+    return found;
+}
+
+static void starved(case_of *c)
+{
+    switch (main_cause(c)) {
+    case HR_CAUSE_SERIAL: serial(c); break;
+    case HR_CAUSE_TICKET: one_ticket(c, false); break;
+    case HR_CAUSE_FEW: one_ticket(c, true); break;
+    case HR_CAUSE_FUNCTION: function(c); break;
+    case HR_CAUSE_NETWORK: network(c); break;
+    case HR_CAUSE_MEMORY: memory(c); break;
+    case HR_CAUSE_OPENING: opening(c); break;
+    default: threads(c);
+    }
+}
+
+static void collate(case_of *c)
+{
+    const hr_step_sums *s = &c->e->steps;
+
+    set(c, HR_VERDICT_COLLATE);
+    c->v->starved = true;
+    c->waited_ns = (double)s->convert_ns;
+    TEXT(c,
+         "the trainer's own thread makes its batches: collate_fn and copies took %s of each step, %.0f %% of the time",
+         time_of(mean_of(s->convert_ns, s->n)).text, 100 * share((double)s->convert_ns, c->period_ns));
+    ADVICE(c, "move the work of collate_fn into map_batches(), which runs beside the trainer");
+}
+
+static void slow_rank(case_of *c)
+{
+    set(c, HR_VERDICT_RANK);
+    c->waited_ns = (double)c->e->held_ns;
+    TEXT(c, "rank %d takes its batches late: the other ranks waited %s each for it", c->e->slow_rank,
+         time_of((double)c->e->held_ns).text);
+    ADVICE(c, "look at what rank %d does in its steps", c->e->slow_rank);
+}
+
+static void fed(case_of *c)
+{
+    const hr_step_sums *s = &c->e->steps;
+
+    set(c, HR_VERDICT_TRAINER);
+    TEXT(c, "the trainer is the limit: its steps take %s, and it found %.0f %% of its batches ready",
+         time_of(mean_of(s->step_ns, s->n)).text, 100 * share((double)s->n_ready, (double)s->n));
+}
+
+static bool too_short(const hr_evidence *e)
+{
+    double period = (double)(e->steps.wait_ns + e->steps.step_ns);
+
+    return e->steps.n < 2 || ((e->steps.n < LEAST_STEPS || period < LEAST_NS) && period < ENOUGH_NS) ||
+           !e->run->n_stages;
+}
+
+void hr__verdict_of(const hr_evidence *e, hr_verdict *out)
+{
+    case_of c = { .e = e, .run = e->run, .v = out, .period_ns = (double)(e->steps.wait_ns + e->steps.step_ns) };
+    double converts = share((double)e->steps.convert_ns, c.period_ns);
+
+    *out = (hr_verdict){ .gain = 1, .most = 1 };
+    if (too_short(e)) {
+        TEXT(&c, "too few steps to judge");
+        return;
+    }
+    out->wait_share = share((double)e->steps.wait_ns, c.period_ns);
+    out->starved = out->wait_share >= FED;
+    if ((c.op = that_takes_turns(&c))) {
+        out->starved = true; /* its own thread needs the lock, too */
+        c.waited_ns = c.period_ns;
+        turns(&c);
+    } else if (converts >= 0.25 && converts > out->wait_share)
+        collate(&c);
+    else if (out->starved && e->n_ranks > 1 && (double)e->held_ns > 0.4 * (double)e->steps.wait_ns)
+        slow_rank(&c);
+    else if (out->starved)
+        starved(&c);
+    else
+        fed(&c);
+    if (out->starved)
+        find_gain(&c);
+}
+
+void hr__verdict_print(const hr_verdict *v, hr_text *out)
+{
+    hr__text_add(out, "{\"kind\":\"%s\",\"starved\":%s,\"wait_share\":%.4f,\"gain\":%.3f,\"most_gain\":%.3f,\"text\":",
+                 names[v->kind], v->starved ? "true" : "false", v->wait_share, v->gain, v->most);
+    hr__text_add_json(out, v->text);
+    hr__text_add(out, ",\"advice\":");
+    hr__text_add_json(out, v->advice);
+    hr__text_add(out, "}");
+}

@@ -1,0 +1,253 @@
+"""The verdict of stats(): it names the planted bottleneck, and healthy runs get none.
+
+What is slow here sleeps, so that a loaded machine changes the times of all parts but not their order.
+"""
+
+import threading
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from object_server import ObjectServer
+
+import headrace.data as hd
+
+
+@pytest.fixture
+def set_context():
+    context = hd.DataContext.get_current()
+    names = ("num_threads", "memory_limit_bytes")
+    before = {name: getattr(context, name) for name in names}
+
+    def change(**settings):
+        for name, value in settings.items():
+            setattr(context, name, value)
+
+    change(num_threads=4)
+    yield change
+    change(**before)
+
+
+def read(iterable, step_s=0.0005):
+    """A trainer. Returns the statistics."""
+    for _ in iterable:
+        if step_s:
+            time.sleep(step_s)
+    return iterable.stats("dict")
+
+
+def verdict(stats, kind):
+    """The verdict, which must be of this kind."""
+    found = stats["verdict"]
+    assert found["kind"] == kind, stats
+    return found
+
+
+def alarm(stats, kind):
+    found = verdict(stats, kind)
+    assert found["starved"] and found["advice"] and found["gain"] >= 1, found
+    assert found["gain"] <= found["most_gain"] * 1.001 or kind in ("collate", "rank"), found
+    return found
+
+
+def parquet_files(folder, n_files, rows, group, columns=1):
+    numbers = np.random.default_rng(0)
+    for i in range(n_files):
+        table = pa.table({f"x{k}": numbers.random(rows) for k in range(columns)})
+        pa.parquet.write_table(table, folder / f"{i:02}.parquet", row_group_size=group)
+    return str(folder)
+
+
+def gzip_files(folder, sizes):
+    for i, n in enumerate(sizes):
+        with pa.CompressedOutputStream(str(folder / f"{i:02}.csv.gz"), "gzip") as f:
+            pa.csv.write_csv(pa.table({"a": pa.array([7], pa.int64()).take(pa.array([0] * n))}), f)
+    return str(folder)
+
+
+# --------------------------------------------------------------------------------- ten planted bottlenecks
+
+
+def test_a_function_in_one_worker(set_context):
+    def slow(batch):
+        time.sleep(0.005)
+        return batch
+
+    ds = hd.range(80_000).map_batches(slow, batch_size=1000, concurrency=1)
+    found = alarm(read(ds.iter_batches(batch_size=1000)), "function")
+    assert "map_batches(slow): 1 worker" in found["text"] and "concurrency" in found["advice"]
+    assert "Verdict: waits for data are " in ds.stats()
+
+
+def test_a_serial_operator(set_context, tmp_path, monkeypatch):
+    monkeypatch.setenv("HR_STALL", "rebatch:10ms")
+    path = parquet_files(tmp_path, 8, 20_000, 2000)
+    found = alarm(read(hd.read_parquet(path).iter_batches(batch_size=1000)), "serial")
+    assert "rebatch(1000) runs on one thread" in found["text"]
+
+
+def test_a_slow_disk(set_context, tmp_path, monkeypatch):
+    monkeypatch.setenv("HR_STALL", "disk:20ms")
+    path = parquet_files(tmp_path, 8, 20_000, 2000)
+    alarm(read(hd.read_parquet(path).iter_batches(batch_size=1000)), "disk")
+
+
+def test_latency(set_context, tmp_path):
+    parquet_files(tmp_path, 40, 4000, 4000)
+    server = ObjectServer(tmp_path)
+    server.delay_s = 0.1
+    try:
+        urls = [f"{server.url}/{i:02}.parquet" for i in range(40)]
+        alarm(read(hd.read_parquet(urls).iter_batches(batch_size=1000)), "latency")
+    finally:
+        server.close()
+
+
+def test_a_throttled_store(set_context, tmp_path):
+    def fault(number, handler):
+        if handler.command == "GET" and number % 4 == 3:
+            return server.status(handler, 503, Retry_After="0")
+
+    parquet_files(tmp_path, 15, 4000, 4000)
+    server = ObjectServer(tmp_path)
+    server.fault = fault
+    server.delay_s = 0.02
+    try:
+        urls = [f"{server.url}/{i:02}.parquet" for i in range(15)]
+        ds = hd.read_parquet(urls, storage_options={"max_retries": 50})
+        alarm(read(ds.iter_batches(batch_size=1000)), "throttle")
+    finally:
+        server.close()
+
+
+def test_one_huge_fragment(set_context, tmp_path, monkeypatch):
+    monkeypatch.setenv("HR_STALL", "filter_expr:100ms")
+    path = gzip_files(tmp_path, [5000] * 6 + [2_000_000] + [5000] * 3)
+    set_context(memory_limit_bytes=64 << 20)
+    ds = hd.read_csv(path).filter(expr="a > 0")
+    found = alarm(read(ds.iter_batches(batch_size=10_000)), "fragment")
+    assert "06.csv.gz" in found["text"] and "2000000 rows" in found["text"]
+
+
+def test_too_large_row_groups(set_context, tmp_path, monkeypatch):
+    monkeypatch.setenv("HR_STALL", "filter_expr:100ms")
+    path = gzip_files(tmp_path, [2_000_000])
+    set_context(memory_limit_bytes=64 << 20)
+    ds = hd.read_csv(path).filter(expr="a > 0")
+    found = alarm(read(ds.iter_batches(batch_size=10_000)), "row_groups")
+    assert "too few fragments for" in found["text"]
+
+
+def test_tight_memory(set_context, tmp_path, monkeypatch):
+    path = parquet_files(tmp_path, 2, 400_000, 50_000, columns=3)
+    monkeypatch.setenv("HR_STALL", "filter_expr:30ms")
+    set_context(memory_limit_bytes=8 << 20)
+    ds = hd.read_parquet(path).filter(expr="x0 + x1 + x2 >= 0")
+    alarm(read(ds.iter_batches(batch_size=20_000)), "memory")
+
+
+def test_a_function_that_holds_the_lock(set_context):
+    def burn(batch):
+        n = 0
+        for i in range(150_000):
+            n += i
+        return batch
+
+    ds = hd.range(100_000).map_batches(burn, batch_size=1000, compute="threads", concurrency=4)
+    found = alarm(read(ds.iter_batches(batch_size=1000)), "gil")
+    assert "map_batches(burn)" in found["text"] and "processes" in found["advice"]
+
+
+def test_a_slow_collate(set_context):
+    pytest.importorskip("torch")
+
+    def collate(batch):
+        time.sleep(0.01)
+        return batch
+
+    found = alarm(
+        read(hd.range(60_000).iter_torch_batches(batch_size=1000, collate_fn=collate), 0.002), "collate"
+    )
+    assert found["gain"] > 2
+
+
+def test_a_slow_trainer(set_context):
+    found = verdict(read(hd.range(60_000).iter_batches(batch_size=1000), 0.01), "trainer")
+    assert not found["starved"] and found["advice"] == "" and found["gain"] == 1
+
+
+def in_two_ranks(ds, steps_s):
+    shares = ds.streaming_split(2)
+    ranks = [
+        threading.Thread(target=read, args=(share.iter_batches(batch_size=1000), step_s))
+        for share, step_s in zip(shares, steps_s, strict=True)
+    ]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
+    return shares[0].stats("dict"), shares[0].stats()
+
+
+def test_skew_between_ranks(set_context):
+    stats, text = in_two_ranks(hd.range(100_000), [0.001, 0.015])
+    found = alarm(stats, "rank")
+    assert "rank 1 takes its batches late" in found["text"] and "rank 1" in text
+    assert stats["held_others_ns"][1] > 10 * stats["held_others_ns"][0]
+
+
+# ------------------------------------------------------------------------------------- five healthy runs
+
+
+def fine(stats):
+    found = stats["verdict"]
+    assert not found["starved"] and found["kind"] in ("trainer", "short"), stats
+    assert found["advice"] == "" and found["gain"] == 1
+
+
+def test_a_healthy_scan(set_context, tmp_path):
+    path = parquet_files(tmp_path, 5, 20_000, 2000)
+    fine(read(hd.read_parquet(path).iter_batches(batch_size=1000), 0.01))
+
+
+def test_a_healthy_function(set_context):
+    ds = hd.range(60_000).map_batches(lambda b: {"x": b["id"] * 2})
+    fine(read(ds.iter_batches(batch_size=1000), 0.01))
+
+
+def test_a_healthy_shuffle(set_context):
+    """All of a block operator's work is the start."""
+    fine(read(hd.range(60_000).random_shuffle(seed=1).iter_batches(batch_size=1000), 0.01))
+
+
+def test_healthy_ranks(set_context):
+    stats, _ = in_two_ranks(hd.range(100_000), [0.012, 0.012])
+    fine(stats)
+
+
+def test_a_healthy_short_run(set_context):
+    fine(read(hd.range(5000).iter_batches(batch_size=1000), 0.01))
+
+
+# --------------------------------------------------------------------------------------------------- beside
+
+
+def test_it_is_kept(set_context, tmp_path):
+    """By materialize() and writes, as all of stats()."""
+    ds = hd.range(100_000)
+    made = ds.materialize()
+    assert made.stats("dict")["verdict"] == ds.stats("dict")["verdict"]
+    ds.write_parquet(tmp_path)
+    assert "verdict" in ds.stats("dict")
+
+
+def test_epochs_are_apart(set_context):
+    """The wait for the first batch is no step's."""
+    batches = hd.range(30_000).random_shuffle(seed=1).iter_batches(batch_size=1000)
+    for _ in range(2):
+        steps = read(batches, 0.001)["steps"]
+        assert steps["taken"] == 30 and steps["first_wait_ns"] > 0
+        assert sum(steps["waits_by_log2_us"]) == sum(steps["steps_by_log2_us"]) == 29

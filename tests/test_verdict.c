@@ -1,0 +1,289 @@
+/* test_verdict.c - verdicts as a function of what is known, and the steps of a consumer. */
+#include "harness.h"
+
+#include "feed/verdict.h"
+
+#include <stdio.h>
+
+#define MS INT64_C(1000000)
+
+/* A run of one leaf with a map and a serial operator, in a period of 1 s of 100 steps, of which `wait` ms are waits. */
+typedef struct scene {
+    hr_stage_view stage;
+    hr_op_view ops[2];
+    hr_run_view run;
+    hr_evidence e;
+} scene;
+
+static scene *scene_new(int64_t wait_ms)
+{
+    static scene s;
+
+    s = (scene){ 0 };
+    s.stage = (hr_stage_view){ .is_leaf = true,
+                               .window = 10,
+                               .all_tickets = 20,
+                               .all_ticket_rows = 20000,
+                               .all_ticket_ns = 200 * MS,
+                               .rows_read = 20000,
+                               .fragments = 20 };
+    s.stage.longest = (hr_slow_ticket){ { .file = 3, .fragment = 7, .row = 4000 }, 1000, 10 * MS, 0 };
+    s.stage.longest_file = s.stage.held_file = (char *)"c.parquet";
+    s.stage.reads = (hr_call_sums){ 20, 100 * MS, 90 * MS };
+    s.ops[0] = (hr_op_view){ .name = (char *)"map(f)" };
+    s.ops[1] = (hr_op_view){ .name = (char *)"rebatch(8)", .is_serial = true };
+    s.run = (hr_run_view){
+        .stages = &s.stage, .n_stages = 1, .ops = s.ops, .n_ops = 2, .n_threads = 4, .n_cpus = 4, .limit_bytes = 1 << 30
+    };
+    s.run.sums.cpu_ns = 1000 * MS;
+    s.e = (hr_evidence){ .run = &s.run, .n_ranks = 1, .steps = { 100, wait_ms * MS, (1000 - wait_ms) * MS, 0, 5 } };
+    return &s;
+}
+
+static void caused(scene *s, hr_cause cause, int64_t ms) { s->stage.sums.cause_ns[cause] = ms * MS; }
+
+static void served(scene *s, int64_t servers, bool here, int64_t busy_ms, int64_t cpu_ms)
+{
+    s->ops[0].calls = true;
+    s->ops[0].sums.wait_ns = 1000 * MS;
+    s->ops[0].sums.served = (hr_served){ 100, busy_ms * MS, cpu_ms * MS, 0, servers, here };
+    caused(s, HR_CAUSE_FUNCTION, 500);
+}
+
+static void network(scene *s, int64_t first_ms, int64_t throttled)
+{
+    s->run.sums.io[HR_IO_NETWORK] =
+        (hr_io_sums){ .requests = 100, .bytes = 100 << 20, .ns = 10000 * MS, .first_ns = first_ms * 100 * MS };
+    s->run.sums.throttled = throttled;
+    caused(s, HR_CAUSE_NETWORK, 500);
+}
+
+static void be_serial(scene *s)
+{
+    caused(s, HR_CAUSE_SERIAL, 500);
+    s->ops[1].sums.call.busy_ns = 950 * MS;
+}
+static void be_spilling(scene *s)
+{
+    be_serial(s);
+    s->ops[1].is_block = true;
+    s->run.spilled = s->ops[1].spilled = 5 << 20;
+}
+/* Its thread did not run: other threads had the CPUs. */
+static void be_preempted(scene *s)
+{
+    caused(s, HR_CAUSE_SERIAL, 500);
+    s->ops[1].sums.call.busy_ns = 20 * MS;
+    s->ops[0].sums.call = (hr_call_sums){ 100, 3900 * MS, 3800 * MS };
+}
+static void be_computing(scene *s)
+{
+    caused(s, HR_CAUSE_THREADS, 400);
+    caused(s, HR_CAUSE_HANDOVER, 100);
+    s->ops[0].sums.call = (hr_call_sums){ 100, 3900 * MS, 3800 * MS };
+}
+static void be_reading(scene *s)
+{
+    caused(s, HR_CAUSE_THREADS, 500);
+    s->stage.reads = (hr_call_sums){ 100, 3900 * MS, 100 * MS };
+    s->run.sums.io[HR_IO_FILE] = (hr_io_sums){ .requests = 200, .bytes = 10 << 20, .ns = 3700 * MS };
+}
+static void be_too_many(scene *s)
+{
+    be_computing(s);
+    s->run.n_threads = 16;
+    s->ops[0].sums.call.cpu_ns = 1000 * MS;
+    s->run.sums.cpu_ns = 3900 * MS;
+}
+static void be_locked(scene *s)
+{
+    be_computing(s);
+    s->ops[0].sums.call.cpu_ns = 500 * MS;
+}
+static void be_latent(scene *s) { network(s, 95, 0); }
+static void be_narrow(scene *s) { network(s, 10, 0); }
+static void be_throttled(scene *s) { network(s, 95, 20); }
+static void be_tight(scene *s) { caused(s, HR_CAUSE_MEMORY, 500); }
+static void be_opening(scene *s) { caused(s, HR_CAUSE_OPENING, 500); }
+static void be_single(scene *s) { served(s, 1, false, 980, 900); }
+static void be_taking_turns(scene *s) { served(s, 4, true, 3900, 990); }
+static void be_slow_row(scene *s)
+{
+    served(s, 4, false, 1000, 900);
+    s->stage.held = (hr_slow_ticket){ { .file = 3, .fragment = 7, .row = 4000 }, 1000, 900 * MS, 400 * MS };
+    s->stage.longest = s->stage.held;
+    s->stage.all_ticket_ns += 900 * MS;
+}
+static void be_huge(scene *s)
+{
+    caused(s, HR_CAUSE_FEW, 500);
+    s->stage.held = (hr_slow_ticket){ { .file = 3, .fragment = 7 }, 90000, 900 * MS, 400 * MS };
+}
+static void be_few(scene *s)
+{
+    caused(s, HR_CAUSE_FEW, 500);
+    s->stage.all_tickets = s->stage.fragments = 1;
+}
+static void be_late(scene *s)
+{
+    s->e.n_ranks = 2;
+    s->e.slow_rank = 1;
+    s->e.held_ns = 450 * MS;
+}
+static void be_collating(scene *s) { s->e.steps.convert_ns = 400 * MS; }
+static void be_nothing(scene *s) { (void)s; }
+
+static const struct {
+    void (*be)(scene *s);
+    int64_t wait_ms;
+    hr_verdict_kind kind;
+    const char *text, *advice;
+    double least_gain, most_gain;
+} cases[] = {
+    { be_serial, 500, HR_VERDICT_SERIAL, "rebatch(8) runs on one thread, which it kept busy 95 %", "rebatch(8)", 1.9,
+      2.1 },
+    { be_spilling, 500, HR_VERDICT_SPILL, "5.2 MB were spilled", "memory limit", 1.9, 2.1 },
+    { be_preempted, 500, HR_VERDICT_CPU, "map(f) took 9", "map(f)", 1.9, 2.1 },
+    { be_computing, 500, HR_VERDICT_CPU, "all 4 threads work: map(f) took 9", "map(f)", 1.9, 2.1 },
+    { be_reading, 500, HR_VERDICT_DISK, "10.5 MB/s", "disk", 1.9, 2.1 },
+    { be_too_many, 500, HR_VERDICT_THREADS, "16 threads share 4 CPUs", "num_threads to 4", 1.9, 2.1 },
+    { be_locked, 500, HR_VERDICT_WAITS, "computed only 13 %", "locks", 1.9, 2.1 },
+    { be_latent, 500, HR_VERDICT_LATENCY, "100.0 ms each, of which 95 % until the first byte", "cache", 1.9, 2.1 },
+    { be_narrow, 500, HR_VERDICT_BANDWIDTH, "104.9 MB/s", "columns", 1.9, 2.1 },
+    { be_throttled, 500, HR_VERDICT_THROTTLE, "20 of 100", "prefixes", 1.9, 2.1 },
+    { be_tight, 500, HR_VERDICT_MEMORY, "1.1 GB", "memory limit", 1.9, 2.1 },
+    { be_opening, 500, HR_VERDICT_OPENING, "1000 rows in each", "larger files", 1.9, 2.1 },
+    { be_single, 500, HR_VERDICT_FUNCTION, "map(f): 1 worker was 98 % busy", "concurrency=4", 1.9, 2.1 },
+    { be_taking_turns, 500, HR_VERDICT_GIL, "4 threads of this process", "processes", 1.9, 2.1 },
+    { be_slow_row, 500, HR_VERDICT_HEAD, "900.0 ms against 10.5 ms: of c.parquet, fragment 7, from row 4000", "order",
+      1.9, 2.1 },
+    { be_huge, 500, HR_VERDICT_FRAGMENT, "90000 rows against 1000 of c.parquet, fragment 7", "row groups", 1.9, 2.1 },
+    { be_few, 500, HR_VERDICT_GROUPS, "too few fragments for 4 threads: 1 of 20000 rows", "smaller row groups", 1.9,
+      2.1 },
+    { be_late, 500, HR_VERDICT_RANK, "rank 1 takes its batches late", "rank 1", 1.7, 1.9 },
+    { be_collating, 10, HR_VERDICT_COLLATE, "4.0 ms of each step, 40 %", "map_batches", 1.6, 1.7 },
+    /* a part of the waits is of another cause; another resource is the next limit */
+    { be_serial, 900, HR_VERDICT_SERIAL, "rebatch(8)", "rebatch(8)", 9.9, 10.1 },
+    { be_nothing, 40, HR_VERDICT_TRAINER, "its steps take 9.6 ms, and it found 5 %", "", 1, 1 },
+};
+
+static void test_each_cause(void **state)
+{
+    (void)state;
+    for (int i = 0; i < HR_LEN(cases); i++) {
+        scene *s = scene_new(cases[i].wait_ms);
+        hr_verdict v;
+
+        cases[i].be(s);
+        hr__verdict_of(&s->e, &v);
+        if (v.kind != cases[i].kind || !strstr(v.text, cases[i].text) || !strstr(v.advice, cases[i].advice))
+            fail_msg("case %d: found %d, \"%s\", \"%s\"", i, v.kind, v.text, v.advice);
+        if (v.gain < cases[i].least_gain || v.gain > cases[i].most_gain)
+            fail_msg("case %d (%d): gain %f", i, v.kind, v.gain);
+        assert_int_equal(v.starved, cases[i].kind != HR_VERDICT_TRAINER);
+        assert_int_equal(v.advice[0] == 0, !v.starved);
+    }
+}
+
+/* The gain ends where the next resource is the limit. */
+static void test_the_next_limit(void **state)
+{
+    scene *s = scene_new(800);
+    hr_verdict v;
+
+    (void)state;
+    be_serial(s);
+    s->stage.reads = (hr_call_sums){ 20, 2000 * MS, 2000 * MS }; /* 0.5 s on 4 threads */
+    hr__verdict_of(&s->e, &v);
+    assert_true(v.gain > 1.95 && v.gain < 2.05);
+    assert_true(v.most > 4.9 && v.most < 5.1);
+    s->stage.sums.cause_ns[HR_CAUSE_NETWORK] = 250 * MS; /* a third of the waits is not its fault */
+    hr__verdict_of(&s->e, &v);
+    assert_int_equal(v.kind, HR_VERDICT_SERIAL);
+    assert_true(v.gain > 1.95 && v.gain < 2.05);
+    s->stage.sums.cause_ns[HR_CAUSE_NETWORK] = 499 * MS;
+    hr__verdict_of(&s->e, &v);
+    assert_true(v.gain > 1.6 && v.gain < 1.7);
+}
+
+static void test_too_short(void **state)
+{
+    scene *s = scene_new(900);
+    hr_verdict v;
+
+    (void)state;
+    be_serial(s);
+    s->e.steps = (hr_step_sums){ 7, 200 * MS, 10 * MS, 0, 0 };
+    hr__verdict_of(&s->e, &v);
+    assert_int_equal(v.kind, HR_VERDICT_SHORT);
+    assert_false(v.starved);
+    s->e.steps = (hr_step_sums){ 3, 3000 * MS, 10 * MS, 0, 0 }; /* few, but long */
+    hr__verdict_of(&s->e, &v);
+    assert_int_equal(v.kind, HR_VERDICT_SERIAL);
+    s->e.steps = (hr_step_sums){ 0 };
+    hr__verdict_of(&s->e, &v);
+    assert_int_equal(v.kind, HR_VERDICT_SHORT);
+}
+
+/* A name of the user's may be long, and have any character. */
+static void test_long_names(void **state)
+{
+    char name[2000];
+    scene *s = scene_new(500);
+    hr_text out = { 0 };
+    hr_verdict v;
+
+    (void)state;
+    memset(name, '"', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    be_serial(s);
+    s->ops[1].name = name;
+    hr__verdict_of(&s->e, &v);
+    hr__verdict_print(&v, &out);
+    assert_contains(out.data, "\\\"\\\"...");
+    assert_contains(out.data, "\"kind\":\"serial\",\"starved\":true,\"wait_share\":0.5000");
+    hr__text_clear(&out);
+}
+
+static void test_steps(void **state)
+{
+    hr_steps s = { 0 };
+    hr_step_sums sums;
+    hr_text out = { 0 };
+    int64_t now = 1000 * MS;
+    int mark;
+
+    (void)state;
+    sums = hr__steps_steady(&s, &mark);
+    assert_int_equal(mark, -1);
+    for (int i = 0; i < 100; i++) {
+        int expected = i == 0 ? HR_MARK_FIRST : i == HR_STEPS_WARM ? HR_MARK_WARM : -1;
+
+        hr__steps_call(&s, now);
+        hr__steps_call(&s, now + MS); /* it waits on */
+        now += i == 0 ? 700 * MS : i <= HR_STEPS_WARM ? 50 * MS : i % 2 ? 2 * MS : 1000;
+        assert_int_equal(hr__steps_took(&s, now), expected);
+        now += 10 * MS;
+    }
+    assert_int_equal(s.first_wait_ns, 700 * MS);
+    assert_int_equal(s.sums.n, 99);
+    sums = hr__steps_steady(&s, &mark);
+    assert_int_equal(mark, HR_MARK_WARM);
+    assert_int_equal(sums.n, 99 - HR_STEPS_WARM);
+    assert_int_equal(sums.step_ns, (99 - HR_STEPS_WARM) * 10 * MS);
+    assert_int_equal(sums.n_ready, 39);
+    assert_int_equal(sums.wait_ns, 40 * 2 * MS + 39 * 1000);
+    hr__steps_print(&s, &out);
+    assert_contains(out.data, "{\"taken\":100,\"first_wait_ns\":700000000,");
+    hr__text_clear(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_cause), cmocka_unit_test(test_the_next_limit), cmocka_unit_test(test_too_short),
+        cmocka_unit_test(test_long_names), cmocka_unit_test(test_steps),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
