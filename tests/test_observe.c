@@ -167,7 +167,7 @@ static hr_status one_view(hr_error *err)
 static void test_faults(void **state)
 {
     (void)state;
-    assert_int_equal(run_with_faults(one_view, HR_FAULT_MEMORY | HR_FAULT_IO), 0);
+    assert_true(run_with_faults(one_view, HR_FAULT_MEMORY | HR_FAULT_IO) > 10);
 }
 
 /* Requests are counted at every level, in classes by size and time. */

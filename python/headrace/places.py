@@ -11,7 +11,6 @@ from __future__ import annotations
 import fnmatch
 import os
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -186,6 +185,8 @@ class StorePath:
         for name in found:
             if any(part in ("", ".", "..") for part in name.split("/")):
                 raise ValueError(f"{self}: the key {name!r} cannot be the name of a file")
+        from concurrent.futures import ThreadPoolExecutor  # it imports logging
+
         with ThreadPoolExecutor(AT_ONCE, "headrace-train-download") as pool:
             for done in [pool.submit(self._fetch, name, os.path.join(folder, name)) for name in found]:
                 done.result()

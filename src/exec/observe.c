@@ -20,8 +20,10 @@
 
 #include "io/http/remote.h"
 
-#define SAMPLE 16           /* of short calls one in so many reads the CPU clock */
-#define LONG_CALL_NS 100000 /* calls of this mean length all read it */
+#define SAMPLE 16            /* of short calls one in so many reads the CPU clock */
+#define LONG_CALL_NS 100000  /* calls of this mean length all read it */
+#define MANY_STAGES 64       /* of a union of many inputs: a look at all of them costs microseconds, */
+#define MANY_LOOK_NS 1000000 /* so looks are this far apart, and times as inexact */
 
 /* ------------------------------------------------------------------------------------------------------ calls */
 
@@ -188,6 +190,8 @@ void hr__look_locked(hr_run *r, bool idle)
     int64_t now = hr__clock_ns(), dt = now - w->at_ns;
 
     hr__assert_locked(r);
+    if (r->n_stages > MANY_STAGES && dt < MANY_LOOK_NS)
+        return;
     w->at_ns = now;
     w->sums.active_ns += w->n_active * dt;
     w->sums.out_ns += w->n_out * dt;

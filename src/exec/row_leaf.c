@@ -40,7 +40,7 @@
 /* What the operators of inner runs did, of all that were closed. */
 typedef struct op_sum {
     char *name;
-    int64_t calls, rows_in, rows_out, busy_ns, wait_ns, bytes_out, peak;
+    int64_t calls, rows_in, rows_out, busy_ns, cpu_ns, wait_ns, bytes_out, peak;
 } op_sum;
 
 /* A run of the plan below. */
@@ -163,10 +163,13 @@ done:
 
 static void add_op(op_sum *sum, const hr_op_state *o)
 {
-    sum->calls += hr__call_sums(&o->times).calls;
+    hr_call_sums times = hr__call_sums(&o->times);
+
+    sum->calls += times.calls;
     sum->rows_in += o->rows_in;
     sum->rows_out += o->rows_out;
-    sum->busy_ns += hr__call_sums(&o->times).busy_ns;
+    sum->busy_ns += times.busy_ns;
+    sum->cpu_ns += times.cpu_ns;
     sum->wait_ns += o->pending_ns;
     sum->bytes_out += o->bytes_out;
     sum->peak = HR_MAX(sum->peak, hr__account_peak(o->run.account));
@@ -805,9 +808,10 @@ static void print_sum(const op_sum *sum, hr_text *out)
     hr__text_add_json(out, sum->name);
     hr__text_add(out,
                  ",\"calls\":%" PRId64 ",\"rows_in\":%" PRId64 ",\"rows_out\":%" PRId64 ",\"busy_ns\":%" PRId64
-                 ",\"wait_ns\":%" PRId64 ",\"bytes_out\":%" PRId64 ",\"peak_bytes\":%" PRId64
+                 ",\"cpu_ns\":%" PRId64 ",\"wait_ns\":%" PRId64 ",\"bytes_out\":%" PRId64 ",\"peak_bytes\":%" PRId64
                  ",\"spill_written_bytes\":0,\"spill_read_bytes\":0},",
-                 sum->calls, sum->rows_in, sum->rows_out, sum->busy_ns, sum->wait_ns, sum->bytes_out, sum->peak);
+                 sum->calls, sum->rows_in, sum->rows_out, sum->busy_ns, sum->cpu_ns, sum->wait_ns, sum->bytes_out,
+                 sum->peak);
 }
 
 void hr__row_leaf_print(hr_stage *s, hr_text *out)

@@ -280,6 +280,8 @@ HELD = {
     ("py_split.c", "hr__ring_clients"),  # a number; stop() must not free the server meanwhile
     ("py_split.c", "hr__ring_take_own"),
     ("py_split.c", "hr__split_replicate"),  # two numbers
+    ("py_split.c", "hr__ring_converted"),  # a number
+    ("py_feed.c", "hr__feed_converted"),
     ("py_split.c", "hr__split_lanes"),
     ("py_plan.c", "hr__plan_makes_batches"),  # looks at the plan's operators
     ("py_plan.c", "hr__plan_fragments_of"),

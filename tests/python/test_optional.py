@@ -148,8 +148,6 @@ LATER = {
     ("pyarrow", "lit"): "a pyarrow.Scalar",
     ("pyarrow.compute", "BlockAccessor"): "after to_arrow()",
     ("dask", "to_dask"): "after dask.dataframe",
-    ("pyarrow.fs", "FileBasedDatasource"): "its function gets a stream of pyarrow",
-    ("pyarrow.fs", "open_output_stream"): "after write()",
     ("pyarrow.fs", "a sink of files"): "after the filesystem",
     ("pyarrow.fs", "a URL"): "after the filesystem",
     ("pyarrow", "a URL"): "after the filesystem",

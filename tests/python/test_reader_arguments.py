@@ -228,7 +228,7 @@ def test_filesystems(kind):
     inside = fsspec.filesystem("dir", path=str(folder), target_protocol="file")
     assert read(reader("kind=b", filesystem=inside)) == [20, 21]
     assert read(reader("kind=b", filesystem=fs.PyFileSystem(fs.FSSpecHandler(inside)))) == [20, 21]
-    with pytest.raises(NotImplementedError, match="filesystem MemoryFileSystem: expected one of"):
+    with pytest.raises(FileNotFoundError, match="x: no such file or folder in MemoryFileSystem"):
         reader("x", filesystem=fsspec.filesystem("memory"))
     with pytest.raises(TypeError, match="filesystem: expected one of pyarrow.fs or fsspec, found str"):
         reader("x", filesystem="file")

@@ -266,7 +266,7 @@ def test_none_is_forgotten():
         size_bytes num_blocks set_name name explain stats context take take_all take_batch show head iterator
         iter_torch_batches to_torch iter_rows to_pandas to_arrow to_arrow_refs to_pandas_refs to_numpy_refs
         write_images write_sql write_datasink copy count iter_jax_batches shard
-        iter_tf_batches to_tf to_dict to_polars deserialize_lineage
+        iter_tf_batches to_tf to_dict to_polars deserialize_lineage cache
     """.split()
     methods = [m for m in vars(hd.Dataset) if not m.startswith("_")]
     assert len(methods) > 40

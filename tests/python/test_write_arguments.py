@@ -110,8 +110,10 @@ def test_paths_and_filesystems(ds, tmp_path):
     fsspec = pytest.importorskip("fsspec")
     ds.write_csv(str(tmp_path / "z"), filesystem=fsspec.filesystem("file"))
     assert hd.read_csv(tmp_path / "z").count() == 3
-    with pytest.raises(NotImplementedError, match="write_csv: filesystem MemoryFileSystem: expected one of"):
-        ds.write_csv("z", filesystem=fsspec.filesystem("memory"))
+    memory = fsspec.filesystem("memory")
+    ds.write_csv("write_arguments", filesystem=memory)
+    assert hd.read_csv("write_arguments", filesystem=memory).count() == 3
+    memory.rm("write_arguments", recursive=True)
     with pytest.raises(TypeError, match="write_csv: path: expected a str or a Path, found NoneType"):
         ds.write_csv(None)
 

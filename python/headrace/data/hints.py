@@ -15,7 +15,6 @@ ELSEWHERE = {
     "assign": "with_column() or add_column()",
     "astype": "with_column(name, col(name).cast(...))",
     "batch": "iter_batches(batch_size=)",
-    "cache": "materialize()",
     "collect": "take_all() for rows, materialize() to keep them",
     "concat": "union()",
     "concatenate": "union()",

@@ -95,7 +95,12 @@ class _Server:
         seconds = LOOK if self.pidfd is None else None if self.children else self.idle
         watched = [self.read, None if self.retired else self.socket, self.pidfd]
         watched += [] if self.retired else self.learner.files()
-        return select.select([f for f in watched if f is not None], [], [], seconds)[0]
+        poll = select.poll()  # select() knows no descriptors from 1024 on
+        for f in watched:
+            if f is not None:
+                poll.register(f, select.POLLIN)
+        found = {fd for fd, _ in poll.poll(None if seconds is None else 1000 * seconds)}
+        return [f for f in watched if f is not None and (f if isinstance(f, int) else f.fileno()) in found]
 
     def _import(self, name):
         leave_a_removed_folder()

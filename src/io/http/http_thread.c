@@ -31,7 +31,8 @@
 #include <unistd.h>
 
 #define MAX_ACTIVE 1024
-#define MAX_SPARE 16 /* handles without an attempt that are kept */
+#define CONNECTIONS_SHARE 4 /* idle connections keep a part of the descriptors that the process may have */
+#define MAX_SPARE 16        /* handles without an attempt that are kept */
 #define BUFFER_BYTES (256 << 10)
 #define LEAST_BUFFER_BYTES (16 << 10)
 #define TICK_MS 100       /* how often silence is looked for, and what is slow */
@@ -904,6 +905,13 @@ static void forget_locked(void)
     net.multi = NULL;
 }
 
+static long most_connections(void)
+{
+    long n = sysconf(_SC_OPEN_MAX) / CONNECTIONS_SHARE;
+
+    return n > 0 && n < MAX_ACTIVE ? n : MAX_ACTIVE;
+}
+
 static int start_locked(void)
 {
     int rc;
@@ -920,7 +928,7 @@ static int start_locked(void)
         return -12; /* ENOMEM */
     curl_multi_setopt(net.multi, CURLMOPT_SOCKETFUNCTION, on_socket);
     curl_multi_setopt(net.multi, CURLMOPT_TIMERFUNCTION, on_timer);
-    curl_multi_setopt(net.multi, CURLMOPT_MAXCONNECTS, (long)MAX_ACTIVE);
+    curl_multi_setopt(net.multi, CURLMOPT_MAXCONNECTS, most_connections());
     rc = net.watch = hr__watch_new();
     if (rc >= 0)
         rc = net.wake = hr__event_new();

@@ -51,7 +51,7 @@ class _FileDatasink(Datasink[None]):
         path = os.fspath(path)
         if filesystem is None and is_url(path) and not is_store(path):
             raise UnsupportedError(f"{where}: {shown(path)}: nothing is written to URLs of this kind")
-        self.filesystem = arrow_filesystem(where, filesystem, path, storage_options)
+        self.filesystem: Any = arrow_filesystem(where, filesystem, path, storage_options)
         self.path: str = path_in(filesystem, path)
         self.try_create_dir: bool = try_create_dir
         self.open_stream_args: dict[str, Any] = open_stream_args or {}
@@ -61,22 +61,22 @@ class _FileDatasink(Datasink[None]):
         self.mode: str = save_mode(mode, where)
         self._begin([])
 
-    def _begin(self, old):
+    def _begin(self, old: list[str]) -> None:
         self._job, self._old, self._written, self._skips = uuid.uuid4().hex, old, [], False
 
     def open_output_stream(self, path: str) -> Any:
         """A pyarrow.NativeFile to write to."""
         return self.filesystem.open_output_stream(path, **self.open_stream_args)
 
-    def _files(self):
+    def _files(self) -> list[str]:
         fs = package("pyarrow.fs", "a sink of files")
         below = fs.FileSelector(self.path, recursive=True, allow_not_found=True)
         return [found.path for found in self.filesystem.get_file_info(below) if found.is_file]
 
-    def _has_folder(self):
+    def _has_folder(self) -> bool:
         return self.filesystem.get_file_info(self.path).type.name == "Directory"
 
-    def _remove(self, paths):
+    def _remove(self, paths: Iterable[str]) -> None:
         for path in paths:
             try:
                 self.filesystem.delete_file(path)
@@ -106,7 +106,7 @@ class _FileDatasink(Datasink[None]):
     def write_block(self, block: BlockAccessor, block_index: int, ctx: TaskContext) -> None:
         raise NotImplementedError
 
-    def _stored(self, name, write, value):
+    def _stored(self, name: Any, write: Any, value: Any) -> None:
         """Writes a value in the file of this name."""
         path = f"{self.path.rstrip('/')}/{name}"
         self._written.append(path)
