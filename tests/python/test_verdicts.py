@@ -34,7 +34,7 @@ def set_context():
     change(**before)
 
 
-# A server in this process, and Python's lock, take CPU as the engine does. test_verdict.c has the rules.
+# Where others take the CPUs, threads wait for them and not for what is planted. test_verdict.c has the rules.
 needs_a_quiet_machine = pytest.mark.skipif(
     not os.environ.get("HEADRACE_THOROUGH"), reason="HEADRACE_THOROUGH=1, on a machine without other work"
 )
@@ -107,6 +107,7 @@ def test_a_function_in_one_worker(set_context):
     assert "Verdict: waits for data are " in ds.stats()
 
 
+@needs_a_quiet_machine
 @measured_again
 def test_a_serial_operator(set_context, tmp_path, monkeypatch):
     monkeypatch.setenv("HR_STALL", "rebatch:10ms")
@@ -115,6 +116,7 @@ def test_a_serial_operator(set_context, tmp_path, monkeypatch):
     assert "rebatch(1000) runs on one thread" in found["text"]
 
 
+@needs_a_quiet_machine
 @measured_again
 def test_a_slow_disk(set_context, tmp_path, monkeypatch):
     monkeypatch.setenv("HR_STALL", "disk:20ms")
@@ -155,6 +157,7 @@ def test_a_throttled_store(set_context, tmp_path):
         server.close()
 
 
+@needs_a_quiet_machine
 @measured_again
 def test_one_huge_fragment(set_context, tmp_path, monkeypatch):
     monkeypatch.setenv("HR_STALL", "filter_expr:100ms")
@@ -165,6 +168,7 @@ def test_one_huge_fragment(set_context, tmp_path, monkeypatch):
     assert "06.csv.gz" in found["text"] and "2000000 rows" in found["text"]
 
 
+@needs_a_quiet_machine
 @measured_again
 def test_too_large_row_groups(set_context, tmp_path, monkeypatch):
     monkeypatch.setenv("HR_STALL", "filter_expr:100ms")
@@ -175,6 +179,7 @@ def test_too_large_row_groups(set_context, tmp_path, monkeypatch):
     assert "too few fragments for" in found["text"]
 
 
+@needs_a_quiet_machine
 @measured_again
 def test_tight_memory(set_context, tmp_path, monkeypatch):
     path = parquet_files(tmp_path, 2, 400_000, 50_000, columns=3)
