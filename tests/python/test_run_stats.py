@@ -63,7 +63,7 @@ def test_of_ranks():
 def test_numbers():
     for shown, numbers, texts in (
         (run_stats._time, (0.00012, 0.25, 99.0, 1234.5), ["0.1 ms", "0.25 s", "99.00 s", "1,234 s"]),
-        (run_stats._bytes, (999, 1500, 2.5e6, 3e9), ["999 B", "1.5 kB", "2.5 MB", "3.0 GB"]),
+        (run_stats.bytes_text, (999, 1500, 2.5e6, 3e9), ["999 B", "1.5 kB", "2.5 MB", "3.0 GB"]),
         (run_stats._count, (5, 1500, 2.5e6), ["5", "1.5 thousand", "2.5 million"]),
     ):
         assert [shown(n) for n in numbers] == texts

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from headrace import _core
 from headrace._core import InvalidArgument
 from headrace.data.environment import seconds_between_lines
-from headrace.data.run_stats import _bytes as bytes_text
+from headrace.data.run_stats import bytes_text
 
 FIRST_S = 1.0  # shorter work shows nothing
 EVERY_S = 0.5

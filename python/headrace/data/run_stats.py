@@ -97,7 +97,7 @@ def _table(operators):
             _time(o["busy_ns"] / 1e9),
             _time(o["cpu_ns"] / 1e9),
             _time(o["wait_ns"] / 1e9),
-            _bytes(o["bytes_out"]),
+            bytes_text(o["bytes_out"]),
             _peak(o),
         )
         for o in operators
@@ -113,30 +113,29 @@ def _table(operators):
 
 
 def _peak(o):
-    text = _bytes(o["peak_bytes"])
+    text = bytes_text(o["peak_bytes"])
     if o.get("workers"):
-        text += f" + {_bytes(o['workers_peak_bytes'])} in {o['workers']} workers"
+        text += f" + {bytes_text(o['workers_peak_bytes'])} in {o['workers']} workers"
     return text
 
 
 def _of_memory(s):
-    text = f"Memory: at most {_bytes(s['peak_bytes'])} of {_bytes(s['limit_bytes'])}"
+    text = f"Memory: at most {bytes_text(s['peak_bytes'])} of {bytes_text(s['limit_bytes'])}"
     if s["spill_written_bytes"]:
-        return (
-            f"{text}; spilled {_bytes(s['spill_written_bytes'])}, read back {_bytes(s['spill_read_bytes'])}"
-        )
+        written, read = bytes_text(s["spill_written_bytes"]), bytes_text(s["spill_read_bytes"])
+        return f"{text}; spilled {written}, read back {read}"
     return text
 
 
 def _of_cache(o):
-    read, written = _bytes(o["cache_read_bytes"]), _bytes(o["cache_written_bytes"])
+    read, written = bytes_text(o["cache_read_bytes"]), bytes_text(o["cache_written_bytes"])
     text = f"Cache: {o['cached_rows']:,} rows from {read}; {o['computed_rows']:,} computed, {written} written"
     return text + (f"; {o['cache_damaged']:,} damaged files removed" if o["cache_damaged"] else "")
 
 
 def _of_network(n):
-    cached = f"{_bytes(n['cached_bytes'])} from the cache, " if n["cached_bytes"] else ""
-    received = _bytes(n["received_bytes"])
+    cached = f"{bytes_text(n['cached_bytes'])} from the cache, " if n["cached_bytes"] else ""
+    received = bytes_text(n["received_bytes"])
     return f"Network: {n['requests']:,} requests, {received}, {cached}{n['retries']:,} retries"
 
 
@@ -162,7 +161,7 @@ def _count(n):
     return f"{n:.0f}"
 
 
-def _bytes(n):
+def bytes_text(n):
     for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if n >= size:
             return f"{n / size:.1f} {unit}"

@@ -1,7 +1,7 @@
 "use strict";
 /* The page of a run: the verdict, the time line of consumer, threads and waiting tickets, curves, and the statistics. */
 (() => {
-  const { Axis, Chart, data, make, seconds } = Headrace;
+  const { Axis, Chart, button, data, key, make, seconds } = Headrace;
   const run = data();
   const page = document.getElementById("page");
   const MOST_KEYS = 8;
@@ -18,15 +18,6 @@
     if (run.verdict.length) page.append(make("div", "verdict", ...run.verdict.map((text) => make("p", "", text))));
     if (run.lost)
       page.append(make("div", "verdict warning", make("p", "", run.lost + " older spans are not in the trace.")));
-  }
-
-  function key(colour, text) { return make("span", "key", make("i", colour), text); }
-
-  function button(text, act) {
-    const made = make("button", "", text);
-    made.type = "button";
-    made.addEventListener("click", act);
-    return made;
   }
 
   function chart(axis, title, hint, rows) {

@@ -24,6 +24,16 @@ var Headrace = (() => {
     return made;
   }
 
+  /* An entry of a legend: a colour, which is a class of page.css, and its meaning. */
+  function key(colour, text) { return make("span", "key", make("i", colour), text); }
+
+  function button(text, act) {
+    const made = make("button", "", text);
+    made.type = "button";
+    made.addEventListener("click", act);
+    return made;
+  }
+
   function seconds(s) {
     const a = Math.abs(s);
     if (a === 0) return "0 s";
@@ -282,5 +292,5 @@ var Headrace = (() => {
     }
   }
 
-  return { Axis, Chart, colour, data, make, seconds };
+  return { Axis, Chart, button, colour, data, key, make, seconds };
 })();

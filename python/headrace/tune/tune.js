@@ -1,7 +1,7 @@
 "use strict";
 /* The page of headrace.tune: the recommendation, the table, and a chart for each configuration on one time axis. */
 (() => {
-  const { Axis, Chart, data, make } = Headrace;
+  const { Axis, Chart, button, data, key, make } = Headrace;
   const report = data();
   const page = document.getElementById("page");
 
@@ -37,15 +37,6 @@
     });
     page.append(make("h2", "", "Configurations"),
       make("div", "scroll", make("table", "", make("thead", "", header), make("tbody", "", ...rows))));
-  }
-
-  function key(colour, text) { return make("span", "key", make("i", colour), text); }
-
-  function button(text, act) {
-    const made = make("button", "", text);
-    made.type = "button";
-    made.addEventListener("click", act);
-    return made;
   }
 
   function lines() {
