@@ -153,10 +153,9 @@ static void print_ops(hr_run *r, hr_text *out)
         out->n--; /* the last comma */
 }
 
-/* The classes without those behind the last that has a request. */
-static void print_classes(const char *name, const int64_t *n, hr_text *out)
+void hr__print_classes(const char *name, const int64_t *n, int n_classes, hr_text *out)
 {
-    int end = HR_IO_CLASSES;
+    int end = n_classes;
 
     while (end > 0 && !n[end - 1])
         end--;
@@ -173,8 +172,8 @@ static void print_io(const char *name, const hr_io_sums *io, hr_text *out)
     hr__text_add(out, ",\"%s\":{\"requests\":%" PRId64 ",\"bytes\":%" PRId64 ",\"ns\":%" PRId64, name, io->requests,
                  io->bytes, io->ns);
     hr__text_add(out, ",\"first_byte_ns\":%" PRId64, io->first_ns);
-    print_classes("by_log2_us", io->by_time, out);
-    print_classes("by_log2_kib", io->by_size, out);
+    hr__print_classes("by_log2_us", io->by_time, HR_IO_CLASSES, out);
+    hr__print_classes("by_log2_kib", io->by_size, HR_IO_CLASSES, out);
     hr__text_add(out, "}");
 }
 

@@ -102,6 +102,8 @@ hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **ma
 bool hr__run_reads(hr_run *r);
 bool hr__run_fits_twice(const hr_run *r); /* whether the memory limit has room for another run like this one */
 hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err) HR_MUST_USE; /* JSON */
+/* ,"name":[counts of classes], without the empty ones behind the last. */
+void hr__print_classes(const char *name, const int64_t *n, int n_classes, hr_text *out);
 bool hr__run_traces(const hr_run *r);
 void hr__run_trace_stats(hr_run *r, const char *stats); /* JSON, for the trace's file; copied */
 void hr__run_cancel(hr_run *r);                         /* wakes all threads; hr__run_next returns HR_CANCELLED */

@@ -63,24 +63,12 @@ hr_step_sums hr__steps_steady(const hr_steps *s, int *mark)
                            sums.convert_ns - from->convert_ns, sums.n_ready - from->n_ready };
 }
 
-static void print_classes(const char *name, const int64_t *n, hr_text *out)
-{
-    int end = HR_STEP_CLASSES;
-
-    while (end > 0 && !n[end - 1])
-        end--;
-    hr__text_add(out, ",\"%s\":[", name);
-    for (int i = 0; i < end; i++)
-        hr__text_add(out, "%s%" PRId64, i ? "," : "", n[i]);
-    hr__text_add(out, "]");
-}
-
 void hr__steps_print(const hr_steps *s, hr_text *out)
 {
     hr__text_add(out, "{\"taken\":%" PRId64 ",\"first_wait_ns\":%" PRId64, s->taken, s->first_wait_ns);
     hr__text_add(out, ",\"wait_ns\":%" PRId64 ",\"step_ns\":%" PRId64 ",\"convert_ns\":%" PRId64 ",\"ready\":%" PRId64,
                  s->sums.wait_ns, s->sums.step_ns, s->sums.convert_ns, s->sums.n_ready);
-    print_classes("waits_by_log2_us", s->by_wait, out);
-    print_classes("steps_by_log2_us", s->by_step, out);
+    hr__print_classes("waits_by_log2_us", s->by_wait, HR_STEP_CLASSES, out);
+    hr__print_classes("steps_by_log2_us", s->by_step, HR_STEP_CLASSES, out);
     hr__text_add(out, "}");
 }
