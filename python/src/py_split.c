@@ -367,6 +367,23 @@ static PyObject *split_converted(PyObject *op, PyObject *args)
     return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
+static PyObject *split_reported(PyObject *op, PyObject *args)
+{
+    long long begin_ns, end_ns;
+    hr_split *split;
+    int rank;
+
+    if (!PyArg_ParseTuple(args, "iLL", &rank, &begin_ns, &end_ns) || !(split = split_of(op)))
+        return NULL;
+    if (rank_check(op, split, rank) == 0) {
+        Py_BEGIN_ALLOW_THREADS
+        hr__split_reported(split, rank, begin_ns, end_ns);
+        Py_END_ALLOW_THREADS
+    }
+    split_drop(split);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
 static PyObject *split_position(PyObject *op, PyObject *args)
 {
     hr_error err = HR_ERROR_INIT;
@@ -585,6 +602,8 @@ static PyMethodDef split_methods[] = {
       "ahead: the next epoch will be requested, too, and may open early. epoch: the one to\nbegin." },
     { "report_taken", split_report_taken, METH_VARARGS,
       "report_taken(rank, n): the rank has taken n rows of the epoch (by_row)." },
+    { "reported", split_reported, METH_VARARGS,
+      "reported(rank, begin_ns, end_ns): the rank called report() then, by time.monotonic_ns()." },
     { "converted", split_converted, METH_VARARGS,
       "converted(rank, ns): the rank has spent this time to make its own batch of the last table." },
     { "next", split_next, METH_VARARGS,

@@ -106,8 +106,10 @@ hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err) HR_MUST_USE; /* 
 void hr__print_classes(const char *name, const int64_t *n, int n_classes, hr_text *out);
 bool hr__run_traces(const hr_run *r);
 void hr__run_trace_stats(hr_run *r, const char *stats); /* JSON, for the trace's file; copied */
-void hr__run_cancel(hr_run *r);                         /* wakes all threads; hr__run_next returns HR_CANCELLED */
-void hr__run_close(hr_run *r);                          /* cancels; waits until running tasks ended and every
+/* What a rank of a split did then. Spans of a rank never overlap. name: a literal. */
+void hr__run_trace_rank(hr_run *r, int rank, const char *name, int64_t begin_ns, int64_t end_ns);
+void hr__run_cancel(hr_run *r); /* wakes all threads; hr__run_next returns HR_CANCELLED */
+void hr__run_close(hr_run *r);  /* cancels; waits until running tasks ended and every
                                 * suspended ticket was resumed (hr_op_class.cancel). NULL is fine */
 
 /* --- observe.c: what the dispatcher records. All times are ns; sums count from the start, or from a mark. */

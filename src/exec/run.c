@@ -237,6 +237,7 @@ hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **ma
         *marker = NULL;
     HR_TRY(check_pid(r, err));
     hr__run_lock(r);
+    r->watch.asked = true;
     if (timeout_ms != 0)
         wait_for_news(r, timeout_ms);
     st = next_locked(r, &item, err);
@@ -329,6 +330,11 @@ static void free_stage(hr_stage *s)
 bool hr__run_traces(const hr_run *r) { return r->trace != NULL; }
 void hr__run_trace_stats(hr_run *r, const char *stats) { hr__trace_stats(r->trace, stats); }
 
+void hr__run_trace_rank(hr_run *r, int rank, const char *name, int64_t begin_ns, int64_t end_ns)
+{
+    hr__trace_rank(r->trace, rank, name, begin_ns, end_ns);
+}
+
 void hr__run_close(hr_run *r)
 {
     if (!r)
@@ -342,7 +348,7 @@ void hr__run_close(hr_run *r)
     cancel_ops(r);
     hr__pool_detach(&r->client);
     wait_until_idle(r);
-    hr__trace_close(r->trace);
+    hr__trace_close(r->trace, r->watch.asked);
     r->trace = NULL;
     hr__tickets_free(r->dropped);
     for (int i = 0; i < r->n_stages; i++)

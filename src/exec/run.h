@@ -318,6 +318,7 @@ struct hr_stage {
 typedef struct hr_run_watch {
     int64_t at_ns;    /* of the last look */
     int64_t moved_ns; /* when a ticket's step last began or ended, a table passed on, or a ticket resumed */
+    bool asked;       /* the consumer has wanted a table */
     bool hungry;      /* the consumer wants a table, and there is none */
     int64_t hungry_since_taken_ns;
     /* since the last look */
@@ -544,8 +545,9 @@ void hr__trace_span(hr_trace *t, const char *name, int thread, int64_t begin_ns,
 /* A ticket waited for a function's result, or for bytes of the network. */
 void hr__trace_pending(hr_trace *t, const char *name, int64_t begin_ns, int64_t end_ns);
 void hr__trace_consumer(hr_trace *t, int64_t begin_ns, int64_t end_ns); /* the consumer waited */
-void hr__trace_stats(hr_trace *t, const char *stats);                   /* JSON of the run's statistics; copied */
-void hr__trace_close(hr_trace *t);                                      /* writes the file; NULL is fine */
+void hr__trace_rank(hr_trace *t, int rank, const char *name, int64_t begin_ns, int64_t end_ns);
+void hr__trace_stats(hr_trace *t, const char *stats); /* JSON of the run's statistics; copied */
+void hr__trace_close(hr_trace *t, bool write);        /* writes the file; NULL is fine */
 
 void hr__run_ref(hr_run *r);
 void hr__run_unref(hr_run *r);

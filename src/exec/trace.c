@@ -2,7 +2,9 @@
  *
  * Tracks are threads of one process, which Perfetto draws one below the other. Spans of a track never overlap:
  *
- *     consumer     waits of who takes the tables: the white spaces between them are the trainer's steps
+ *     rank N       of a split: waits of the rank, its steps, and the calls of report() within them
+ *     consumer     waits of who takes the tables: the white spaces between them are the trainer's steps. Of a split:
+ *                  of the rank that takes them for all
  *     thread N     calls of operators and reads, of a pool thread
  *     NAME N       tickets that wait for a result from elsewhere: a function's, or bytes of the network. Those that
  *                  wait at the same time get lanes of their own
@@ -10,7 +12,8 @@
  * and counters: bytes of data in memory, bytes in spill files. The file also has the statistics of the run.
  *
  * Memory is a ring of MAX_EVENTS: the newest are kept. Nothing is written before the run closes, so a trace costs no
- * I/O meanwhile. Names are borrowed: they belong to classes of operators. A path that ends in ".gz" is compressed.
+ * I/O meanwhile. A run from which nobody took writes none: an epoch that opened early, and was not wanted. Names are
+ * borrowed: they belong to classes of operators. A path that ends in ".gz" is compressed.
  *
  * Lock: `lock` is a leaf.
  *
@@ -29,16 +32,17 @@
 #define SHORT_WAIT_NS 20000 /* a table was there; the track of the consumer stays white */
 #define MAX_LANES 64        /* of waiting tickets; the others share the last one */
 #define LANE_BASE 100000    /* numbers of their tracks */
+#define RANK_BASE 50000     /* of the ranks' tracks */
 #define WRITE_BYTES (1 << 20)
 
-typedef enum event_kind { EVENT_SPAN, EVENT_WAIT, EVENT_CONSUMER, EVENT_COUNTERS } event_kind;
+typedef enum event_kind { EVENT_SPAN, EVENT_WAIT, EVENT_CONSUMER, EVENT_RANK, EVENT_COUNTERS } event_kind;
 
 typedef struct event {
     const char *name;
     int64_t begin_ns, end_ns;
     int64_t rows;    /* counters: bytes in memory */
     int64_t spilled; /* counters: bytes in spill files, written so far */
-    int track;       /* a thread, or a lane */
+    int track;       /* a thread, a lane, or a rank */
     event_kind kind;
 } event;
 
@@ -170,14 +174,25 @@ void hr__trace_consumer(hr_trace *t, int64_t begin_ns, int64_t end_ns)
     hr__unlock(&t->lock);
 }
 
+void hr__trace_rank(hr_trace *t, int rank, const char *name, int64_t begin_ns, int64_t end_ns)
+{
+    begin_ns = t ? HR_MAX(begin_ns, t->zero_ns) : 0; /* it may have asked for its epoch before the run began */
+    if (!t || end_ns <= begin_ns)
+        return;
+    hr__lock(&t->lock);
+    add_locked(t, (event){ .kind = EVENT_RANK, .name = name, .begin_ns = begin_ns, .end_ns = end_ns, .track = rank });
+    sample_locked(t, end_ns);
+    hr__unlock(&t->lock);
+}
+
 /* ---------------------------------------------------------------------------------------------------------- writing */
 
-/* Tracks are drawn in this order: consumer 0, threads from 1, lanes behind them. */
 static int track_of(const event *e)
 {
     switch (e->kind) {
     case EVENT_SPAN: return e->track + 1;
     case EVENT_WAIT: return LANE_BASE + e->track;
+    case EVENT_RANK: return RANK_BASE + e->track;
     default: return 0;
     }
 }
@@ -209,6 +224,8 @@ static void print_event(const hr_trace *t, const event *e, hr_text *out)
 
 static void print_track(const hr_trace *t, int track, hr_text *out)
 {
+    int order = track >= RANK_BASE && track < LANE_BASE ? track - LANE_BASE : track; /* ranks are the first */
+
     hr__text_add(out, ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_name\",\"args\":{\"name\":", hr__pid(),
                  track);
     if (track >= LANE_BASE) {
@@ -217,26 +234,32 @@ static void print_track(const hr_trace *t, int track, hr_text *out)
         hr__text_add(&name, "%s, waiting %d", t->lane_names[track - LANE_BASE], track - LANE_BASE + 1);
         hr__text_add_json(out, name.data ? name.data : "waiting");
         hr__text_clear(&name);
-    } else if (track)
+    } else if (track >= RANK_BASE)
+        hr__text_add(out, "\"rank %d\"", track - RANK_BASE);
+    else if (track)
         hr__text_add(out, "\"thread %d\"", track - 1);
     else
         hr__text_add(out, "\"consumer\"");
     hr__text_add(
         out, "}},\n{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%d}}",
-        hr__pid(), track, track);
+        hr__pid(), track, order);
 }
 
 /* Names of the tracks that have spans. */
 static void print_tracks(const hr_trace *t, hr_text *out)
 {
-    int n_threads = 0;
+    int n_threads = 0, n_ranks = 0;
     bool consumer = false;
 
     for (int64_t i = 0; i < t->n; i++) {
         if (t->events[i].kind == EVENT_SPAN)
             n_threads = HR_MAX(n_threads, t->events[i].track + 1);
+        if (t->events[i].kind == EVENT_RANK)
+            n_ranks = HR_MAX(n_ranks, t->events[i].track + 1);
         consumer = consumer || t->events[i].kind == EVENT_CONSUMER;
     }
+    for (int i = 0; i < n_ranks; i++)
+        print_track(t, RANK_BASE + i, out);
     for (int i = consumer ? 0 : 1; i <= n_threads; i++)
         print_track(t, i, out);
     for (int i = 0; i < MAX_LANES && t->lane_names[i]; i++)
@@ -296,17 +319,17 @@ void hr__trace_stats(hr_trace *t, const char *stats)
     t->stats = hr__strdup(t->account, stats);
 }
 
-void hr__trace_close(hr_trace *t)
+void hr__trace_close(hr_trace *t, bool write)
 {
     int fd, rc;
 
     if (!t)
         return;
-    fd = hr__file_create(t->path);
+    fd = write ? hr__file_create(t->path) : -1;
     rc = fd < 0 ? fd : write_events(t, fd);
     if (fd >= 0)
         hr__file_close(fd);
-    if (rc) /* not an error: the run itself succeeded */
+    if (write && rc) /* not an error: the run itself succeeded */
         hr__log(HR_LOG_WARNING, "%s: the trace cannot be written: %s", t->path, strerror(-rc));
     hr__mutex_clear(&t->lock);
     hr__free(t->events);

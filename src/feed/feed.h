@@ -115,6 +115,8 @@ hr_status hr__split_next(hr_split *s, int rank, int64_t pass, int timeout_ms, hr
                          hr_error *err) HR_MUST_USE;
 /* Adds time that rank r spent between two calls to make its own batch of a table. */
 void hr__split_converted(hr_split *s, int rank, int64_t ns);
+/* Rank r called report() then: for the trace. Times of hr__clock_ns. */
+void hr__split_reported(hr_split *s, int rank, int64_t begin_ns, int64_t end_ns);
 /* Rank r leaves this epoch early: drops its batches; the other ranks go on. */
 void hr__split_leave(hr_split *s, int rank);
 /* Rank r has left for good. The other ranks get HR_PEER with the text of `why` (borrowed); NULL: it was closed. */

@@ -85,6 +85,7 @@ typedef struct split_rank {
     int64_t n_rows, wait_ns; /* of this epoch */
     hr_steps steps;          /* of this epoch */
     int64_t counted_wait_ns; /* of wait_ns, what the steps have */
+    int64_t drawn_ns;        /* the trace has all until then */
     int64_t held_from_ns;    /* it wants a batch and is too far ahead of rank held_by, since then; 0: no */
     int64_t held_ns;         /* the same, of the step that it waits for */
     int held_by;
@@ -110,6 +111,7 @@ struct hr_split {
     hr_split_tail tail;
     hr_split_request usual; /* the request of hr_split_begin */
     hr_feed_options options;
+    char *trace_path; /* of options */
     hr_mutex lock;
     hr_cond changed;
     split_rank *ranks;
@@ -391,6 +393,7 @@ static void split_free(hr_split *s)
     hr__free(s->wanted);
     hr__free(s->restored);
     hr_string_free(s->run_stats);
+    hr__free(s->trace_path);
     hr__free(s->verdict);
     hr_error_clear(&s->feed_err);
     hr_error_clear(&s->lost_err);
@@ -449,7 +452,9 @@ hr_status hr__split_new(hr_plan *p, int n_ranks, hr_split_tail tail, const hr_fe
     s->tail = tail;
     s->options = own;
     s->options.position = NULL;
-    s->options.trace_path = NULL;
+    if (own.trace_path && !(s->trace_path = hr__strdup(NULL, own.trace_path)))
+        HR_FAIL(HR_NO_MEMORY, "split: no memory for a path");
+    s->options.trace_path = s->trace_path;
     s->next_epoch = s->options.epoch;
     s->restored_row = -1;
     s->account = hr__account_new("split", NULL, 0);
@@ -1201,6 +1206,37 @@ int64_t hr__split_pass(hr_split *s, int rank)
     return pass;
 }
 
+/* The trace gets what the rank did from begin on, after a part of its step. */
+static void draw_locked(hr_split *s, split_rank *r, const char *what, int64_t begin, int64_t end)
+{
+    hr_run *run = s->feed ? hr__feed_run(s->feed) : NULL;
+    int rank = (int)(r - s->ranks);
+
+    begin = HR_MAX(begin, r->drawn_ns);
+    if (run && end > begin) {
+        hr__run_trace_rank(run, rank, "step", r->drawn_ns, begin);
+        hr__run_trace_rank(run, rank, what, begin, end);
+    }
+    r->drawn_ns = HR_MAX(r->drawn_ns, end);
+}
+
+/* The rank's last step ends with its epoch. */
+static void draw_end_locked(hr_split *s, split_rank *r)
+{
+    if (r->state == RANK_IN && r->steps.taken)
+        draw_locked(s, r, "step", r->drawn_ns, hr__clock_ns());
+}
+
+void hr__split_reported(hr_split *s, int rank, int64_t begin_ns, int64_t end_ns)
+{
+    if (rank < 0 || rank >= s->n_ranks)
+        return;
+    hr__lock(&s->lock);
+    if (s->ranks[rank].state == RANK_IN && s->ranks[rank].steps.taken)
+        draw_locked(s, &s->ranks[rank], "report", begin_ns, end_ns);
+    hr__unlock(&s->lock);
+}
+
 /* The rank has taken a step; its waits in this epoch are wait_ns by now. */
 static void step_locked(hr_split *s, split_rank *r, int64_t wait_ns)
 {
@@ -1209,6 +1245,7 @@ static void step_locked(hr_split *s, split_rank *r, int64_t wait_ns)
     hr_run *run = s->feed ? hr__feed_run(s->feed) : NULL;
     int mark = hr__steps_add(&r->steps, HR_MIN(waited, since), HR_MAX(0, since - waited));
 
+    draw_locked(s, r, "wait", mark == HR_MARK_FIRST ? r->drawn_ns : now - waited, now);
     if (mark == HR_MARK_FIRST)
         r->held_ns = 0; /* the wait for the first batch is no step's */
     s->ranks[r->held_by].holds_ns += HR_MIN(r->held_ns, waited);
@@ -1269,6 +1306,7 @@ void hr__split_finish(hr_split *s, int rank)
     hr__lock(&s->lock);
     if (r->state == RANK_IN && s->phase == ENDED) {
         r->taken = r->handed;
+        draw_end_locked(s, r);
         r->finished = true;
         r->state = RANK_OUT;
         r->seen_ns = hr__clock_ns();
@@ -1519,6 +1557,7 @@ static void begin_epoch_relocks(hr_split *s)
         r->finished = false;
         r->handed = r->taken = r->reported = r->n_rows = 0;
         r->counted_wait_ns = r->held_from_ns = r->held_ns = r->holds_ns = 0;
+        r->drawn_ns = r->asked_ns;
         r->steps = (hr_steps){ 0 };
         r->wait_ns = hr__clock_ns() - r->asked_ns;
     }
@@ -1531,6 +1570,7 @@ static void leave_relocks(hr_split *s, split_rank *r)
 {
     r->seen_ns = hr__clock_ns();
     if (r->state == RANK_IN || r->state == RANK_ASKED) {
+        draw_end_locked(s, r);
         r->state = RANK_OUT;
         r->finished = false;
         r->answered = false;

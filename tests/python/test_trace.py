@@ -5,6 +5,8 @@ import json
 import re
 import subprocess
 import sys
+import threading
+import time
 from collections import defaultdict
 
 import pytest
@@ -12,7 +14,7 @@ import pytest
 import headrace.data as hd
 from headrace.exceptions import DataError
 from headrace.observe import report
-from headrace.observe.run_report import MOST_SPANS, read_trace
+from headrace.observe.run_report import MOST_SPANS, OF_RANKS, RANKS, read_trace
 
 BAD = "</script><script>window.hurt = 1</script>"
 
@@ -67,6 +69,56 @@ def test_the_work_of_the_run_is_in_it(trace):
     assert counters == {"memory", "spilled"}
     stats = trace["otherData"]["stats"]
     assert stats["taken_rows"] == 20_000 and stats["done"] == 1 and trace["otherData"]["spans_lost"] == 0
+
+
+def of_ranks(trace):
+    return {track - RANKS: s for track, s in spans(trace).items() if RANKS <= track < RANKS + 1000}
+
+
+@pytest.fixture
+def trace_of_ranks(tmp_path, context):
+    """Rank 0 does nothing in its steps, rank 1 reports in each."""
+    context.trace_path = str(tmp_path / "trace.json")
+    shares = hd.range(6000).streaming_split(2)
+    begun = threading.Event()
+
+    def slow():
+        for _ in shares[1].iter_batches(batch_size=1000):
+            assert begun.wait(60)
+            begin = time.monotonic_ns()
+            time.sleep(0.01)
+            shares[1]._source.split.reported(1, begin, time.monotonic_ns())
+
+    rank = threading.Thread(target=slow)
+    rank.start()
+    for _ in shares[0].iter_batches(batch_size=1000):
+        begun.set()
+    rank.join()
+    return read_trace(tmp_path / "trace.json")
+
+
+def test_each_rank_has_a_track(trace_of_ranks):
+    """Its waits, its steps, and report() within them; they do not overlap, and have no gaps."""
+    found = of_ranks(trace_of_ranks)
+    assert set(found) == {0, 1}
+    events = trace_of_ranks["traceEvents"]
+    assert {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}[RANKS + 1] == "rank 1"
+    sort = {e["tid"]: e["args"]["sort_index"] for e in events if e["name"] == "thread_sort_index"}
+    assert sort[RANKS] < sort[RANKS + 1] < 0 == sort[0], "ranks are drawn above the others"
+    for rank in found.values():
+        assert rank[0][2] == "wait", "for the first batch"
+        for (_, end, _), (begin, _, _) in zip(rank, rank[1:], strict=False):
+            assert end == pytest.approx(begin, abs=0.002)
+    assert [name for _, _, name in found[1]].count("report") == 3
+    assert all(e - b >= 10_000 for b, e, name in found[1] if name == "report")
+    assert {name for _, _, name in found[0]} == {"wait", "step"}
+
+
+def test_ranks_in_the_report(tmp_path, trace_of_ranks):
+    data = data_of(report(tmp_path / "trace.json").read_text())
+    ranks = [row for row in data["rows"] if row.get("rank")]
+    assert [row["name"] for row in ranks] == ["rank 0", "rank 1"]
+    assert OF_RANKS.index("report") in ranks[1]["what"] and "step" not in data["operations"]
 
 
 def test_gzip(tmp_path, context):

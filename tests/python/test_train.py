@@ -86,6 +86,24 @@ def increment(batch):
     return batch
 
 
+def test_report_is_in_the_trace(storage, tmp_path, context):
+    """Of each rank, with and without a checkpoint, until it returns."""
+    context.trace_path = str(tmp_path / "trace.json")
+
+    def loop():
+        for i, _ in enumerate(train.get_dataset_shard("train").iter_batches(batch_size=100)):
+            if i == 1:
+                train.report({"i": i})
+            if i == 2:
+                with tempfile.TemporaryDirectory() as folder:
+                    train.report({"i": i}, checkpoint=Checkpoint(folder))
+
+    fit(loop, storage, datasets={"train": hd.range(1000)})
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    reports = [e["tid"] for e in events if e["ph"] == "X" and e["name"] == "report"]
+    assert sorted(reports) == [50_000, 50_000, 50_001, 50_001]
+
+
 @pytest.mark.parametrize(
     "name", ["ScalingConfig", "RunConfig", "FailureConfig", "CheckpointConfig", "DataConfig"]
 )

@@ -24,6 +24,8 @@ MOST_SPANS = 20_000  # of one track on the page; shorter ones beside each other 
 MOST_POINTS = 2_000  # of a curve
 COLOURS = 8  # of operations; further ones share the last
 CONSUMER = 0
+RANKS = 50_000  # tracks from here on are the ranks' of a split
+OF_RANKS = ("step", "wait", "report")  # what they do
 LANES = 100_000  # tracks from here on are tickets that wait
 
 
@@ -97,7 +99,12 @@ def _sorted(events):
 def _operations(stats, tracks):
     """Names of what threads do, in the order of the plan, each once."""
     found = ["read", *(o["name"] for o in stats.get("operators", []))]
-    found += [name for track, spans in tracks.items() if track != CONSUMER for _, _, name in spans]
+    found += [
+        name
+        for track, spans in tracks.items()
+        if track != CONSUMER and not RANKS <= track < LANES
+        for _, _, name in spans
+    ]
     return list(dict.fromkeys(found))
 
 
@@ -108,6 +115,10 @@ def _rows(tracks, names, operations):
         if track == CONSUMER:
             row = _spans("consumer", [(b, e, 0) for b, e, _ in spans])
             row["wait"] = True
+        elif RANKS <= track < LANES:
+            known = [(b, e, OF_RANKS.index(n)) for b, e, n in spans if n in OF_RANKS]
+            row = _spans(names.get(track, f"rank {track - RANKS}"), known)
+            row["rank"] = True
         else:
             row = _spans(names.get(track, f"track {track}"), [(b, e, number[n]) for b, e, n in spans])
             row["waits"] = track >= LANES

@@ -75,6 +75,7 @@ class Control:
         self._lock = threading.Lock()  # guards the fields above and below
         self._conns: dict[int, Connection] = {}
         self._pending: dict[int, Given | _Meeting] = {}
+        self._reporting: dict[int, int] = {}  # ranks in report(), and since when
         self._ending: set[int] = set()  # ranks that wait for the end of all uploads
         self._n_calls = 0  # barriers that all workers have passed
         self._n_uploads = 0  # that have ended
@@ -187,6 +188,8 @@ class Control:
                 return  # what a worker has sent late belongs to no run
             if kind in ("report", "meet"):
                 self._pending[rank] = rest[0] if kind == "report" else _Meeting(*rest)
+                if kind == "report":
+                    self._reporting[rank] = time.monotonic_ns()
             elif kind == "uploaded":
                 self._n_uploads += 1
                 self.reports.uploaded(rank, *rest)
@@ -232,12 +235,20 @@ class Control:
             answer = ("ok", first.data) if isinstance(first, _Meeting) else self.reports.begin(pending)
         for rank in pending:
             self._send_locked(rank, answer)
+            if answer[0] != "begun" or not answer[1].waits:
+                self._reported_locked(rank)
+
+    def _reported_locked(self, rank: int) -> None:
+        begin = self._reporting.pop(rank, None)
+        if begin is not None:
+            self.shards.reported(rank, begin, time.monotonic_ns())
 
     def _answer_locked(self, settled: list[tuple[Open, tuple]]) -> None:
         """After uploads have ended: answers the workers that wait for a checkpoint, or for all."""
         for one, answer in settled:
             for rank in range(self.world_size) if one.waits and one.target is not None else ():
                 self._send_locked(rank, answer)
+                self._reported_locked(rank)
         if self.reports.n_open == 0:
             for rank in self._ending:
                 self._send_locked(rank, self.reports.late())

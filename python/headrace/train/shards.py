@@ -6,6 +6,7 @@ import json
 import pickle
 import sys
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,6 +180,13 @@ class ShardServer:
             mine["dropped_rows"] += ended["dropped_rows"]
             mine["padded_rows"] += ended["padded_rows"]
         return out
+
+    def reported(self, rank: int, begin_ns: int, end_ns: int) -> None:
+        """The worker was in report() then: for traces."""
+        for _, split, shares in self.named_splits():
+            if rank in shares:
+                with suppress(_core.HeadraceError):  # the split is closed already
+                    split.reported(shares[rank], begin_ns, end_ns)
 
     def rank_ended(self, rank: int, why: str | None) -> None:
         """A worker has ended (why is None) or failed: the other ranks of its splits stop waiting for it."""
