@@ -322,7 +322,7 @@ $(BUILD)/stores/.made: requirements/stores.txt | $(BUILD)/.dir
 .PHONY: test-pages
 test-pages: py deps-pages
 	$(call say,pages)
-	@TEST_PAGES=1 $(PY) -m pytest -q -rs tests/python/test_tune_page.py
+	@TEST_PAGES=1 $(PY) -m pytest -q -rs tests/python/test_tune_page.py tests/python/test_dashboard.py
 
 # The peers live in a venv of their own: what they bring along must not help or hinder ours.
 .PHONY: bench

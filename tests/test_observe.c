@@ -196,11 +196,73 @@ static void test_requests(void **state)
     hr__account_unref(run);
 }
 
+static int count_of(const char *text, const char *part)
+{
+    int n = 0;
+
+    for (; (text = strstr(text, part)); text++)
+        n++;
+    return n;
+}
+
+/* Short spans of 10 ms are one, long ones stay; each is given once. */
+static void test_news(void **state)
+{
+    const int64_t ms = 1000000;
+    hr_error err = HR_ERROR_INIT;
+    hr_trace *t = NULL;
+    hr_text news = { 0 };
+
+    (void)state;
+    assert_ok(hr__trace_watch_new(NULL, 1000 * ms, &t, &err), &err);
+    for (int i = 0; i < 10; i++)
+        hr__trace_rank(t, 1, i % 2 ? "wait" : "step", (1000 + i) * ms, (1000 + i) * ms + ms / 2);
+    hr__trace_rank(t, 1, "step", 1010 * ms, 1040 * ms);
+    hr__trace_rank(t, 0, "step", 1010 * ms, 1011 * ms);
+    hr__trace_rank(t, 0, "step", 1021 * ms, 1023 * ms); /* the next 10 ms */
+    assert_ok(hr__trace_news(t, &news, &err), &err);
+    assert_contains(news.data, "[50001,0,2500,\"step\",5]");
+    assert_contains(news.data, "[50001,1000,2500,\"wait\",5]");
+    assert_contains(news.data, "[50001,10000,30000,\"step\",1]");
+    assert_contains(news.data, "[50000,10000,1000,\"step\",1]");
+    assert_contains(news.data, "[50000,21000,2000,\"step\",1]");
+    assert_int_equal(count_of(news.data, "["), 5);
+    assert_int_equal(count_of(news.data, "],["), 4);
+    hr__text_clear(&news);
+    assert_ok(hr__trace_news(t, &news, &err), &err);
+    assert_int_equal(news.n, 0);
+    hr__trace_close(t, true);
+}
+
+/* Nobody fetches the news: the newest are kept, and the number of the others. */
+static void test_news_that_nobody_fetched(void **state)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_trace *t = NULL;
+    hr_text news = { 0 };
+
+    (void)state;
+    assert_ok(hr__trace_watch_new(NULL, 1, &t, &err), &err);
+    for (int64_t i = 0; i < (1 << 16) + 7; i++)
+        hr__trace_rank(t, i < 7 ? 9 : 1, "step", 1 + i * 10000000, 1 + (i + 1) * 10000000);
+    assert_ok(hr__trace_news(t, &news, &err), &err);
+    assert_contains(news.data, "[-1,0,0,\"lost\",7]");
+    assert_int_equal(count_of(news.data, "[50009,"), 0);
+    assert_int_equal(count_of(news.data, "[50001,"), 1 << 16);
+    hr__text_clear(&news);
+    hr__trace_close(t, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counts), cmocka_unit_test(test_marks),    cmocka_unit_test(test_causes),
-        cmocka_unit_test(test_faults), cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_marks),
+        cmocka_unit_test(test_causes),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_news),
+        cmocka_unit_test(test_news_that_nobody_fetched),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -97,6 +97,14 @@ failed:
     return -1;
 }
 
+PyObject *pyhr_news(pyhr_state *s, hr_status st, hr_text *text, hr_error *err)
+{
+    PyObject *made = st ? NULL : PyUnicode_DecodeUTF8(text->n ? text->data : "", (Py_ssize_t)text->n, "replace");
+
+    hr__text_clear(text);
+    return st ? pyhr_raise(s, st, err) : made;
+}
+
 PyObject *pyhr_text_taken(pyhr_state *s, hr_status st, char *text, hr_error *err)
 {
     PyObject *made;

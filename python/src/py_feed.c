@@ -321,6 +321,17 @@ static PyObject *feed_iternext(PyObject *op)
     return t ? pyhr_table(pyhr_state_of(op), t) : NULL;
 }
 
+/* For what may be asked while another thread is in next(). */
+static int feed_check_busy(pyhr_state *s, feed_object *self)
+{
+    if (feed_check(s, self) < 0)
+        return -1;
+    if (self->feed && !self->closing)
+        return 0;
+    pyhr_raise_text(s, HR_INVALID, "the iterator is closed");
+    return -1;
+}
+
 static int feed_open_check(pyhr_state *s, feed_object *self)
 {
     if (feed_check(s, self) < 0)
@@ -404,16 +415,53 @@ static PyObject *feed_stats(PyObject *op, PyObject *none)
     hr_status st;
 
     (void)none;
-    if (feed_check(s, self) < 0)
+    if (feed_check_busy(s, self) < 0)
         return NULL;
-    if (!self->feed || self->closing)
-        return pyhr_raise_text(s, HR_INVALID, "the iterator is closed");
     feed = feed_hold(self);
     Py_BEGIN_ALLOW_THREADS
     st = hr_feed_stats(feed, &text, &err);
     Py_END_ALLOW_THREADS
     feed_drop(self);
     return pyhr_text_taken(s, st, text, &err);
+}
+
+static PyObject *feed_watch(PyObject *op, PyObject *arg)
+{
+    feed_object *self = (feed_object *)op;
+    pyhr_state *s = pyhr_state_of(op);
+    hr_error err = HR_ERROR_INIT;
+    long long zero_ns = PyLong_AsLongLong(arg);
+    hr_feed *feed;
+    hr_status st;
+
+    if ((zero_ns == -1 && PyErr_Occurred()) || feed_check_busy(s, self) < 0)
+        return NULL;
+    feed = feed_hold(self);
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__feed_watch(feed, zero_ns, &err);
+    Py_END_ALLOW_THREADS
+    feed_drop(self);
+    return st ? pyhr_raise(s, st, &err) : Py_NewRef(Py_None);
+}
+
+static PyObject *feed_news(PyObject *op, PyObject *none)
+{
+    feed_object *self = (feed_object *)op;
+    pyhr_state *s = pyhr_state_of(op);
+    hr_error err = HR_ERROR_INIT;
+    hr_text text = { 0 };
+    hr_feed *feed;
+    hr_status st;
+
+    (void)none;
+    if (feed_check_busy(s, self) < 0)
+        return NULL;
+    feed = feed_hold(self);
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__feed_news(feed, &text, &err);
+    Py_END_ALLOW_THREADS
+    feed_drop(self);
+    return pyhr_news(s, st, &text, &err);
 }
 
 static PyObject *feed_rows(PyObject *op, void *none)
@@ -646,6 +694,11 @@ static PyMethodDef feed_methods[] = {
       "converted(ns): the consumer has spent this time to make its own batch of the last table." },
     { "forget", feed_forget, METH_O, "forget(row): the consumer will request no position before `row`." },
     { "stats", feed_stats, METH_NOARGS, "Statistics of the run so far, as JSON." },
+    { "watch", feed_watch, METH_O,
+      "watch(zero_ns): from now on news() has what the run does; its times count from there." },
+    { "news", feed_news, METH_NOARGS,
+      "What is new since the last call: arrays of JSON (track, begin in us, us, name, how many), with commas "
+      "between." },
     { "counts", feed_counts, METH_NOARGS, "Counters of the run, as a dict." },
     { "stream", feed_stream_capsule, METH_VARARGS,
       "stream(schema or None, owner): the remaining rows as an Arrow stream, which calls owner.close() at its end." },

@@ -563,6 +563,39 @@ static PyObject *split_stats(PyObject *op, PyObject *none)
     return pyhr_text_taken(pyhr_state_of(op), st, text, &err);
 }
 
+static PyObject *split_watch(PyObject *op, PyObject *arg)
+{
+    long long zero_ns = PyLong_AsLongLong(arg);
+    hr_error err = HR_ERROR_INIT;
+    hr_split *split;
+    hr_status st;
+
+    if ((zero_ns == -1 && PyErr_Occurred()) || !(split = split_of(op)))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__split_watch(split, zero_ns, &err);
+    Py_END_ALLOW_THREADS
+    split_drop(split);
+    return st ? pyhr_raise(pyhr_state_of(op), st, &err) : Py_NewRef(Py_None);
+}
+
+static PyObject *split_news(PyObject *op, PyObject *none)
+{
+    hr_error err = HR_ERROR_INIT;
+    hr_split *split = split_of(op);
+    hr_text text = { 0 };
+    hr_status st;
+
+    (void)none;
+    if (!split)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__split_news(split, &text, &err);
+    Py_END_ALLOW_THREADS
+    split_drop(split);
+    return pyhr_news(pyhr_state_of(op), st, &text, &err);
+}
+
 static PyObject *split_close(PyObject *op, PyObject *none)
 {
     split_object *self = (split_object *)op;
@@ -630,6 +663,8 @@ static PyMethodDef split_methods[] = {
       "agree: MismatchError if another place was restored for the same epoch. Returns the names of functions whose\n"
       "code has changed since the position, or None." },
     { "schema", split_schema, METH_NOARGS, "The Schema; None if only a run can know it." },
+    { "watch", split_watch, METH_O, "As Feed.watch, of all epochs and ranks." },
+    { "news", split_news, METH_NOARGS, "As Feed.news." },
     { "stats", split_stats, METH_NOARGS, "Statistics so far, as JSON." },
     { "close", split_close, METH_NOARGS, "Ends the run; waiting ranks get CancelledError." },
     { NULL, NULL, 0, NULL },

@@ -65,6 +65,8 @@ int pyhr_text_or_none(PyObject *str, void *out);
 int pyhr_texts(PyObject *list, const char *what, const char ***out, int *n, PyObject **keep);
 /* A str of what an engine's call gave: raises if st is an error, else takes `text`. */
 PyObject *pyhr_text_taken(pyhr_state *s, hr_status st, char *text, hr_error *err);
+/* As pyhr_text_taken, of a text that may be empty. Clears it. */
+PyObject *pyhr_news(pyhr_state *s, hr_status st, hr_text *text, hr_error *err);
 
 /* --- py_arrow.c */
 

@@ -124,7 +124,8 @@ void hr__op_state_print(hr_op_state *o, hr_text *out)
     hr__text_add(out, ",\"calls\":%lld,\"rows_in\":%lld,\"rows_out\":%lld,\"busy_ns\":%lld,\"wait_ns\":%lld",
                  (long long)c.calls, o->rows_in, o->rows_out, (long long)c.busy_ns, o->pending_ns);
     hr__text_add(out, ",\"cpu_ns\":%" PRId64, c.cpu_ns);
-    hr__text_add(out, ",\"bytes_out\":%lld,\"peak_bytes\":%" PRId64, o->bytes_out, hr__account_peak(o->run.account));
+    hr__text_add(out, ",\"bytes_out\":%lld,\"used_bytes\":%" PRId64 ",\"peak_bytes\":%" PRId64, o->bytes_out,
+                 hr__account_used(o->run.account), hr__account_peak(o->run.account));
     print_spill(o->run.account, out);
     if (o->run.op->cls->served)
         print_served(o, out);
@@ -232,6 +233,8 @@ static void print_stage(const hr_run_view *v, int i, hr_text *out)
                  s->sums.ticket_rows, s->sums.ticket_ns);
     hr__text_add(out, ",\"queue_ns\":%" PRId64 ",\"window_ns\":%" PRId64 ",\"network_wait_ns\":%" PRId64,
                  s->sums.queue_ns, s->sums.window_ns, s->sums.receiving_ns);
+    hr__text_add(out, ",\"queue\":%" PRId64 ",\"window\":%" PRId64 ",\"window_limit\":%d", s->n_queue, s->n_window,
+                 s->window);
     if (s->is_leaf)
         hr__text_add(out, ",\"reads_ns\":%" PRId64 ",\"reads_cpu_ns\":%" PRId64, s->reads.busy_ns, s->reads.cpu_ns);
     print_slow("longest_ticket", &s->longest, s->longest_file, out);
@@ -247,6 +250,7 @@ static hr_status print_view(hr_run *r, hr_text *out, hr_error *err)
     hr__text_add(out,
                  ",\"threads\":%d,\"threads_ns\":%" PRId64 ",\"hungry_ns\":%" PRId64 ",\"ready_tables_ns\":%" PRId64,
                  v.n_threads, v.sums.active_ns, v.sums.hungry_ns, v.sums.out_ns);
+    hr__text_add(out, ",\"ready_tables\":%" PRId64, v.n_out);
     print_io("disk", &v.sums.io[HR_IO_FILE], out);
     print_io("requests", &v.sums.io[HR_IO_NETWORK], out);
     hr__text_add(out, ",\"stages\":[");

@@ -104,13 +104,25 @@ bool hr__run_fits_twice(const hr_run *r); /* whether the memory limit has room f
 hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err) HR_MUST_USE; /* JSON */
 /* ,"name":[counts of classes], without the empty ones behind the last. */
 void hr__print_classes(const char *name, const int64_t *n, int n_classes, hr_text *out);
-bool hr__run_traces(const hr_run *r);
+bool hr__run_traces(const hr_run *r);                   /* into a file */
 void hr__run_trace_stats(hr_run *r, const char *stats); /* JSON, for the trace's file; copied */
+/* From now on the run keeps what it does in memory, for hr__run_news. Times of the news count from zero_ns. */
+hr_status hr__run_watch(hr_run *r, int64_t zero_ns, hr_error *err) HR_MUST_USE;
+/* Adds what is new since the last call: JSON arrays [track, begin in us, us, name, how many spans], with commas between
+ * them and after what `out` has. Track -1: so many are lost. Not watched: nothing. */
+hr_status hr__run_news(hr_run *r, hr_text *out, hr_error *err) HR_MUST_USE;
 /* What a rank of a split did then. Spans of a rank never overlap. name: a literal. */
 void hr__run_trace_rank(hr_run *r, int rank, const char *name, int64_t begin_ns, int64_t end_ns);
 void hr__run_cancel(hr_run *r); /* wakes all threads; hr__run_next returns HR_CANCELLED */
 void hr__run_close(hr_run *r);  /* cancels; waits until running tasks ended and every
                                 * suspended ticket was resumed (hr_op_class.cancel). NULL is fine */
+
+/* --- trace.c: a trace beside those of runs, in memory */
+typedef struct hr_trace hr_trace;
+hr_status hr__trace_watch_new(hr_account *a, int64_t zero_ns, hr_trace **out, hr_error *err) HR_MUST_USE;
+void hr__trace_rank(hr_trace *t, int rank, const char *name, int64_t begin_ns, int64_t end_ns); /* NULL is fine */
+hr_status hr__trace_news(hr_trace *t, hr_text *out, hr_error *err) HR_MUST_USE;                 /* as hr__run_news */
+void hr__trace_close(hr_trace *t, bool write); /* a file, if it has one. NULL is fine */
 
 /* --- observe.c: what the dispatcher records. All times are ns; sums count from the start, or from a mark. */
 

@@ -105,6 +105,8 @@ static hr_status start_ops(hr_run *r, hr_error *err)
 
 static hr_status build(hr_run *r, hr_plan *p, const hr_run_options *options, hr_error *err)
 {
+    hr_trace *trace = NULL;
+
     r->options = *options;
     r->options.from = NULL;
     if (r->options.prefetch <= 0)
@@ -120,10 +122,10 @@ static hr_status build(hr_run *r, hr_plan *p, const hr_run_options *options, hr_
         return hr__error_memory(err, "run", 64);
     HR_TRY(hr__plan_rewrite(p, &r->plan, err));
     if (!options->is_trial)
-        HR_TRY(hr__trace_new(options->trace_path, r->account, &r->trace, err));
+        HR_TRY(hr__trace_new(options->trace_path, r->account, &trace, err));
+    r->trace = trace;
     HR_TRY(hr__run_build(r, err));
-    if (r->trace)
-        label_ops(r);
+    label_ops(r);
     return HR_OK;
 }
 
@@ -327,12 +329,32 @@ static void free_stage(hr_stage *s)
     hr__free(s);
 }
 
-bool hr__run_traces(const hr_run *r) { return r->trace != NULL; }
+bool hr__run_traces(const hr_run *r) { return hr__trace_writes(r->trace); }
 void hr__run_trace_stats(hr_run *r, const char *stats) { hr__trace_stats(r->trace, stats); }
 
 void hr__run_trace_rank(hr_run *r, int rank, const char *name, int64_t begin_ns, int64_t end_ns)
 {
-    hr__trace_rank(r->trace, rank, name, begin_ns, end_ns);
+    if (hr__trace_writes(r->trace))
+        hr__trace_rank(r->trace, rank, name, begin_ns, end_ns);
+}
+
+hr_status hr__run_watch(hr_run *r, int64_t zero_ns, hr_error *err)
+{
+    hr_trace *t = NULL, *none = NULL;
+
+    if (r->trace) {
+        hr__trace_watch(r->trace, zero_ns);
+        return HR_OK;
+    }
+    HR_TRY(hr__trace_watch_new(r->account, zero_ns, &t, err));
+    if (!atomic_compare_exchange_strong(&r->trace, &none, t))
+        hr__trace_close(t, false);
+    return HR_OK;
+}
+
+hr_status hr__run_news(hr_run *r, hr_text *out, hr_error *err)
+{
+    return r->trace ? hr__trace_news(r->trace, out, err) : HR_OK;
 }
 
 void hr__run_close(hr_run *r)

@@ -83,7 +83,7 @@ struct hr_op_state {
     int64_t made_from;    /* drops the rows before this number: an earlier run emitted them */
     int64_t stall_ns;     /* HR_STALL */
     void **thread_states; /* run->n_slots */
-    char *label;          /* what the trace calls it; NULL: the name of its class */
+    char *label;          /* what traces call it; NULL: the name of its class */
     atomic_llong rows_in, rows_out, bytes_out, pending_ns;
     hr_call_times times;
     hr_op_sums marks[HR_N_MARKS];
@@ -372,8 +372,8 @@ struct hr_run {
     int64_t started_ns, consumer_wait_ns, first_table_ns;
     hr_run_counts counts; /* tickets, tables_out, rows_out; the rest is summed from the stages */
     hr_run_watch watch;
-    struct hr_trace *trace;
-    hr_arena **arenas; /* arenas in which it writes; borrowed from operators and options */
+    _Atomic(struct hr_trace *) trace; /* NULL: none. It may begin while the run goes on */
+    hr_arena **arenas;                /* arenas in which it writes; borrowed from operators and options */
     int64_t n_arenas, cap_arenas;
     hr_pool_client client;
 };
@@ -537,7 +537,6 @@ void hr__row_leaf_counts(const hr_stage *s, hr_run_counts *c); /* adds what its 
 int64_t hr__row_leaf_read_ns(const hr_stage *s);               /* how long they read */
 
 /* --- trace.c */
-typedef struct hr_trace hr_trace;
 /* path NULL: that of HEADRACE_TRACE; *out NULL: there is none. */
 hr_status hr__trace_new(const char *path, hr_account *a, hr_trace **out, hr_error *err) HR_MUST_USE;
 void hr__trace_span(hr_trace *t, const char *name, int thread, int64_t begin_ns, int64_t end_ns,
@@ -545,9 +544,9 @@ void hr__trace_span(hr_trace *t, const char *name, int thread, int64_t begin_ns,
 /* A ticket waited for a function's result, or for bytes of the network. */
 void hr__trace_pending(hr_trace *t, const char *name, int64_t begin_ns, int64_t end_ns);
 void hr__trace_consumer(hr_trace *t, int64_t begin_ns, int64_t end_ns); /* the consumer waited */
-void hr__trace_rank(hr_trace *t, int rank, const char *name, int64_t begin_ns, int64_t end_ns);
+void hr__trace_watch(hr_trace *t, int64_t zero_ns);   /* hr__trace_news begins with the oldest event */
+bool hr__trace_writes(const hr_trace *t);             /* a file. NULL is fine */
 void hr__trace_stats(hr_trace *t, const char *stats); /* JSON of the run's statistics; copied */
-void hr__trace_close(hr_trace *t, bool write);        /* writes the file; NULL is fine */
 
 void hr__run_ref(hr_run *r);
 void hr__run_unref(hr_run *r);

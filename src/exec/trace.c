@@ -15,6 +15,10 @@
  * I/O meanwhile. A run from which nobody took writes none: an epoch that opened early, and was not wanted. Names are
  * borrowed: they belong to classes of operators. A path that ends in ".gz" is compressed.
  *
+ * A trace may be *watched*: hr__trace_news gives what is new since the last call, with short spans of BIN_NS summed up,
+ * so that a page can draw a run that goes on. A run that is watched and writes no file sums them up at once, and keeps
+ * WATCHED_EVENTS.
+ *
  * Lock: `lock` is a leaf.
  *
  * Tests: test_run.c, test_trace.py. */
@@ -34,6 +38,9 @@
 #define LANE_BASE 100000    /* numbers of their tracks */
 #define RANK_BASE 50000     /* of the ranks' tracks */
 #define WRITE_BYTES (1 << 20)
+#define WATCHED_EVENTS (1 << 16)
+#define BIN_NS 10000000 /* of watched traces: less than a pixel, if a page shows ten seconds or more */
+#define MAX_BINS 256    /* pairs of a track and a name */
 
 typedef enum event_kind { EVENT_SPAN, EVENT_WAIT, EVENT_CONSUMER, EVENT_RANK, EVENT_COUNTERS } event_kind;
 
@@ -43,18 +50,45 @@ typedef struct event {
     int64_t rows;    /* counters: bytes in memory */
     int64_t spilled; /* counters: bytes in spill files, written so far */
     int track;       /* a thread, a lane, or a rank */
+    int many;        /* spans that it stands for */
     event_kind kind;
 } event;
+
+/* Tracks are drawn in this order: consumer 0, threads from 1, ranks and lanes behind them. */
+static int track_of(const event *e)
+{
+    switch (e->kind) {
+    case EVENT_SPAN: return e->track + 1;
+    case EVENT_WAIT: return LANE_BASE + e->track;
+    case EVENT_RANK: return RANK_BASE + e->track;
+    default: return 0;
+    }
+}
+
+/* Short spans of a track and a name that begin in the same BIN_NS, as one. */
+typedef struct bin {
+    event sum; /* many 0: none */
+    int64_t index;
+} bin;
+
+typedef struct bins {
+    bin list[MAX_BINS];
+    int n;
+} bins;
+
+typedef void span_fn(void *context, const event *e);
 
 struct hr_trace {
     hr_mutex lock;
     hr_account *account;
-    char *path;
+    char *path;    /* NULL: it is watched, and writes no file */
     char *stats;   /* JSON; NULL: none */
     event *events; /* a ring once it is full: `head` is the oldest */
     int64_t n, cap, head, n_lost, zero_ns, sampled_ns;
+    int64_t seen, watch_zero_ns;  /* events that hr__trace_news has given, lost ones too; its times begin there */
     int64_t lane_ends[MAX_LANES]; /* when the last span of a lane ends */
     const char *lane_names[MAX_LANES];
+    bins bins; /* without a file */
 };
 
 /* "FOLDER/trace.json.gz", 2 -> "FOLDER/trace-2.json.gz"; `mark` comes before the suffix. */
@@ -104,9 +138,32 @@ hr_status hr__trace_new(const char *path, hr_account *a, hr_trace **out, hr_erro
     return HR_OK;
 }
 
+hr_status hr__trace_watch_new(hr_account *a, int64_t zero_ns, hr_trace **out, hr_error *err)
+{
+    hr_trace *t = *out = hr__zalloc(a, sizeof *t);
+
+    if (!t)
+        return hr__error_memory(err, "trace", sizeof *t);
+    hr__mutex_init(&t->lock);
+    t->account = a;
+    t->zero_ns = t->watch_zero_ns = zero_ns;
+    return HR_OK;
+}
+
+void hr__trace_watch(hr_trace *t, int64_t zero_ns)
+{
+    hr__lock(&t->lock);
+    t->watch_zero_ns = zero_ns;
+    t->seen = 0;
+    hr__unlock(&t->lock);
+}
+
+bool hr__trace_writes(const hr_trace *t) { return t && t->path; }
+
 static void add_locked(hr_trace *t, event e)
 {
-    if (t->n < MAX_EVENTS && hr__grow(t->account, (void **)&t->events, &t->cap, t->n + 1, sizeof *t->events)) {
+    if (t->n < (t->path ? MAX_EVENTS : WATCHED_EVENTS) &&
+        hr__grow(t->account, (void **)&t->events, &t->cap, t->n + 1, sizeof *t->events)) {
         t->events[t->n++] = e;
         return;
     }
@@ -117,9 +174,61 @@ static void add_locked(hr_trace *t, event e)
     t->head = (t->head + 1) % t->n;
 }
 
+/* A span_fn. */
+static void keep_locked(void *context, const event *e) { add_locked(context, *e); }
+
+static bin *bin_of(bins *b, const event *e)
+{
+    for (int i = 0; i < b->n; i++)
+        if (b->list[i].sum.track == e->track && b->list[i].sum.name == e->name && b->list[i].sum.kind == e->kind)
+            return &b->list[i];
+    if (b->n == MAX_BINS)
+        return NULL;
+    b->list[b->n].sum = (event){ .track = e->track, .name = e->name, .kind = e->kind };
+    return &b->list[b->n++];
+}
+
+/* Gives the span to `out`, or, if it is short, adds it to its bin, which `out` gets when it is over. */
+static void bins_add(bins *b, int64_t zero_ns, event e, span_fn *out, void *context)
+{
+    int64_t ns = e.end_ns - e.begin_ns, index = (e.begin_ns - zero_ns) / BIN_NS;
+    bin *of = ns < BIN_NS ? bin_of(b, &e) : NULL;
+
+    e.many = 1;
+    if (!of) {
+        out(context, &e);
+    } else if (of->sum.many && of->index == index) {
+        of->sum.end_ns += ns;
+        of->sum.many++;
+    } else {
+        if (of->sum.many)
+            out(context, &of->sum);
+        of->sum = e;
+        of->index = index;
+    }
+}
+
+static void bins_end(bins *b, span_fn *out, void *context)
+{
+    for (int i = 0; i < b->n; i++) {
+        if (b->list[i].sum.many)
+            out(context, &b->list[i].sum);
+        b->list[i].sum.many = 0;
+    }
+}
+
+/* All spans come here. */
+static void record_locked(hr_trace *t, event e)
+{
+    if (t->path)
+        add_locked(t, e);
+    else
+        bins_add(&t->bins, t->watch_zero_ns, e, keep_locked, t);
+}
+
 static void sample_locked(hr_trace *t, int64_t now)
 {
-    if (now - t->sampled_ns < SAMPLE_NS)
+    if (!t->path || now - t->sampled_ns < SAMPLE_NS)
         return;
     t->sampled_ns = now;
     add_locked(t, (event){ .kind = EVENT_COUNTERS,
@@ -133,7 +242,10 @@ void hr__trace_span(hr_trace *t, const char *name, int thread, int64_t begin_ns,
     if (!t)
         return;
     hr__lock(&t->lock);
-    add_locked(t, (event){ name, begin_ns, end_ns, rows, 0, thread, EVENT_SPAN });
+    record_locked(
+        t,
+        (event){
+            .kind = EVENT_SPAN, .name = name, .begin_ns = begin_ns, .end_ns = end_ns, .rows = rows, .track = thread });
     sample_locked(t, end_ns);
     hr__unlock(&t->lock);
 }
@@ -156,11 +268,11 @@ void hr__trace_pending(hr_trace *t, const char *name, int64_t begin_ns, int64_t 
     if (!t)
         return;
     hr__lock(&t->lock);
-    add_locked(t, (event){ .kind = EVENT_WAIT,
-                           .name = name,
-                           .begin_ns = begin_ns,
-                           .end_ns = end_ns,
-                           .track = lane_locked(t, name, begin_ns, end_ns) });
+    record_locked(t, (event){ .kind = EVENT_WAIT,
+                              .name = name,
+                              .begin_ns = begin_ns,
+                              .end_ns = end_ns,
+                              .track = lane_locked(t, name, begin_ns, end_ns) });
     hr__unlock(&t->lock);
 }
 
@@ -169,7 +281,7 @@ void hr__trace_consumer(hr_trace *t, int64_t begin_ns, int64_t end_ns)
     if (!t || end_ns - begin_ns < SHORT_WAIT_NS)
         return;
     hr__lock(&t->lock);
-    add_locked(t, (event){ .kind = EVENT_CONSUMER, .name = "wait", .begin_ns = begin_ns, .end_ns = end_ns });
+    record_locked(t, (event){ .kind = EVENT_CONSUMER, .name = "wait", .begin_ns = begin_ns, .end_ns = end_ns });
     sample_locked(t, end_ns);
     hr__unlock(&t->lock);
 }
@@ -180,22 +292,81 @@ void hr__trace_rank(hr_trace *t, int rank, const char *name, int64_t begin_ns, i
     if (!t || end_ns <= begin_ns)
         return;
     hr__lock(&t->lock);
-    add_locked(t, (event){ .kind = EVENT_RANK, .name = name, .begin_ns = begin_ns, .end_ns = end_ns, .track = rank });
+    record_locked(t,
+                  (event){ .kind = EVENT_RANK, .name = name, .begin_ns = begin_ns, .end_ns = end_ns, .track = rank });
     sample_locked(t, end_ns);
     hr__unlock(&t->lock);
 }
 
 /* ---------------------------------------------------------------------------------------------------------- writing */
 
-static int track_of(const event *e)
+/* ------------------------------------------------------------------------------------------------------------- news */
+
+typedef struct news {
+    hr_trace *trace;
+    hr_text *out;
+    bins bins;
+} news;
+
+static void print_news(void *context, const event *e)
 {
-    switch (e->kind) {
-    case EVENT_SPAN: return e->track + 1;
-    case EVENT_WAIT: return LANE_BASE + e->track;
-    case EVENT_RANK: return RANK_BASE + e->track;
-    default: return 0;
-    }
+    news *w = context;
+
+    hr__text_add(w->out, "%s[%d,%" PRId64 ",%" PRId64 ",", w->out->n ? "," : "", track_of(e),
+                 (e->begin_ns - w->trace->watch_zero_ns) / 1000, (e->end_ns - e->begin_ns) / 1000);
+    hr__text_add_json(w->out, e->name);
+    hr__text_add(w->out, ",%d]", e->many);
 }
+
+/* Copies the events since the last call. *events is new; NULL: there are none, or no memory. */
+static int64_t new_events(hr_trace *t, event **events, int64_t *lost)
+{
+    int64_t n, first;
+
+    hr__lock(&t->lock);
+    bins_end(&t->bins, keep_locked, t);
+    first = HR_MAX(t->seen, t->n_lost);
+    n = t->n + t->n_lost - first;
+    *lost = first - t->seen;
+    t->seen = t->n + t->n_lost;
+    *events = n > 0 ? hr__alloc(NULL, (size_t)n * sizeof **events) : NULL;
+    for (int64_t i = 0; *events && i < n; i++)
+        (*events)[i] = t->events[(t->head + first - t->n_lost + i) % t->n];
+    hr__unlock(&t->lock);
+    return *events ? n : 0;
+}
+
+/* Of a trace with a file all spans are there: they are summed up now. Those of ranks the split has. */
+static void add_news(news *w, const event *e)
+{
+    if (!w->trace->path)
+        print_news(w, e);
+    else if (e->kind != EVENT_COUNTERS && e->kind != EVENT_RANK)
+        bins_add(&w->bins, w->trace->watch_zero_ns, *e, print_news, w);
+}
+
+hr_status hr__trace_news(hr_trace *t, hr_text *out, hr_error *err)
+{
+    news *w = hr__zalloc(NULL, sizeof *w);
+    int64_t n, lost;
+    event *events;
+
+    if (!w)
+        return hr__error_memory(err, "trace", sizeof *w);
+    w->trace = t;
+    w->out = out;
+    n = new_events(t, &events, &lost);
+    if (lost)
+        hr__text_add(out, "%s[-1,0,0,\"lost\",%" PRId64 "]", out->n ? "," : "", lost);
+    for (int64_t i = 0; i < n; i++)
+        add_news(w, &events[i]);
+    bins_end(&w->bins, print_news, w);
+    hr__free(events);
+    hr__free(w);
+    return out->failed ? hr__error_memory(err, "trace", out->n) : HR_OK;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- file */
 
 static double since(const hr_trace *t, int64_t ns) { return (double)(ns - t->zero_ns) / 1e3; }
 
@@ -325,6 +496,7 @@ void hr__trace_close(hr_trace *t, bool write)
 
     if (!t)
         return;
+    write = write && t->path;
     fd = write ? hr__file_create(t->path) : -1;
     rc = fd < 0 ? fd : write_events(t, fd);
     if (fd >= 0)

@@ -46,10 +46,12 @@ struct hr_feed {
     hr_plan *plan;         /* the user's plan */
     hr_plan *whole;        /* the plan with the feed's operators */
     _Atomic(hr_run *) run; /* NULL: the position was the end of the epoch */
-    feed_lanes lanes;      /* order.n_lanes 0: none */
-    bool all_follow;       /* the run is the first one of two */
-    int64_t row_counts;    /* rows of all hosts that a row of the run counts for */
-    hr_feed_extra extra;   /* for the second run */
+    atomic_bool watched;   /* hr__feed_watch: runs that begin later are, too */
+    int64_t watch_zero_ns;
+    feed_lanes lanes;    /* order.n_lanes 0: none */
+    bool all_follow;     /* the run is the first one of two */
+    int64_t row_counts;  /* rows of all hosts that a row of the run counts for */
+    hr_feed_extra extra; /* for the second run */
     hr_feed_options options;
     bool keep_positions;
     hr_inputs inputs;         /* what the plan reads; set by the first position */
@@ -563,7 +565,7 @@ static hr_status feed_start(hr_feed *f, const hr_marker *from, hr_error *err)
 
     HR_TRY(hr__run_start(f->whole, &o, &run, err));
     atomic_store(&f->run, run);
-    return HR_OK;
+    return atomic_load(&f->watched) ? hr__run_watch(run, f->watch_zero_ns, err) : HR_OK;
 }
 
 /* The first run has ended: starts the one of what follows. The first one stays open for statistics. */
@@ -670,6 +672,22 @@ void hr_feed_close(hr_feed *f)
     hr_plan_unref(f->plan);
     hr__mutex_clear(&f->lock);
     hr__free(f);
+}
+
+hr_status hr__feed_watch(hr_feed *f, int64_t zero_ns, hr_error *err)
+{
+    f->watch_zero_ns = zero_ns;
+    atomic_store(&f->watched, true);
+    return f->run ? hr__run_watch(f->run, zero_ns, err) : HR_OK;
+}
+
+hr_status hr__feed_news(hr_feed *f, hr_text *out, hr_error *err)
+{
+    hr_run *run = f->run, *before = f->lanes.before;
+
+    if (before && before != run)
+        HR_TRY(hr__run_news(before, out, err));
+    return run ? hr__run_news(run, out, err) : HR_OK;
 }
 
 hr_run *hr__feed_run(hr_feed *f) { return f->run; }

@@ -33,6 +33,9 @@ hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_fee
 hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *err) HR_MUST_USE;
 /* Adds time that the consumer spent between two calls to make its own batch of a table. */
 void hr__feed_converted(hr_feed *f, int64_t ns);
+/* As hr__run_watch and hr__run_news, of all runs of the feed. */
+hr_status hr__feed_watch(hr_feed *f, int64_t zero_ns, hr_error *err) HR_MUST_USE;
+hr_status hr__feed_news(hr_feed *f, hr_text *out, hr_error *err) HR_MUST_USE;
 hr_run *hr__feed_run(hr_feed *f); /* borrowed; NULL: the feed began at the end of its epoch */
 int64_t hr__feed_epoch(const hr_feed *f);
 bool hr__feed_reads(const hr_feed *f); /* whether it has still to read from its sources */
@@ -135,6 +138,9 @@ hr_status hr__split_restore(hr_split *s, const char *position, const hr_position
 hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
     /* JSON: ranks, steps, rows per rank, rows dropped and padded, wait_ns per rank (since its request), run */
     HR_MUST_USE;
+/* As hr__feed_watch and hr__feed_news, of all epochs and ranks. */
+hr_status hr__split_watch(hr_split *s, int64_t zero_ns, hr_error *err) HR_MUST_USE;
+hr_status hr__split_news(hr_split *s, hr_text *out, hr_error *err) HR_MUST_USE;
 /* JSON: epoch, whether it runs, number of released steps, how many steps a rank may be ahead, and for each rank:
  * state (away: has not come yet, elsewhere: see hr__split_expect, out: in no epoch, asked: waits for one to begin, in,
  * gone), pid, steps taken, batches that wait for it, time since its last call. Cheap: a waiting rank may poll it. */

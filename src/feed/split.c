@@ -55,6 +55,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define MAX_NEWS (4 << 20)                /* bytes of text */
 #define PULL_MS 100                       /* a pulling rank checks for changes at this interval */
 #define MAX_PREFETCH 4096                 /* steps; limits the memory of a mistyped value */
 #define MAX_BATCH_ROWS (INT64_C(1) << 40) /* so that counts of rows of all ranks do not overflow */
@@ -158,7 +159,10 @@ struct hr_split {
     hr_error lost_err;
     bool closed;
     char *run_stats; /* of the feed that was closed last */
-    char *verdict;   /* the same */
+    hr_trace *watch; /* what ranks do, between epochs too; NULL: nobody watches */
+    int64_t watch_zero_ns;
+    hr_text news;  /* of feeds that were closed */
+    char *verdict; /* the same */
 
     hr_mutex ready_lock;
     void (*ready)(void *context);
@@ -324,12 +328,23 @@ static char *verdict_of(hr_run *run, hr_evidence *e, int mark)
     return text.data;
 }
 
+/* Keeps the news of a feed for hr__split_news, the newest if nobody fetches them. Clears `news`. */
+static void add_news_locked(hr_split *s, hr_text *news)
+{
+    if (s->news.n > MAX_NEWS)
+        hr__text_clear(&s->news);
+    if (news->n)
+        hr__text_add(&s->news, "%s%s", s->news.n ? "," : "", news->data);
+    hr__text_clear(news);
+}
+
 /* If no rank is left in the epoch: ends its feed, BETWEEN. */
 static void feed_drop_relocks(hr_split *s)
 {
     hr_feed *f = s->feed;
     hr_arena *arena = s->feed_arena;
     char *stats = NULL, *verdict;
+    hr_text news = { 0 };
     hr_evidence e;
     int mark;
 
@@ -345,9 +360,12 @@ static void feed_drop_relocks(hr_split *s)
     if (hr_feed_stats(f, &stats, NULL))
         stats = NULL;
     verdict = verdict_of(hr__feed_run(f), &e, mark);
+    if (hr__feed_news(f, &news, NULL))
+        hr__text_clear(&news);
     hr_feed_close(f);
     hr__arena_unref(arena);
     hr__lock(&s->lock);
+    add_news_locked(s, &news);
     hr_string_free(s->run_stats);
     s->run_stats = stats;
     hr__free(s->verdict);
@@ -394,6 +412,8 @@ static void split_free(hr_split *s)
     hr__free(s->restored);
     hr_string_free(s->run_stats);
     hr__free(s->trace_path);
+    hr__trace_close(s->watch, false);
+    hr__text_clear(&s->news);
     hr__free(s->verdict);
     hr_error_clear(&s->feed_err);
     hr_error_clear(&s->lost_err);
@@ -950,6 +970,48 @@ static void feed_failed_locked(hr_split *s, hr_status st, hr_error *moved)
     hr__error_move(&s->feed_err, moved);
 }
 
+/* Without memory for it the feed is not watched. */
+static void watch_feed_locked(hr_split *s, hr_feed *f)
+{
+    hr_error e = HR_ERROR_INIT;
+
+    if (s->watch && hr__feed_watch(f, s->watch_zero_ns, &e))
+        hr_error_clear(&e);
+}
+
+hr_status hr__split_watch(hr_split *s, int64_t zero_ns, hr_error *err)
+{
+    hr_status st = HR_OK;
+
+    hr__lock(&s->lock);
+    if (!s->watch) {
+        st = hr__trace_watch_new(s->account, zero_ns, &s->watch, err);
+        s->watch_zero_ns = zero_ns;
+        if (s->feed)
+            watch_feed_locked(s, s->feed);
+        if (s->ahead)
+            watch_feed_locked(s, s->ahead);
+    }
+    hr__unlock(&s->lock);
+    return st;
+}
+
+hr_status hr__split_news(hr_split *s, hr_text *out, hr_error *err)
+{
+    hr_status st = HR_OK;
+
+    hr__lock(&s->lock);
+    if (s->news.n)
+        hr__text_add(out, "%s%s", out->n ? "," : "", s->news.data);
+    hr__text_clear(&s->news);
+    if (s->feed)
+        st = hr__feed_news(s->feed, out, err);
+    if (!st && s->watch)
+        st = hr__trace_news(s->watch, out, err);
+    hr__unlock(&s->lock);
+    return st;
+}
+
 /* Without the lock, while no request changes (OPENING, PULLING): opens the feed of an epoch for the agreed request. */
 static hr_status open_feed(hr_split *s, hr_arena *arena, int64_t epoch, const char *position, hr_feed **out,
                            hr_error *err)
@@ -1015,6 +1077,7 @@ static void look_ahead_relocks(hr_split *s)
     s->ahead = f;
     s->ahead_arena = arena;
     s->ahead_request = s->agreed;
+    watch_feed_locked(s, f);
 }
 
 /* RUNNING, then PULLING: takes one batch from the feed and queues it. HR_PENDING: no batch came; other results are in
@@ -1217,6 +1280,10 @@ static void draw_locked(hr_split *s, split_rank *r, const char *what, int64_t be
         hr__run_trace_rank(run, rank, "step", r->drawn_ns, begin);
         hr__run_trace_rank(run, rank, what, begin, end);
     }
+    if (end > begin) {
+        hr__trace_rank(s->watch, rank, "step", r->drawn_ns, begin);
+        hr__trace_rank(s->watch, rank, what, begin, end);
+    }
     r->drawn_ns = HR_MAX(r->drawn_ns, end);
 }
 
@@ -1232,7 +1299,7 @@ void hr__split_reported(hr_split *s, int rank, int64_t begin_ns, int64_t end_ns)
     if (rank < 0 || rank >= s->n_ranks)
         return;
     hr__lock(&s->lock);
-    if (s->ranks[rank].state == RANK_IN && s->ranks[rank].steps.taken)
+    if (s->ranks[rank].steps.taken)
         draw_locked(s, &s->ranks[rank], "report", begin_ns, end_ns);
     hr__unlock(&s->lock);
 }
@@ -1483,6 +1550,8 @@ static hr_status open_feed_relocks(hr_split *s, hr_error *err)
     }
     s->feed = f;
     s->feed_arena = arena;
+    if (!fits)
+        watch_feed_locked(s, f);
     s->looked_ahead = false;
     s->loops = next_is_likely_locked(s, f);
     s->epoch = hr__feed_epoch(f);

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import signal
 
 import pytest
@@ -30,6 +31,20 @@ def pytest_unconfigure():
 def compute(request):
     """Where a function runs."""
     return request.param
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A headless Chromium."""
+    if not shutil.which("chromedriver") or not shutil.which("chromium"):
+        if os.environ.get("TEST_PAGES"):
+            pytest.fail("chromium and chromedriver are missing")
+        pytest.skip("needs chromium and chromedriver (make test-pages)")
+    from browser import Browser
+
+    made = Browser(tmp_path_factory.mktemp("browser"))
+    yield made
+    made.close()
 
 
 @pytest.fixture

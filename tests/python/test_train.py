@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 import headrace.data as hd
+import headrace.observe
 from headrace import train
 from headrace.train import (
     Checkpoint,
@@ -87,7 +88,7 @@ def increment(batch):
 
 
 def test_report_is_in_the_trace(storage, tmp_path, context):
-    """Of each rank, with and without a checkpoint, until it returns."""
+    """Of each rank, with and without a checkpoint, until it returns; and in the dashboard of the driver."""
     context.trace_path = str(tmp_path / "trace.json")
 
     def loop():
@@ -98,7 +99,12 @@ def test_report_is_in_the_trace(storage, tmp_path, context):
                 with tempfile.TemporaryDirectory() as folder:
                     train.report({"i": i}, checkpoint=Checkpoint(folder))
 
-    fit(loop, storage, datasets={"train": hd.range(1000)})
+    with headrace.observe.dashboard() as board:
+        fit(loop, storage, datasets={"train": hd.range(1000)})
+        (record,) = board.live.records.values()
+    spans = json.loads(f"[{','.join(text for _, text in record.spans)}]")
+    assert record.ranks == 2 and record.rows == 1000 and not record.works
+    assert [sum(s[4] for s in spans if s[3] == "report" and s[0] == t) for t in (50_000, 50_001)] == [2, 2]
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     reports = [e["tid"] for e in events if e["ph"] == "X" and e["name"] == "report"]
     assert sorted(reports) == [50_000, 50_000, 50_001, 50_001]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from headrace import _core, lazy_module
 from headrace._core import InvalidArgument, MismatchError, UnsupportedError
-from headrace.data import loader, stalls
+from headrace.data import loader, running, stalls
 from headrace.data.consumers import Consumers, request_of
 from headrace.data.context import DataContext, is_whole
 from headrace.data.iterables import Iterable, RunPass, SharePass, start_of, state_of, taken_rows
@@ -303,7 +303,8 @@ class SplitOwner:
         self._begun = self._warned = False
         self._running = []  # the pools that have begun
         self.sources = weakref.WeakSet()  # its ranks in this process
-        self._end = weakref.finalize(self, _end_split, self.split, self._running)
+        self._watched = []  # once it has begun: its Running
+        self._end = weakref.finalize(self, _end_split, self.split, self._running, self._watched)
 
     def report_wait(self, rank, seconds, over):
         """Warns once that a rank waits for others, and names them; over: raises."""
@@ -330,6 +331,7 @@ class SplitOwner:
         """Starts the workers of functions, once."""
         if not self._begun:
             self._begun = True
+            self._watched.append(running.Running(self.split, self.node, ranks=self.n))
             for pool in self.pools:
                 pool.begin()
                 self._running.append(pool)
@@ -345,7 +347,9 @@ class SplitOwner:
         self._end()
 
 
-def _end_split(split, pools):
+def _end_split(split, pools, watched):
+    for one in watched:
+        one.ends()
     split.close()
     for pool in pools:
         pool.end()

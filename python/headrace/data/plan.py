@@ -6,7 +6,6 @@ a line in `describe()`.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import threading
@@ -15,6 +14,7 @@ from typing import Any
 
 from headrace import _core, events
 from headrace._core import Plan, Table
+from headrace.data import running
 from headrace.data.paths import is_served, shown
 
 ALL_ROWS = 2**63 - 1  # end of a slice without an end
@@ -329,11 +329,10 @@ class Run:
     at the end.
     """
 
-    _numbers = itertools.count(1)
-
     def __init__(self, node, owner=None, **options):
         node = node.here()
-        self.number = next(self._numbers)
+        self.number = next(running.numbers)
+        self.running = None
         self.pools = node.pools()
         self.owner = owner
         self._lock = threading.Lock()
@@ -345,6 +344,7 @@ class Run:
             inline = [p.inline for p in self.pools if p.inline]
             self.feed = _core.Feed(node.plan, inline_calls=inline, **options)
             self.next = self.feed.next if not self.pools else self._next
+            self.running = running.Running(self.feed, node, self.number)
         except BaseException:
             self._end_pools()
             raise
@@ -371,6 +371,7 @@ class Run:
 
     def close(self):
         """Ends the pass. Tables that next() returned stay valid."""
+        self.running.ends()
         try:
             self.stats_text = self.feed.stats()
             self._tell_end()
@@ -408,6 +409,8 @@ class Run:
             yield table
 
     def __del__(self):
+        if getattr(self, "running", None) is not None:
+            self.running.ends()
         if getattr(self, "feed", None) is not None:
             self.feed.close()
         self._end_pools()

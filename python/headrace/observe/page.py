@@ -14,6 +14,7 @@ Tests: test_tune_page.py.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import html
 import json
@@ -28,7 +29,7 @@ _PAGE = """<!DOCTYPE html>
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; script-src {hashes}; style-src {style_hash}; img-src data:">
+ content="{policy}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <link rel="icon" href="data:,">
@@ -45,24 +46,42 @@ _PAGE = """<!DOCTYPE html>
 """
 
 
-def page(title: str, data: Any, scripts: Sequence[Path]) -> str:
+def page(title: str, data: Any, scripts: Sequence[Path], connects: bool = False) -> str:
     """The text of a page.
 
     data: what json.dumps takes; a script finds it by Headrace.data(). scripts: the page's own JavaScript
-    files, after timeline.js.
+    files, after timeline.js. connects: a server gives the page, and scripts may ask that server for more.
     """
-    texts = [path.read_text() for path in (HERE / "timeline.js", *scripts)]
-    style = (HERE / "page.css").read_text()
     return _PAGE.format(
         title=html.escape(title),
-        style=style,
-        style_hash=_hash(style),
+        style=_style(),
+        policy=policy(scripts, connects),
         data=_json(data),
-        hashes=" ".join(map(_hash, texts)),
-        scripts="\n".join(f"<script>{text}</script>" for text in texts),
+        scripts="\n".join(f"<script>{text}</script>" for text in _texts(scripts)),
     )
 
 
+@functools.cache
+def _text(path):
+    return path.read_text()
+
+
+def _texts(scripts):
+    return [_text(path) for path in (HERE / "timeline.js", *scripts)]
+
+
+def _style():
+    return _text(HERE / "page.css")
+
+
+def policy(scripts: Sequence[Path], connects: bool = False) -> str:
+    """The Content-Security-Policy of such a page."""
+    hashes = " ".join(map(_hash, _texts(scripts)))
+    to = "; connect-src 'self'" if connects else ""
+    return f"default-src 'none'; script-src {hashes}; style-src {_hash(_style())}; img-src data:{to}"
+
+
+@functools.cache
 def _hash(text):
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 

@@ -71,7 +71,7 @@ def _data(trace, name):
         "name": name,
         "headrace": __version__,
         "lost": other.get("spans_lost", 0),
-        "verdict": _verdict(stats),
+        "verdict": verdict_lines(stats),
         "stats": run_stats.shown(stats) if "taken_rows" in stats else "",
         "end": max((s[1] for spans in tracks.values() for s in spans), default=0.0),
         "operations": operations,
@@ -166,7 +166,7 @@ def _curve(name, points):
     }
 
 
-def _verdict(stats):
+def verdict_lines(stats: dict[str, Any]) -> list[str]:
     """The engine's sentences on what limited the run; [] for traces without them."""
     found = stats.get("verdict")
     if isinstance(found, str):

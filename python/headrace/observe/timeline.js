@@ -8,7 +8,8 @@
      kind "spans": begin, end, what: lists; colours: what -> [colour of page.css, word]; many: spans that stand for
        several things, or nothing. Where a pixel holds several spans, each colour has the height of its share.
      kind "share": times, values: a share from 0 to 1 until the next time
-     kind "curve": times, values, unit
+     kind "curve": times, values, unit; until: the last value holds to there, or nothing
+   A page that lives calls axis.grow(seconds), and chart.show(rows) when rows have changed.
    Drag over a chart to zoom in, press twice for all; keys +, -, arrows, 0. All text is textContent or fillText. */
 var Headrace = (() => {
   const HEIGHT = { spans: 22, share: 14, curve: 36 };
@@ -43,7 +44,7 @@ var Headrace = (() => {
   }
 
   /* Three digits, or all of a whole number. */
-  function figure(x) { return Math.abs(x) >= 100 ? Math.round(x).toLocaleString("en") : x.toPrecision(3); }
+  function figure(x) { return x === 0 ? "0" : Math.abs(x) >= 100 ? Math.round(x).toLocaleString("en") : x.toPrecision(3); }
 
   function colour(name) {
     return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
@@ -81,13 +82,19 @@ var Headrace = (() => {
       this.set(this.view[0] + step, this.view[1] + step);
     }
     reset() { this.set(0, this.end); }
+    /* The time goes on to `end`: a view of all shows all, one that ends at the end moves along, others stay. */
+    grow(end) {
+      const [from, to] = this.view, last = this.end;
+      if (end <= last) return;
+      this.end = end;
+      if (to >= last) this.set(from > 0 ? end - (to - from) : 0, end);
+    }
     point(t) { for (const chart of this.charts) chart.point(t); }
   }
 
   class Chart {
     constructor(host, axis, name, rows) {
       this.axis = axis;
-      this.rows = rows;
       this.canvas = make("canvas");
       this.cursor = make("div", "cursor");
       this.range = make("div", "range");
@@ -97,13 +104,20 @@ var Headrace = (() => {
       this.place.setAttribute("role", "img");
       this.place.setAttribute("aria-label", "Time line of " + name);
       host.append(this.place, this.readout);
-      this.height = TICKS;
-      for (const row of rows) this.height += HEIGHT[row.kind] + GAP;
-      this.canvas.style.height = this.height + "px";
       axis.charts.push(this);
+      this.show(rows);
       this.listen();
       new ResizeObserver(() => this.changed()).observe(this.place);
       matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.changed());
+    }
+
+    /* Draws these rows; the lists of a row may have grown. */
+    show(rows) {
+      this.rows = rows;
+      this.height = TICKS;
+      for (const row of rows) this.height += HEIGHT[row.kind] + GAP;
+      this.canvas.style.height = this.height + "px";
+      this.changed();
     }
 
     /* --- input */
@@ -266,15 +280,16 @@ var Headrace = (() => {
     }
 
     values(g, row, top, height) {
-      const most = row.kind === "share" ? 1 : Math.max(...row.values, 1e-9) * 1.05;
+      const most = row.kind === "share" ? 1 : row.values.reduce((a, b) => Math.max(a, b), 1e-9) * 1.05;
       const first = Math.max(0, last(row.times, this.axis.view[0]));
       g.save();
       g.beginPath();
       g.rect(this.left, top, this.width, height);
       g.clip();
       g.fillStyle = colour(row.kind === "share" ? "work" : "curve");
-      for (let i = first; i + 1 < row.times.length && row.times[i] <= this.axis.view[1]; i++) {
-        const a = Math.round(this.x(row.times[i])), b = Math.round(this.x(row.times[i + 1]));
+      for (let i = first; i < row.times.length && row.times[i] <= this.axis.view[1]; i++) {
+        const end = i + 1 < row.times.length ? row.times[i + 1] : row.until || row.times[i];
+        const a = Math.round(this.x(row.times[i])), b = Math.round(this.x(end));
         const tall = height * Math.min(1, row.values[i] / most);
         g.fillRect(a, top + height - tall, b - a, row.kind === "share" ? tall : Math.min(tall, 2));
         if (row.kind === "curve") {
@@ -287,7 +302,7 @@ var Headrace = (() => {
       if (row.kind === "curve") {
         g.fillStyle = colour("soft");
         g.textAlign = "left";
-        g.fillText(figure(most / 1.05) + " " + row.unit, 0, top + 26);
+        g.fillText(figure(most < 1e-8 ? 0 : most / 1.05) + " " + row.unit, 0, top + 26);
       }
     }
   }
