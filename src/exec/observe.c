@@ -89,7 +89,7 @@ static hr_stage_does what_it_does(const hr_stage *s)
         return HR_STAGE_AWAITS_OUTPUT;
     if (s->watch.n_calling)
         return HR_STAGE_AWAITS_FUNCTION;
-    if (s->watch.n_receiving)
+    if (s->watch.n_receiving || s->window.awaits)
         return HR_STAGE_AWAITS_NETWORK;
     if (s->watch.refused)
         return HR_STAGE_AWAITS_MEMORY;
@@ -118,6 +118,8 @@ static hr_cause cause_of(const hr_stage *s, const hr_ticket *t, bool full)
 {
     if (t && t->state == HR_TICKET_PENDING)
         return t->receiving ? HR_CAUSE_NETWORK : HR_CAUSE_FUNCTION;
+    if (!t && s->window.awaits) /* files that open ahead: open_ahead.c */
+        return HR_CAUSE_NETWORK;
     if (full)
         return HR_CAUSE_THREADS;
     if (s->watch.refused)

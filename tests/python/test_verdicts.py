@@ -124,34 +124,33 @@ def test_a_slow_disk(set_context, tmp_path, monkeypatch):
     alarm(read(hd.read_parquet(path).iter_batches(batch_size=1000)), "disk")
 
 
-@needs_a_quiet_machine
 @measured_again
 def test_latency(set_context, tmp_path):
-    parquet_files(tmp_path, 40, 4000, 4000)
+    """The story: files open ahead of their turn, and a stage without a file seemed to want a thread."""
+    parquet_files(tmp_path, 24, 2400, 2400)
     server = ObjectServer(tmp_path)
     server.delay_s = 0.1
     try:
-        urls = [f"{server.url}/{i:02}.parquet" for i in range(40)]
+        urls = [f"{server.url}/{i:02}.parquet" for i in range(24)]
         ds = hd.read_parquet(urls, storage_options={"max_connections": 4})
         alarm(read(ds.iter_batches(batch_size=1000)), "latency")
     finally:
         server.close()
 
 
-@needs_a_quiet_machine
 @measured_again
 def test_a_throttled_store(set_context, tmp_path):
     def fault(number, handler):
         if handler.command == "GET" and number % 4 == 3:
             return server.status(handler, 503, Retry_After="0")
 
-    parquet_files(tmp_path, 15, 4000, 4000)
+    parquet_files(tmp_path, 40, 4000, 4000)
     server = ObjectServer(tmp_path)
     server.fault = fault
-    server.delay_s = 0.02
+    server.delay_s = 0.1
     try:
-        urls = [f"{server.url}/{i:02}.parquet" for i in range(15)]
-        ds = hd.read_parquet(urls, storage_options={"max_retries": 50})
+        urls = [f"{server.url}/{i:02}.parquet" for i in range(40)]
+        ds = hd.read_parquet(urls, storage_options={"max_retries": 50, "max_connections": 8})
         alarm(read(ds.iter_batches(batch_size=1000)), "throttle")
     finally:
         server.close()
