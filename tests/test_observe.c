@@ -196,12 +196,18 @@ static void test_requests(void **state)
     hr__account_unref(run);
 }
 
+/* By bytes: under ASan each strstr looks at the whole rest of the text. */
 static int count_of(const char *text, const char *part)
 {
     int n = 0;
 
-    for (; (text = strstr(text, part)); text++)
-        n++;
+    for (; *text; text++) {
+        const char *at = text, *want = part;
+
+        while (*want && *at == *want)
+            at++, want++;
+        n += !*want;
+    }
     return n;
 }
 
