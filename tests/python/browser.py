@@ -65,6 +65,8 @@ class Browser:
                      mobile=False)  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.command("Emulation.setEmulatedMedia", features=[scheme])
+        self.send("POST", "/url", {"url": "about:blank"})
+        self.errors()  # of the page before: it may have asked a server that has gone
         url = path if "://" in str(path) else Path(path).as_uri()
         self.send("POST", "/url", {"url": url})
         self.drawn()
