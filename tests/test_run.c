@@ -132,6 +132,101 @@ static void assert_range(const seen *s, int64_t n, int64_t first)
             assert_int_equal(s->values[i], first + i);
 }
 
+/* --- a source of two fragments that cannot be split, whose first one waits for all of the second */
+
+#define AHEAD_TABLES 20
+#define AHEAD_ROWS 1000
+#define AHEAD_LIMIT_S 120
+
+typedef struct ahead_source {
+    atomic_int made[2]; /* tables of each fragment */
+} ahead_source;
+typedef struct ahead_stream {
+    ahead_source *of;
+    int fragment;
+} ahead_stream;
+
+static hr_schema *id_schema(void)
+{
+    hr_field field = { 0 };
+    hr_schema *schema = NULL;
+
+    assert_ok(hr__field_init(&field, "id", hr__type_simple(HR_T_INT64), false, NULL), NULL);
+    assert_ok(hr__schema_new(&field, 1, &schema, NULL), NULL);
+    hr__field_clear(&field);
+    return schema;
+}
+
+static hr_status ahead_columns(void *context, struct ArrowSchema *out, hr_error *err)
+{
+    hr_schema *schema = id_schema();
+    hr_status st = hr__schema_export(schema, out, err);
+
+    (void)context;
+    hr__schema_unref(schema);
+    return st;
+}
+
+static int ahead_schema(struct ArrowArrayStream *s, struct ArrowSchema *out)
+{
+    (void)s;
+    return ahead_columns(NULL, out, NULL);
+}
+
+static int ahead_next(struct ArrowArrayStream *s, struct ArrowArray *out)
+{
+    ahead_stream *me = s->private_data;
+    int k = atomic_load(&me->of->made[me->fragment]);
+    hr_schema *schema = id_schema();
+    hr_buffer *buffers[3] = { 0 };
+    hr_mem mem = { 0 };
+    hr_array *a = NULL;
+    hr_table *t = NULL;
+
+    *out = (struct ArrowArray){ 0 };
+    for (int ms = 0; me->fragment == 0 && k == 1 && atomic_load(&me->of->made[1]) < AHEAD_TABLES; ms++) {
+        assert_true(ms < 1000 * AHEAD_LIMIT_S);
+        usleep(1000);
+    }
+    if (k < AHEAD_TABLES) {
+        assert_ok(hr__buffer_new(&mem, AHEAD_ROWS * 8, &buffers[1], NULL), NULL);
+        for (int64_t i = 0; i < AHEAD_ROWS; i++)
+            ((int64_t *)buffers[1]->data)[i] = (me->fragment * AHEAD_TABLES + k) * AHEAD_ROWS + i;
+        assert_ok(hr__array_new(hr__type_simple(HR_T_INT64), AHEAD_ROWS, 0, buffers, NULL, 0, &a, NULL), NULL);
+        assert_ok(hr__table_new(schema, &a, AHEAD_ROWS, NULL, &t, NULL), NULL);
+        assert_ok(hr_table_export(t, NULL, out, NULL), NULL);
+        hr_table_unref(t);
+        atomic_fetch_add(&me->of->made[me->fragment], 1);
+    }
+    hr__schema_unref(schema);
+    return 0;
+}
+
+static const char *ahead_error(struct ArrowArrayStream *s)
+{
+    (void)s;
+    return "no error";
+}
+
+static void ahead_release(struct ArrowArrayStream *s)
+{
+    free(s->private_data);
+    s->release = NULL;
+}
+
+static hr_status ahead_read(void *context, int fragment, const char *const *columns, int n_columns,
+                            struct ArrowArrayStream *out, hr_error *err)
+{
+    ahead_stream *made = malloc(sizeof *made);
+
+    (void)columns;
+    (void)n_columns;
+    (void)err;
+    *made = (ahead_stream){ context, fragment };
+    *out = (struct ArrowArrayStream){ ahead_schema, ahead_next, ahead_error, ahead_release, made };
+    return HR_OK;
+}
+
 /* --- tests */
 
 static void test_order(void **state)
@@ -153,6 +248,30 @@ static void test_order(void **state)
         hr_plan_unref(p);
     }
     unsetenv("HR_TEST_SLOW");
+    assert_ok(hr_set_num_threads(0, NULL), NULL);
+}
+
+/* Files in gzip were read by one thread: a ticket behind the oldest stopped after two tables. */
+static void test_a_hungry_consumer_lets_fragments_run_ahead(void **state)
+{
+    ahead_source of = { 0 };
+    hr_source_functions source = { .struct_bytes = sizeof source,
+                                   .name = "ahead",
+                                   .context = &of,
+                                   .n_fragments = 2,
+                                   .schema = ahead_columns,
+                                   .read = ahead_read };
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *p = NULL;
+    seen s = { 0 };
+
+    (void)state;
+    assert_ok(hr_set_num_threads(2, &err), &err);
+    assert_ok(hr_plan_source(&source, &p, &err), &err);
+    assert_ok(run_plan(p, &(hr_run_options){ .prefetch = 2 }, &s, NULL, &err), &err);
+    assert_range(&s, 2 * AHEAD_TABLES * AHEAD_ROWS, 0);
+    free(s.values);
+    hr_plan_unref(p);
     assert_ok(hr_set_num_threads(0, NULL), NULL);
 }
 
@@ -891,6 +1010,7 @@ int main(void)
         cmocka_unit_test(test_lock_has_an_owner),
         cmocka_unit_test(test_threads_set_in_a_callback),
         cmocka_unit_test(test_order),
+        cmocka_unit_test(test_a_hungry_consumer_lets_fragments_run_ahead),
         cmocka_unit_test(test_any_order_loses_nothing),
         cmocka_unit_test(test_limit_reads_little),
         cmocka_unit_test(test_limit_goes_into_the_scan),

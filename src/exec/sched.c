@@ -27,8 +27,8 @@
  *      marked `dropped`: step() frees the first when it comes back, hr__resume() puts the second on run->dropped.
  *      A cut does not cancel calls that are under way.
  *
- * A READY ticket is not stepped while it is the head of the window and has output, while it is behind the head and has
- * MAX_AHEAD tables of output, or while it awaits its turn (hr__task_await_turn: until it is the oldest, or its operator
+ * A READY ticket is not stepped while it is the head of the window and has output, while it is behind the head and is
+ * far enough ahead (is_ahead), or while it awaits its turn (hr__task_await_turn: until it is the oldest, or its operator
  * is settled).
  *
  * What a thread does. Shares of a parallel call come first. Then, for each stage from the last to the first: drain,
@@ -63,8 +63,8 @@
 #include "exec/run.h"
 #include "share/exchange_arena.h"
 
-#define MAX_AHEAD                                                                                                      \
-    2 /* maximum of tables that a ticket behind the head may hold: a fragment that cannot be split may give hundreds */
+#define MAX_AHEAD 2   /* tables that a ticket behind the head may hold while nothing waits for them */
+#define AHEAD_SHARE 4 /* of the memory limit: this part is for the tables of all tickets behind the head */
 
 typedef enum work_kind { NOTHING, HELP, DRAIN, STEP, TAKE, NEXT, CLOSE } work_kind;
 typedef struct work {
@@ -173,6 +173,19 @@ static bool admit(hr_stage *s, hr_ticket *t, int64_t *reserved)
     return hr__account_reserve(s->run->account, t->estimate, force);
 }
 
+/* Whether a ticket behind the head has made enough. A fragment that cannot be split, such as a file in gzip, may give
+ * hundreds of tables. While who comes next finds no table, threads have nothing better to do than to make them: else
+ * the oldest file would be read by one thread, and all others would wait for it. */
+static bool is_ahead(const hr_stage *s, const hr_ticket *t)
+{
+    bool hungry = s->next ? !s->next->in.items.n : !s->run->out.n;
+
+    if (t->out.n < MAX_AHEAD)
+        return false;
+    return !hungry || s->window.begins_small ||
+           t->made_bytes >= hr__account_limit(s->run->account) / AHEAD_SHARE / s->window.limit;
+}
+
 static hr_ticket *ready_ticket(hr_stage *s, int64_t *reserved)
 {
     for (int64_t q = s->window.head_seq; q < s->window.next_seq; q++) {
@@ -180,7 +193,7 @@ static hr_ticket *ready_ticket(hr_stage *s, int64_t *reserved)
 
         if (!t || t->state != HR_TICKET_READY)
             continue;
-        if (t->out.n && (q == s->window.head_seq || s->run->options.any_order || t->out.n >= MAX_AHEAD))
+        if (t->out.n && (q == s->window.head_seq || s->run->options.any_order || is_ahead(s, t)))
             continue; /* its output must be drained first */
         t->is_first = q == s->window.head_seq;
         if (t->awaits && !t->is_first && !atomic_load_explicit(&t->awaits->run.settled, memory_order_acquire))

@@ -272,13 +272,15 @@ static hr_status resume_op(hr_ticket *t, int thread)
 
 /* Tables from item `first` on, made by this step: often no other holds their buffers. Claimed tables need no copy when
  * batches own their memory. */
-static void claim_tables(hr_queue *q, int64_t first)
+static void claim_tables(hr_ticket *t, int64_t first)
 {
-    for (int64_t i = first; i < q->n; i++) {
-        hr_item *item = &q->items[(q->head + i) % q->cap];
+    for (int64_t i = first; i < t->out.n; i++) {
+        hr_item *item = &t->out.items[(t->out.head + i) % t->out.cap];
 
-        if (item->table)
-            hr__table_claim(item->table);
+        if (!item->table)
+            continue;
+        hr__table_claim(item->table);
+        t->made_bytes += hr__table_bytes_used(item->table);
     }
 }
 
@@ -297,6 +299,6 @@ hr_status hr__ticket_step(hr_ticket *t, int thread)
         if (reading && !st && deepest(t) < 0)
             break; /* between two reads the scheduler checks the budget */
     }
-    claim_tables(&t->out, n_before);
+    claim_tables(t, n_before);
     return st;
 }
