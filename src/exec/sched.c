@@ -27,9 +27,9 @@
  *      marked `dropped`: step() frees the first when it comes back, hr__resume() puts the second on run->dropped.
  *      A cut does not cancel calls that are under way.
  *
- * A READY ticket is not stepped while it is the head of the window and has output, while it is behind the head and is
- * far enough ahead (is_ahead), or while it awaits its turn (hr__task_await_turn: until it is the oldest, or its operator
- * is settled).
+ * A READY ticket is not stepped while it is the head of the window and has output, while it is behind the head and far
+ * enough ahead (is_ahead), or while it awaits its turn (hr__task_await_turn: until it is the oldest, or its operator is
+ * settled).
  *
  * What a thread does. Shares of a parallel call come first. Then, for each stage from the last to the first: drain,
  * else step, else take; so work in progress ends before new work begins. One drain continues until the next stage is
