@@ -28,7 +28,8 @@ static double stage_passed(const hr_stage *s)
     return waits ? input_taken(s) * (double)s->window.head_seq / (double)(s->window.head_seq + waits) : input_taken(s);
 }
 
-/* The mean over what ends at a block operator and what ends at the output. */
+/* The mean over what ends at a block operator and what ends at the output. An estimate falls when more waits than
+ * before; what is shown does not. */
 static double run_done_locked(hr_run *r)
 {
     double sum = 0;
@@ -50,7 +51,9 @@ static double run_done_locked(hr_run *r)
         sum += passed;
         n++;
     }
-    return n ? sum / n : 0;
+    sum = r->out_ended ? 1 : n ? sum / n : 0;
+    r->counts.done = HR_MAX(r->counts.done, sum);
+    return r->counts.done;
 }
 
 static const char *slowest_of(const hr_run *r)
@@ -88,7 +91,7 @@ void hr__run_counts(hr_run *r, hr_run_counts *out)
         out->bad_rows += r->stages[i]->counts.skipped.bad;
     }
     out->bytes_out = r->n_ops ? r->ops[r->n_ops - 1]->bytes_out : 0;
-    out->done = r->out_ended ? 1 : run_done_locked(r);
+    out->done = run_done_locked(r);
     out->slowest = slowest_of(r);
     hr__run_unlock(r);
     for (int i = 0; i < r->n_stages; i++)

@@ -102,7 +102,7 @@ def test_batches_of_exactly_so_many_rows():
 
 def one(workload, data):
     command = [sys.executable, BENCH / "one.py", workload, "headrace", data, "check"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1].removeprefix("RESULT "))
 

@@ -201,7 +201,7 @@ def start(server, folder, limit=0):
 
 
 def sha_of(process):
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     return out.split()[-1], err
 

@@ -174,7 +174,7 @@ def test_an_interrupted_command_leaves_nothing(tmp_path, number):
         while job.poll() is None and not out.parent.exists():
             time.sleep(0.01)
         job.send_signal(number)
-        job.communicate(timeout=120)
+        job.communicate(timeout=300)
         assert job.returncode == -number
         assert sorted(os.listdir(tmp_path)) == ["in.parquet"]
 
@@ -286,7 +286,7 @@ def test_killed_while_it_spills(tmp_path, spilling):
 def test_two_that_spill_at_once(tmp_path, spilling):
     both = [spilling(f"{i}.parquet") for i in range(2)]
     for process in both:
-        _, err = process.communicate(timeout=100)
+        _, err = process.communicate(timeout=300)
         assert process.returncode == 0, err
     assert (tmp_path / "0.parquet").read_bytes() == (tmp_path / "1.parquet").read_bytes()
 
@@ -377,7 +377,7 @@ def test_the_man_page_knows_the_options():
 @pytest.mark.skipif(not shutil.which("man"), reason="needs man")
 def test_the_man_page_has_no_mistakes():
     page = ROOT / "docs" / "man" / "headrace.1"
-    done = subprocess.run(["man", "--warnings", "-l", page], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(["man", "--warnings", "-l", page], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and done.stderr == ""
 
 
@@ -496,7 +496,7 @@ def test_the_c_example(folder):
     labels = pa.concat_tables([pq.read_table(p, columns=["label"]) for p in sorted(data.glob("*.parquet"))])
     assert f"{labels.num_rows} rows" in done.stdout
     assert float(done.stdout.split("= ")[1]) == sum(labels["label"].to_pylist())
-    wrong = subprocess.run([program, data, "nosuch"], capture_output=True, text=True, timeout=120)
+    wrong = subprocess.run([program, data, "nosuch"], capture_output=True, text=True, timeout=300)
     assert wrong.returncode == 1 and "nosuch" in wrong.stderr
 
 

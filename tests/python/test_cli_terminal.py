@@ -106,7 +106,7 @@ def complete_in_bash(*words):
         f"COMP_WORDS=(headrace {' '.join(repr(w) for w in words)})\n"
         "COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_headrace\nprintf '%s\\n' \"${COMPREPLY[@]}\"\n"
     )
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and done.stderr == ""
     return done.stdout.split()
 
@@ -138,5 +138,5 @@ def test_the_scripts_know_every_option(shell):
         for option in re.findall(r"--([a-z-]+)", headrace(name, "--help")[0].split("\n\n", 2)[2]):
             assert f"--{option}" in script or f"-l {option}" in script, (name, option)
     if shutil.which(shell):
-        subprocess.run([shell, "-n"], input=script, text=True, check=True, timeout=60)
+        subprocess.run([shell, "-n"], input=script, text=True, check=True, timeout=300)
     assert "bash, zsh or fish" in headrace("completion", "tcsh", status=2)[1]

@@ -30,7 +30,7 @@ def test_the_readme_in_python(tmp_path):
     pytest.importorskip("torch")
     script = tmp_path / "feed.py"
     script.write_text(block("README.md", "python") + "\nprint(*image.shape, image.dtype, label.dtype)\n")
-    done = subprocess.run([sys.executable, script], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, script], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, "64 28 28 torch.float32 torch.int64\n"), done.stderr
 
 
@@ -43,8 +43,8 @@ def test_the_readme_in_c(tmp_path):
     flags = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT / 'include'}"]
     link = [f"-L{BUILD}", "-lheadrace", f"-Wl,-rpath,{BUILD.resolve()}"]
     compiler = os.environ.get("CC", "cc")
-    subprocess.run([compiler, *flags, source, "-o", program, *link], check=True, timeout=120)
-    done = subprocess.run([program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    subprocess.run([compiler, *flags, source, "-o", program, *link], check=True, timeout=300)
+    done = subprocess.run([program], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0] == "2 columns of 64 rows" and lines[-1] == "2 columns of 16 rows" and len(lines) == 157
@@ -57,7 +57,7 @@ def test_each_block_runs_alone_and_prints_what_stands_below_it(page):
     for module in make_outputs.needed(ROOT / page):
         pytest.importorskip(module)
     make = [sys.executable, ROOT / "docs" / "make_outputs.py", "--check", ROOT / page]
-    done = subprocess.run(make, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(make, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -110,7 +110,7 @@ def test_the_options_of_the_format_pages():
     if not command.exists():
         pytest.skip("needs build/release (make lib)")
     make = [sys.executable, ROOT / "docs" / "make_options.py", "--check", "--command", command]
-    done = subprocess.run(make, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(make, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout
 
 

@@ -224,7 +224,7 @@ def test_what_the_user_sees(tmp_path):
             hd.range(10).map(clean).take_all()
         """)
     )
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300)
     assert done.returncode == 1
     assert "KeyError: 'missing'" in done.stderr
     assert 'return {"x": row["missing"]}' in done.stderr and "map(clean)" in done.stderr

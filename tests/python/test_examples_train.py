@@ -28,7 +28,7 @@ def start(name, storage, *args):
 
 def end(process):
     """The losses, and the digest of the weights."""
-    text, errors = process.communicate(timeout=200)
+    text, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     found = re.findall(r"step (\d+): loss (\S+)", text), re.findall(r"weights: (\S+)", text)
     assert len(found[0]) > 10 and len(found[1]) == 1, text

@@ -339,7 +339,7 @@ _core.set_num_threads(1)
 writer.join()
 print(hd.read_csv(path).count())
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.stdout.strip() == "100", done.stderr
 
 

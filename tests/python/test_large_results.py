@@ -141,7 +141,7 @@ def measure(compute):
 @functools.cache
 def measured(compute):
     """A fresh process: the memory of this one depends on the tests that it ran."""
-    done = subprocess.run([sys.executable, __file__, compute], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, __file__, compute], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

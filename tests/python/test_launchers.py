@@ -176,7 +176,7 @@ def runs(tmp_path, rows):
     made.close()
 
 
-def end(process, code=0, timeout=60):
+def end(process, code=0, timeout=300):
     """The output of a process that ends with this code."""
     text, _ = process.communicate(timeout=timeout)
     assert process.returncode == code, text

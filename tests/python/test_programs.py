@@ -52,7 +52,7 @@ def test_the_ten_programs_are_programs_of_ray(expected):
         assert "headrace" not in text_of(name) and re.search(r"^import ray$", text_of(name), re.MULTILINE)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", make_programs.names())
 def test_on_headrace(name, expected):
     for package in NEEDS.get(name, ()):

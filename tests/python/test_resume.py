@@ -213,7 +213,7 @@ def test_kill_and_go_on(folder, tmp_path):
             tmp_path / f"{name}.log",
             str(kill_at),
         ]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
     assert run("whole", -1).returncode == 0
     for kill_at in np.random.default_rng().integers(0, 8, 3):  # 400 rows are 25 batches

@@ -286,7 +286,7 @@ def test_shares(server, given):
     """A pickled share of a launcher's split leads to the process that reads, which alone needs the keys."""
     env = {**os.environ, "HEADRACE_RANK": "0", "HEADRACE_WORLD_SIZE": "1", "HEADRACE_RUN_ID": "hush"}
     text = SHARES.format(given=given)
-    done = subprocess.run([sys.executable, "-c", text], env=env, capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", text], env=env, capture_output=True, timeout=300)
     check(done.stdout, done.stderr)
 
 

@@ -185,7 +185,7 @@ def test_stopped_in_the_middle(tmp_path, what, how):
     try:
         assert process.stdout.readline() == "spilled\n", process.communicate()
         process.send_signal(how)
-        _, err = process.communicate(timeout=100)
+        _, err = process.communicate(timeout=300)
     finally:
         process.kill()
         process.wait()
@@ -204,7 +204,7 @@ def test_interrupted_while_it_spills(tmp_path):
         while not spills(process.pid) and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.005)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=100)
+        _, err = process.communicate(timeout=300)
     finally:
         process.kill()
         process.wait()
@@ -228,7 +228,7 @@ def test_two_at_once(tmp_path):
     both = [start("sort", tmp_path) for _ in range(2)]
     try:
         for process in both:
-            out, err = process.communicate(timeout=100)
+            out, err = process.communicate(timeout=300)
             assert out == "spilled\nrows 1500000\n", err
     finally:
         for process in both:

@@ -587,7 +587,7 @@ def test_the_driver_is_killed(script, tmp_path):
 def test_ctrl_c(script, tmp_path):
     driver, below = start_and_wait(script, tmp_path)
     driver.send_signal(signal.SIGINT)
-    _, err = driver.communicate(timeout=120)
+    _, err = driver.communicate(timeout=300)
     assert "KeyboardInterrupt" in err
     assert driver.returncode != 0
     assert_gone(below)
@@ -686,5 +686,5 @@ def test_a_spawned_process_trains_with_functions_of_its_script(tmp_path):
     # There the script's module is __mp_main__, in which the workers looked for the train loop.
     path = tmp_path / "spawning.py"
     path.write_text(SPAWNING.replace("FOLDER", repr(str(tmp_path / "runs"))))
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300)
     assert done.stdout == "20\n", done.stderr

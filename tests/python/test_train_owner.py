@@ -80,7 +80,7 @@ def kill(process):
 
 def run(code, container=False):
     command = [*CONTAINER, sys.executable, "-c", code] if container else [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
 def wait_until_unlocked(folder):

@@ -257,7 +257,7 @@ def test_death_in_each_phase(kind, what, done, newest, server):
     server.on_write = kill
     text = SCRIPT.format(folder=os.path.dirname(__file__), given=(server.url, server.key, server.secret))
     child = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE)
-    error = child.communicate(timeout=60)[1]
+    error = child.communicate(timeout=300)[1]
     assert child.returncode == -signal.SIGKILL, error
     server.on_write = None
     there = Result.from_path(RUN, storage_options=options(server))

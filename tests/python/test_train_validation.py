@@ -226,7 +226,7 @@ found = [m for _, m in trainer.fit().best_checkpoints]
 """
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(900)
 def test_a_killed_drivers_validations_run_again(ranks, tmp_path, monkeypatch):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

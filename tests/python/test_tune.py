@@ -327,7 +327,7 @@ def test_the_command_and_ctrl_c(tmp_path):
         assert run.stderr.readline().startswith("as given: ")
         children = psutil.Process(run.pid).children(recursive=True)
         run.send_signal(signal.SIGINT)
-        out, errors = run.communicate(timeout=120)
+        out, errors = run.communicate(timeout=300)
     assert run.returncode == 130, errors
     assert "as given" in out and "report.html" in out and "Traceback" not in errors
     assert "Stopped before the end" in out
@@ -338,10 +338,10 @@ def test_the_command_and_ctrl_c(tmp_path):
 
 def test_the_command_with_wrong_input(tmp_path):
     with command("nowhere.py:make", cwd=tmp_path) as run:
-        out, errors = run.communicate(timeout=120)
+        out, errors = run.communicate(timeout=300)
     assert (run.returncode, out) == (1, "") and "nowhere.py: no such file" in errors
     with command(at("slow"), "--out", Path(__file__) / "out") as run:
-        out, errors = run.communicate(timeout=120)
+        out, errors = run.communicate(timeout=300)
     assert (run.returncode, out) == (1, "") and "test_tune.py" in errors and "Traceback" not in errors
 
 
@@ -371,6 +371,7 @@ def test_growth():
 def test_threads_beyond_the_cores_are_seen(only, monkeypatch):
     """Eight threads on two cores: the default is tried with one thread, too."""
     monkeypatch.setattr(tuning, "this_machine", lambda: Machine(cores=2, gpus=0))
+    monkeypatch.setattr(watching, "EVERY_S", 0.05)
     only("num_workers=1", "num_workers=1, one thread a worker")
     report = tune(at("hot"), train_step_time=0, batches=None, epochs=1)
     default, alone = report.results

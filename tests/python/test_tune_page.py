@@ -226,6 +226,6 @@ def test_no_script_but_ours_runs(browser, tmp_path):
 def test_a_run_of_the_command_makes_the_page(browser, tmp_path):
     loaders = Path(__file__).with_name("tune_loaders.py")
     run = [sys.executable, "-m", "headrace.tune", f"{loaders}:once", "--train-step-time", "0.01"]
-    subprocess.run([*run, "--out", str(tmp_path)], check=True, capture_output=True, timeout=120)
+    subprocess.run([*run, "--out", str(tmp_path)], check=True, capture_output=True, timeout=300)
     browser.show(tmp_path / "report.html")
     assert browser.errors() == [] and browser.js("return document.querySelectorAll('canvas').length") == 1

@@ -461,7 +461,7 @@ SCRIPT = """
 def test_scripts_need_no_main_guard(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(SCRIPT))
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300)
     assert done.stdout == "5250\nMine at 50\n", done.stderr
     typed = subprocess.run(
         [sys.executable], input=textwrap.dedent(SCRIPT), capture_output=True, text=True, timeout=120
@@ -528,7 +528,7 @@ def test_a_spawned_process_of_multiprocessing_uses_functions_of_the_script(tmp_p
     # There the script's module is __mp_main__, which workers looked for and did not find.
     path = tmp_path / "spawning.py"
     path.write_text(SPAWNING)
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300)
     assert done.stdout == "[1498500, 2, 'no'] 30\n", done.stderr
 
 
@@ -667,7 +667,7 @@ CHILD = """
 def test_datasets_survive_a_fork(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(CHILD))
-    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300)
     assert done.stdout == "fine\n", done.stderr
 
 
