@@ -173,7 +173,7 @@ def test_a_host_that_refuses_gets_no_hedges(server):
             time.sleep(0.8)
 
     server.fault = fault
-    # Before the others: a request that is slow while no refusal has come yet gets a hedge, on a loaded machine.
+    # Before the others: one that is slow before any refusal comes gets a hedge, on a loaded machine.
     hd.read_binary_files(f"{server.url}/000.bin", storage_options={"max_retries": 20}).take_all()
     assert len(refused) == 5
     assert small_files(server)["hedges"] == 0

@@ -82,7 +82,7 @@ class _Hot:
 
 def _compute():
     a = np.random.default_rng(0).random((300, 1000))
-    end = time.monotonic() + 0.2  # on a loaded machine, too, all eight have begun before the first one ends
+    end = time.monotonic() + 0.2  # all eight have begun before the first one ends
     while time.monotonic() < end:
         np.sort(a)  # without the GIL
 
