@@ -1296,11 +1296,15 @@ static void draw_end_locked(hr_split *s, split_rank *r)
 
 void hr__split_reported(hr_split *s, int rank, int64_t begin_ns, int64_t end_ns)
 {
+    split_rank *r;
+
     if (rank < 0 || rank >= s->n_ranks)
         return;
+    r = &s->ranks[rank];
     hr__lock(&s->lock);
-    if (s->ranks[rank].steps.taken)
-        draw_locked(s, &s->ranks[rank], "report", begin_ns, end_ns);
+    if (!r->steps.taken) /* no step before it, as far as we know: a rank says late what it took */
+        r->drawn_ns = HR_MAX(r->drawn_ns, begin_ns);
+    draw_locked(s, r, "report", begin_ns, end_ns);
     hr__unlock(&s->lock);
 }
 

@@ -100,10 +100,10 @@ def test_report_is_in_the_trace(storage, tmp_path, context):
                     train.report({"i": i}, checkpoint=Checkpoint(folder))
 
     with headrace.observe.dashboard() as board:
-        fit(loop, storage, datasets={"train": hd.range(1000)})
+        fit(loop, storage, datasets={"train": hd.range(10_000)})
         (record,) = board.live.records.values()
     spans = json.loads(f"[{','.join(text for _, text in record.spans)}]")
-    assert record.ranks == 2 and record.rows == 1000 and not record.works
+    assert record.ranks == 2 and record.rows == 10_000 and not record.works
     assert [sum(s[4] for s in spans if s[3] == "report" and s[0] == t) for t in (50_000, 50_001)] == [2, 2]
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     reports = [e["tid"] for e in events if e["ph"] == "X" and e["name"] == "report"]

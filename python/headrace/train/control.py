@@ -234,11 +234,12 @@ class Control:
             first = pending[0]
             answer = ("ok", first.data) if isinstance(first, _Meeting) else self.reports.begin(pending)
         for rank in pending:
-            self._send_locked(rank, answer)
             if answer[0] != "begun" or not answer[1].waits:
                 self._reported_locked(rank)
+            self._send_locked(rank, answer)
 
     def _reported_locked(self, rank: int) -> None:
+        """Before the answer: what the worker takes after it would come first into the trace."""
         begin = self._reporting.pop(rank, None)
         if begin is not None:
             self.shards.reported(rank, begin, time.monotonic_ns())
@@ -247,8 +248,8 @@ class Control:
         """After uploads have ended: answers the workers that wait for a checkpoint, or for all."""
         for one, answer in settled:
             for rank in range(self.world_size) if one.waits and one.target is not None else ():
-                self._send_locked(rank, answer)
                 self._reported_locked(rank)
+                self._send_locked(rank, answer)
         if self.reports.n_open == 0:
             for rank in self._ending:
                 self._send_locked(rank, self.reports.late())

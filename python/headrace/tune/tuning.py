@@ -159,6 +159,7 @@ class _Tuning:
                         report.results.append(result)
                     break
                 report.results.append(result)
+                self.tell(result)
         except StopIteration:
             pass
         except KeyboardInterrupt:
@@ -186,15 +187,18 @@ class _Tuning:
         request = self.request | {"configuration": asdict(configuration), "replay": replay}
         live = self._live(configuration.name)
         seen = watching.run(request, configuration.env, log, self.silence_s, live)
-        result = result_of(configuration, seen, self.machine, target.batches, str(log))
+        return result_of(configuration, seen, self.machine, target.batches, str(log))
+
+    def tell(self, result: Result) -> None:
+        """After the report has it: what the user has read does not get lost by Ctrl-C."""
+        name = result.configuration.name
         if result.measured:
             self.show(
-                f"{configuration.name}: {advice.rate(result.samples_per_s)} samples/s, the step waits "
+                f"{name}: {advice.rate(result.samples_per_s)} samples/s, the step waits "
                 f"{advice.percent(result.wait_share)} of the time"
             )
         else:
-            self.show(f"{configuration.name}: {result.error or 'too few batches'}")
-        return result
+            self.show(f"{name}: {result.error or 'too few batches'}")
 
     def _live(self, name):
         update = getattr(self.show, "update", None)
