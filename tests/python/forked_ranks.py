@@ -31,11 +31,10 @@ class Rank:
 
     started: list["Rank"] = []
 
-    def __init__(self, server, args, env, stdout, stderr):
+    def __init__(self, server, args, env, stdout, stderr, drives=False):
         self.args, self.returncode = args, None
-        self.pid = server.fork(
-            args, env, [stdout.fileno() if stdout else 1, stderr.fileno() if stderr else 2]
-        )
+        files = [stdout.fileno() if stdout else 1, stderr.fileno() if stderr else 2]
+        self.pid = server.fork(args, env, files, drives)
         Rank.started.append(self)
 
     def is_alive(self):
@@ -64,37 +63,53 @@ class Rank:
 
 
 class Server:
-    def __init__(self, modules):
-        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.lock = threading.Lock()
-        fd = theirs.fileno()
+    """The socket to a process that forks on request, and that process's id."""
+
+    def __init__(self, requests, pid):
+        self.socket, self.pid, self.lock = requests, pid, threading.Lock()
         # Forks of forks become this process's children when their parent ends.
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-        with theirs:
-            command = [sys.executable, __file__, str(fd), *modules]
-            self.process = subprocess.Popen(
-                command, pass_fds=[fd], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-            )
 
-    def fork(self, args, env, files):
+    @classmethod
+    def of(cls, *modules):
+        """A server that has imported MODULES and modules."""
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            fd = theirs.fileno()
+            command = [sys.executable, __file__, str(fd), *MODULES, *modules]
+            null = subprocess.DEVNULL
+            process = subprocess.Popen(command, pass_fds=[fd], stdin=null, stdout=null)
+        process.returncode = 0  # close() waits for it, and nobody else
+        return cls(mine, process.pid)
+
+    def fork(self, args, env, files, drives):
         """The id of a new process."""
-        message = pickle.dumps({"args": args, "env": env, "cwd": os.getcwd()})
+        message = pickle.dumps({"args": args, "env": env, "cwd": os.getcwd(), "drives": drives})
         with self.lock:
             socket.send_fds(self.socket, [message], files)
             return int(self.socket.recv(100))
 
+    def start(self, args, env, stdout, stderr):
+        """A program whose ranks are forks of it; args: what follows the interpreter in a command."""
+        return Rank(self, list(map(str, args)), dict(env), stdout, stderr, drives=True)
+
     def close(self):
         self.socket.close()
-        self.process.wait(60)
+        os.waitpid(self.pid, 0)
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0)
 
 
 @contextlib.contextmanager
 def forked_ranks(*modules):
     """In this block, ranks of this process's agents are forks. modules: imported beside MODULES."""
+    with contextlib.closing(Server.of(*modules)) as server, ranks_of(server):
+        yield
+
+
+@contextlib.contextmanager
+def ranks_of(server):
     from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
 
-    server = Server([*MODULES, *modules])
     real = subprocess_handler.Popen
 
     def popen(args, env, stdout, stderr, start_new_session):
@@ -106,7 +121,6 @@ def forked_ranks(*modules):
         yield
     finally:
         subprocess_handler.Popen = real
-        server.close()
 
 
 # ------------------------------------------------------------ the server
@@ -164,12 +178,26 @@ def become(request):
     return lambda: runpy.run_path(args[0], run_name="__main__")
 
 
+def main(requests):
+    request, server = serve(requests), None
+    if request and request["drives"]:
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if pid := os.fork():
+            theirs.close()
+            server = Server(mine, pid)
+        else:
+            mine.close()
+            request = serve(theirs.detach())
+    if request:
+        program = become(request)
+        with contextlib.nullcontext() if server is None else ranks_of(server):
+            program()
+
+
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for name in sys.argv[2:]:
         importlib.import_module(name)
     assert threading.active_count() == 1
     gc.freeze()  # keeps collections in forks from writing to the pages they share
-    request = serve(int(sys.argv[1]))
-    if request is not None:
-        become(request)()
+    main(int(sys.argv[1]))

@@ -2,34 +2,37 @@
 weights, bit for bit.
 """
 
+import contextlib
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
+import forked_ranks
 import pytest
 
 pytest.importorskip("torch")
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
-def start(name, storage, *args):
-    return subprocess.Popen(
-        [sys.executable, str(EXAMPLES / name), "--storage", str(storage), *args],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@pytest.fixture(scope="module")
+def server():
+    with contextlib.closing(forked_ranks.Server.of("torch._dynamo")) as made:
+        yield made
 
 
-def end(process):
+def start(server, name, storage, *args):
+    storage.mkdir(exist_ok=True)
+    with open(storage / "out", "w") as out, open(storage / "err", "w") as err:
+        env = os.environ | {"OMP_NUM_THREADS": "1"}
+        return server.start([EXAMPLES / name, "--storage", storage, *args], env, out, err)
+
+
+def end(process, storage):
     """The losses, and the digest of the weights."""
-    text, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
+    assert process.wait(300) == 0, (storage / "err").read_text()
+    text = (storage / "out").read_text()
     found = re.findall(r"step (\d+): loss (\S+)", text), re.findall(r"weights: (\S+)", text)
     assert len(found[0]) > 10 and len(found[1]) == 1, text
     return found
@@ -42,18 +45,18 @@ def end(process):
         ("train_images.py", "images", ["--images", "300", "--save-every", "2"]),
     ],
 )
-def test_killed_and_started_again(tmp_path, name, run, args):
-    whole = start(name, tmp_path / "whole", *args)
-    killed = start(name, tmp_path / "killed", *args)
+def test_killed_and_started_again(server, tmp_path, name, run, args):
+    whole = start(server, name, tmp_path / "whole", *args)
+    killed = start(server, name, tmp_path / "killed", *args)
     until = time.monotonic() + 150
     folder = tmp_path / "killed" / run
     while killed.poll() is None and len(list(folder.glob("checkpoint_*"))) < 3:
         assert time.monotonic() < until, "the training does not go on"
         time.sleep(0.002)
-    killed.send_signal(signal.SIGKILL)
-    killed.communicate()
-    assert killed.returncode == -signal.SIGKILL, "it had ended before the kill"
+    os.kill(killed.pid, signal.SIGKILL)
+    assert killed.wait(60) == -signal.SIGKILL, "it had ended before the kill"
     assert list(folder.glob("checkpoint_*"))
-    losses, weights = end(whole)
+    losses, weights = end(whole, tmp_path / "whole")
     assert float(losses[-1][1]) < float(losses[0][1])  # it learns
-    assert end(start(name, tmp_path / "killed", *args)) == (losses, weights)
+    again = start(server, name, tmp_path / "killed", *args)
+    assert end(again, tmp_path / "killed") == (losses, weights)

@@ -1,5 +1,6 @@
 """Accelerate: under `accelerate launch`, and on the workers of a trainer; rows once, saves, restarts."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -59,19 +60,31 @@ accelerator.end_training()
 """
 
 
-def launched(tmp_path, begins_at):
-    """What the two ranks of a launched program wrote."""
-    program = tmp_path / "program.py"
+@pytest.fixture(scope="module")
+def server():
+    modules = ("accelerate", "accelerate.commands.launch", "torch._dynamo")
+    with contextlib.closing(forked_ranks.Server.of(*modules)) as made:
+        yield made
+
+
+def launched(tmp_path, begins_at, server=None):
+    """What the two ranks of a launched program wrote; of a server, all processes are forks."""
+    program, errors = tmp_path / "program.py", tmp_path / "errors"
     program.write_text(PROGRAM)
-    command = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    command = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
     command += ["--num_machines", "1", "--main_process_port", "0", program, tmp_path, str(begins_at)]
     env = {**os.environ, "HF_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
     for _ in range(2):
-        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300)
-        if "terminate called without an active exception" not in done.stderr:
+        with open(errors, "w") as out:
+            if server is None:
+                process = subprocess.Popen([sys.executable, *command], env=env, stdout=out, stderr=out)
+            else:
+                process = server.start(command, env, out, out)
+        status = process.wait(300)
+        if "terminate called without an active exception" not in errors.read_text():
             break  # rarely, a thread of torch is not joined when a rank ends, on a loaded machine
-    assert done.returncode == 0, done.stderr
-    assert "Exception ignored" not in done.stderr
+    assert status == 0, errors.read_text()
+    assert "Exception ignored" not in errors.read_text()
     return [json.loads((tmp_path / f"from-{begins_at}-{rank}.json").read_text()) for rank in range(2)]
 
 
@@ -85,7 +98,7 @@ def steps_of(found):
 
 
 @pytest.mark.timeout(900)
-def test_accelerate_launch(tmp_path):
+def test_accelerate_launch(tmp_path, server):
     whole = launched(tmp_path, 0)
     steps = steps_of(whole)
     assert [one["n"] for one in whole] == [2, 2] and list(steps) == list(range(1, EPOCHS * STEPS + 1))
@@ -93,7 +106,7 @@ def test_accelerate_launch(tmp_path):
         rows = [row for step in range(STEPS) for row in steps[epoch * STEPS + step + 1]]
         assert sorted(rows) == list(range(ROWS))
     for begins_at in (5, 8):  # in an epoch, after its last batch
-        again = launched(tmp_path, begins_at)
+        again = launched(tmp_path, begins_at, server)
         assert steps_of(again) == {step: rows for step, rows in steps.items() if step > begins_at}
         assert again[0]["values"] == again[1]["values"] == whole[0]["values"]
 
@@ -154,8 +167,8 @@ def noted(files):
     return [{"seen": [json.loads(line) for line in file.read_text().splitlines()]} for file in files]
 
 
-def test_on_the_workers_of_a_trainer(tmp_path):
-    with forked_ranks.forked_ranks("accelerate", "torch._dynamo"):
+def test_on_the_workers_of_a_trainer(tmp_path, server):
+    with forked_ranks.ranks_of(server):
         whole, folder = fit(tmp_path, "whole")
         again, second = fit(tmp_path, "again", fail_at=6)
     steps = steps_of(noted(folder.glob("first-*")))
