@@ -266,7 +266,9 @@ def main():
     share = args.rows / make_data.SIZES["table"]
     sizes = {k: max(64 if k == "photos" else 1024, round(n * share)) for k, n in make_data.SIZES.items()}
     say(f"files in {args.data}")
-    data = {kind: make_data.ensure(args.data, kind, n) for kind, n in sizes.items()}
+    workloads = {name: importlib.import_module(f"workloads.{name}") for name in args.only or WORKLOADS}
+    needed = {"table", "tokens", "photos", *(w.DATA for w in workloads.values())}
+    data = {kind: make_data.ensure(args.data, kind, n) for kind, n in sizes.items() if kind in needed}
     pythons = {who: sys.executable if is_ours(who) else args.peers for who in WHO}
     limits = machine.limits(data["table"], data["tokens"], data["photos"])
     print("\n".join(limits))
@@ -280,8 +282,7 @@ def main():
 
     rows, wrong, everything = [], [], {}
     try:
-        for name in args.only or WORKLOADS:
-            workload = importlib.import_module(f"workloads.{name}")
+        for name, workload in workloads.items():
             people = [
                 w for w in WHO if callable(getattr(workload, w, None)) and not (is_ours(w) and args.no_ours)
             ]

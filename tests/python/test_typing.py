@@ -71,7 +71,7 @@ def test_right_programs_run(name, tmp_path, monkeypatch):
 
 
 def environment_of_few(folder):
-    """NumPy, Headrace, and the six classes of torch whose types Headrace's have: verifytypes reads all it finds."""
+    """NumPy, Headrace and a few classes of torch: verifytypes reads all that imports reach."""
     venv.create(folder)
     (packages,) = folder.glob("lib/python*/site-packages")
     few = [Path(headrace.__file__).parent, Path(numpy.__file__).parent, PROGRAMS / "few" / "torch"]
