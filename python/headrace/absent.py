@@ -223,6 +223,14 @@ ABSENT = {
         "use DataParallelTrainer with iter_tf_batches or iter_jax_batches, and a BackendConfig whose "
         "start(session) sets up the library's own processes",
     ),
+    "headrace.air": "what it had is in headrace.train: from headrace.train import RunConfig, report",
+    **_each(
+        "headrace.tune",
+        "Tuner TuneConfig TuneError ExperimentAnalysis ResultGrid Stopper Trainable TuneCallback choice "
+        "grid_search loguniform randint run sample_from schedulers search uniform with_parameters "
+        "with_resources",
+        "headrace.tune measures loaders; for settings of trainers use Ray Tune, Optuna or a loop over fit()",
+    ),
     "headrace.train.xgboost.XGBoostCheckpoint": _MODELS,
     "headrace.train.lightgbm.LightGBMCheckpoint": _MODELS,
 }

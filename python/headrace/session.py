@@ -6,6 +6,7 @@ import os
 from typing import Any, NoReturn, Self, TypeVar
 
 from headrace.exceptions import InvalidArgument, UnsupportedError
+from headrace.settings import hint
 
 _KEYWORDS = (
     "num_cpus num_gpus resources labels object_store_memory local_mode include_dashboard dashboard_host "
@@ -47,7 +48,10 @@ def init(address: str | None = None, *, ignore_reinit_error: bool = False, **opt
     global _initialized
     unknown = [name for name in options if name not in _KEYWORDS and not name.startswith("_")]
     if unknown:
-        raise InvalidArgument(f"init: unknown argument {unknown[0]!r}; expected those of ray.init()")
+        raise InvalidArgument(
+            f"init: unknown argument {unknown[0]!r}; expected those of ray.init()"
+            + hint(unknown[0], _KEYWORDS)
+        )
     if address not in (None, "auto", "local"):
         raise UnsupportedError(
             f"init: address {address!r:.80}: Headrace runs in this process and connects to no cluster; leave "

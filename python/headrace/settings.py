@@ -7,10 +7,14 @@
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace._core import InvalidArgument, TypeMismatchError
+
+C = TypeVar("C")
 
 
 def nearest(name, known):
@@ -43,6 +47,20 @@ def _is_texts(value):
     return isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
 
 
+class NoAttribute(AttributeError):
+    """An AttributeError whose text has the hint. Python gives it the name and the object, from which a
+    traceback would make another one; this class drops them.
+    """
+
+    name = property(lambda self: None, lambda self, value: None)
+    obj = property(lambda self: None, lambda self, value: None)
+
+    def __reduce__(self):
+        return AttributeError, self.args
+
+
+NoAttribute.__module__, NoAttribute.__qualname__ = "builtins", "AttributeError"  # as tracebacks show it
+
 # kind: (test, words for error texts). A kind such as "int|None" accepts either.
 KINDS = {
     "None": (lambda v: v is None, "None"),
@@ -67,6 +85,32 @@ def check(what, value, kind):
         error = InvalidArgument if kind == "count" and is_whole(value) else TypeMismatchError
         raise error(f"{what}: expected {words}, found {type(value).__name__} {value!r}")
     return value.item() if hasattr(value, "dtype") and hasattr(value, "item") else value
+
+
+def unexpected(where, init, given):
+    """Raises TypeError with the nearest known name if a keyword in `given` is not one of init's."""
+    known = inspect.signature(init).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in known.values()):
+        return
+    for name in given:
+        if name not in known:
+            raise TypeError(
+                f"{where}() got an unexpected keyword argument {name!r}{hint(name, list(known)[1:])}"
+            )
+
+
+def hinted(cls: type[C]) -> type[C]:
+    """Decorator: an unknown keyword of the constructor is a TypeError that names the nearest known one."""
+    init = cls.__init__
+
+    @functools.wraps(init)
+    def __init__(self, *args, **kwargs):
+        if kwargs:
+            unexpected(cls.__name__, init, kwargs)
+        init(self, *args, **kwargs)
+
+    cls.__init__ = __init__  # type: ignore[method-assign]
+    return cls
 
 
 class OnlyKnown:
@@ -97,7 +141,7 @@ class OnlyKnown:
                 super().__setattr__(name, value)
                 return
             if name not in cls._known() and cls.__module__.partition(".")[0] == "headrace":
-                raise AttributeError(unknown(cls.__name__, name, cls._known()), name=name, obj=self)
+                raise NoAttribute(unknown(cls.__name__, name, cls._known()))
             if isinstance(cls._names, dict) and name in cls._names:
                 value = check(f"{cls.__name__}.{name}", value, cls._names[name])
             super().__setattr__(name, value)
@@ -108,4 +152,4 @@ class OnlyKnown:
             cls = type(self)
             if name.startswith("_"):
                 raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}")
-            raise AttributeError(unknown(cls.__name__, name, cls._known()), name=name, obj=self)
+            raise NoAttribute(unknown(cls.__name__, name, cls._known()))

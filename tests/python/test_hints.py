@@ -3,6 +3,7 @@
 import copy
 import pickle
 import re
+import traceback
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ import headrace.data as hd
 import headrace.train
 from headrace.data import hints
 from headrace.data.expressions import col
+from headrace.data.preprocessors import Chain, StandardScaler
+from headrace.train.data_parallel_trainer import DataParallelTrainer
 
 
 @pytest.mark.parametrize(
@@ -101,3 +104,70 @@ def test_types_of_tensors():
         with pytest.raises(TypeError, match="expected a torch.dtype, found .* write torch.float32"):
             hd.range(3).iter_torch_batches(dtypes=wrong)
     assert next(iter(hd.range(3).iter_torch_batches(dtypes=torch.float32)))["id"].dtype is torch.float32
+
+
+def test_python_adds_no_second_hint():
+    """The story: "did you mean 'take'?. Did you mean: 'take'?" in the last line of a traceback."""
+    for wrong in (lambda: hd.range(3).takee, lambda: hd.DataContext.get_current().target_max_blocksize):
+        with pytest.raises(AttributeError) as caught:
+            wrong()
+        last = traceback.format_exception(caught.value)[-1]
+        assert last.startswith("AttributeError: ") and last.lower().count("did you mean") == 1
+        assert type(pickle.loads(pickle.dumps(caught.value))) is AttributeError
+
+
+@pytest.mark.parametrize(
+    ("method", "fn", "arguments", "advice"),
+    [
+        ("filter", lambda r: r["idd"], {}, "the function got the columns id; did you mean 'id'?"),
+        ("map_batches", lambda b: b["x"], {}, "the function got the columns id"),
+        ("map", lambda r: r.id, {}, "the function got a row, a dict: write row['id']"),
+        ("map_batches", lambda b: b.assign(x=1), {}, "batch_format='pandas' gives it a DataFrame"),
+        ("map_batches", lambda b: b[b["id"] > 1], {}, "batch_format='pandas' gives it a DataFrame"),
+        ("map_batches", lambda b: b["id"].fillna(0), {}, "batch_format='pandas' gives it a DataFrame"),
+        ("map_batches", lambda b: b["idd"], {"batch_format": "pandas"}, "did you mean 'id'?"),
+        ("map_batches", lambda b: {}["id"], {}, ""),
+        ("map_batches", lambda b: b.nothing, {"batch_format": "pyarrow"}, ""),
+    ],
+)
+def test_what_an_error_of_a_function_says_of_its_input(method, fn, arguments, advice):
+    with pytest.raises((KeyError, AttributeError, TypeError)) as caught:
+        getattr(hd.range(3), method)(fn, compute="inline", **arguments).take_all()
+    (note,) = caught.value.__notes__
+    assert note.splitlines()[-1].endswith(advice) if advice else "the function got" not in note
+    assert not hasattr(caught.value, "_headrace_advice")
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: headrace.train.ScalingConfig(num_worker=2), "'num_worker'; did you mean 'num_workers'?"),
+        (lambda: headrace.train.RunConfig(storage="x"), "'storage'; did you mean 'storage_path'?"),
+        (lambda: hd.ActorPoolStrategy(sise=2), "'sise'; did you mean 'size'?"),
+        (lambda: hd.ExecutionOptions(preserve=True), "'preserve'; did you mean 'preserve_order'?"),
+        (lambda: hd.Partitioning("hive", field_type={}), "'field_type'; did you mean 'field_types'?"),
+        (lambda: DataParallelTrainer(print, dataset={}), "'dataset'; did you mean 'datasets'?"),
+        (lambda: DataParallelTrainer(print, datasets=hd.range(3)), 'write {"train": dataset}'),
+        (
+            lambda: DataParallelTrainer(print, datasets={"x": "a.csv"}),
+            r"datasets['x']: expected a Dataset, found str",
+        ),
+        (lambda: headrace.init(num_cpu=3), "did you mean 'num_cpus'?"),
+        (lambda: Chain([StandardScaler(["id"])]), "write Chain(*steps)"),
+        (
+            lambda: hd.range(3).with_column("x", "id"),
+            "lit('id') is that text in each row, col('id') a column",
+        ),
+        (lambda: hd.range(3).to_pandas(limit=2), "limit(2).to_pandas() takes the first ones"),
+    ],
+)
+def test_wrong_arguments(call, text):
+    with pytest.raises((TypeError, ValueError), match=re.escape(text)):
+        call()
+
+
+def test_a_folder_of_another_format(tmp_path):
+    for name in ("a.csv.gz", "b.xyz"):
+        (tmp_path / name).touch()
+    with pytest.raises(FileNotFoundError, match=r"; there are \.csv files: read_csv\(\)$"):
+        hd.read_parquet(tmp_path)

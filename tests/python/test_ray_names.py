@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 import ray_names as names
 
+import headrace.tune
 from headrace.absent import ABSENT
+from headrace.exceptions import UnsupportedError
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +53,13 @@ def test_absent_names_say_what_to_use(found):
     used.add("headrace.data.llm")  # the list leaves it out, because it needs many packages
     with pytest.raises(ImportError, match=re.escape(ABSENT["headrace.data.llm"])):
         importlib.import_module("headrace.data.llm")
+    used.add("headrace.air")  # these two modules are not compared
+    with pytest.raises(ImportError, match=r"^headrace\.air: .* headrace\.train"):
+        importlib.import_module("headrace.air")
+    for name in (n for n in ABSENT if n.startswith("headrace.tune.")):
+        used.add(name)
+        with pytest.raises(UnsupportedError, match="Optuna"):
+            getattr(headrace.tune, name.rpartition(".")[2])
     assert set(ABSENT) - used == set(), "nobody can reach these sentences"
     for name, text in ABSENT.items():
         assert len(text.split()) >= 5 and not text.endswith("."), name

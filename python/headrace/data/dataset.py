@@ -393,6 +393,12 @@ class Dataset(Consumers, Conversions, Writing):
         for name in names:
             if not isinstance(name, str):
                 raise TypeMismatchError(f"with_columns: expected a name, found {type(name).__name__}")
+        for name, e in pairs:
+            if isinstance(e, str):
+                raise TypeMismatchError(
+                    f"with_columns: {name!r}: expected an expression, found the text {e!r}: "
+                    f"lit({e!r}) is that text in each row, col({e!r}) a column"
+                )
         workers("with_columns", compute, None)
         op = lambda n, c: Node("with_columns", {"names": names, "exprs": c}, [n])  # noqa: E731
         return Dataset(self._computed(names, [e for _, e in pairs], op, compute))
@@ -1318,7 +1324,10 @@ class Dataset(Consumers, Conversions, Writing):
             return self._tables()
         tables = self._tables(self.limit(limit + 1)._node)
         if sum(t.num_rows for t in tables) > limit:
-            raise InvalidArgument(f"{where}: the dataset has more than {limit} rows")
+            raise InvalidArgument(
+                f"{where}: the dataset has more than {limit} rows; "
+                f"limit({limit}).{where}() takes the first ones, and limit=None all"
+            )
         return tables
 
     def to_arrow(self) -> pa.Table:

@@ -10,7 +10,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from headrace import _core
-from headrace.settings import OnlyKnown, check
+from headrace.settings import OnlyKnown, check, hinted
 
 INF = float("inf")
 RESOURCES = ("cpu", "gpu", "object_store_memory", "memory")
@@ -32,6 +32,7 @@ def bytes_of(name, n, least, whole=False):
     return int(n)
 
 
+@hinted
 class ExecutionResources(OnlyKnown):
     """What runs may use. cpu: pool threads; memory, object_store_memory: bytes for data (the smaller value
     counts), also as text ("2GB"). gpu: no effect.
@@ -199,6 +200,7 @@ def _amount(what, value, is_memory):
     return value
 
 
+@hinted
 class ExecutionOptions(OnlyKnown):
     """How runs work.
 

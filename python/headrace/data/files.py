@@ -154,4 +154,28 @@ def _node(args):
         if "suffixes" not in args or not str(e).endswith(": no files there"):
             raise
         ends = ", ".join(args["suffixes"][:4]) + (", ..." if len(args["suffixes"]) > 4 else "")
-        raise NotFoundError(f"{e} whose names end in {ends} (file_extensions=None reads all files)") from None
+        others = _others(str(e).removesuffix(": no files there"))
+        raise NotFoundError(
+            f"{e} whose names end in {ends} (file_extensions=None reads all files){others}"
+        ) from None
+
+
+READERS = {
+    "csv": "read_csv",
+    "tsv": "read_csv",
+    "json": "read_json",
+    "jsonl": "read_json",
+    "parquet": "read_parquet",
+}
+READERS |= {"npy": "read_numpy", "txt": "read_text", "tar": "read_webdataset", "tfrecords": "read_tfrecords"}
+READERS |= dict.fromkeys(("jpg", "jpeg", "png", "webp"), "read_images") | {"arrow": "read_arrow"}
+
+
+def _others(folder):
+    """The end of an error text: the reader of the files that are in the folder."""
+    try:
+        names = os.listdir(folder)[:1000]
+    except OSError:
+        return ""
+    found = {end for name in names if (end := name.removesuffix(".gz").rpartition(".")[2].lower()) in READERS}
+    return f"; there are .{end} files: {READERS[end]}()" if (end := min(found, default=None)) else ""

@@ -16,7 +16,7 @@ from headrace import lazy_module
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.data.context import DataContext, accept_cluster_arguments, is_whole
 from headrace.data.plan import Node
-from headrace.settings import OnlyKnown
+from headrace.settings import OnlyKnown, hinted
 
 hints = lazy_module("headrace.data.hints")
 
@@ -33,6 +33,7 @@ class ComputeStrategy(OnlyKnown):
     """The base of the strategies for compute=."""
 
 
+@hinted
 class TaskPoolStrategy(ComputeStrategy):
     """Workers for a function; size: the most workers."""
 
@@ -52,6 +53,7 @@ class TaskPoolStrategy(ComputeStrategy):
         return f"TaskPoolStrategy(size={self.size})"
 
 
+@hinted
 class ActorPoolStrategy(ComputeStrategy):
     """Workers for a function or class: `size` of them, or from min_size (1) to max_size (no limit), with
     initial_size (min_size) at first.

@@ -7,14 +7,17 @@ import inspect
 import sys
 
 from headrace import absent
+from headrace.settings import NoAttribute
 
 ELSEWHERE = {
     "agg": "aggregate() or groupby().aggregate()",
+    "annotate": "with_column()",
     "apply": "map() for rows, map_batches() for batches",
     "as_numpy_iterator": "iter_batches()",
     "assign": "with_column() or add_column()",
     "astype": "with_column(name, col(name).cast(...))",
     "batch": "iter_batches(batch_size=)",
+    "cast": "with_column(name, col(name).cast(...))",
     "collect": "take_all() for rows, materialize() to keep them",
     "concat": "union()",
     "concatenate": "union()",
@@ -27,16 +30,29 @@ ELSEWHERE = {
     "foreach": "iter_rows()",
     "group_by": "groupby()",
     "groupBy": "groupby()",
+    "fill_null": "preprocessors.SimpleImputer",
+    "group": "groupby()",
     "iloc": "take(), limit() or split_at_indices()",
     "interleave": "mix() or union()",
+    "info": "schema() and count(), or summary()",
+    "isna": "filter(col(name).is_null())",
     "iter": "iter_rows()",
+    "iterrows": "iter_rows()",
+    "itertuples": "iter_rows()",
+    "lazy": "the Dataset itself: it is a plan, and take() or iter_batches() runs it",
+    "loc": "filter(), take() or limit()",
     "merge": "join()",
     "nrow": "count()",
     "num_rows": "count()",
+    "nunique": "unique(), or aggregate() with CountDistinct",
     "order_by": "sort()",
     "persist": "materialize()",
     "prefetch": "iter_batches(prefetch_batches=)",
+    "query": "filter(expr=)",
+    "random_split": "train_test_split() or split_proportionately()",
     "rename": "rename_columns()",
+    "reset_index": "drop_columns() for a column; rows have no index",
+    "save": "write_parquet(), write_csv() or another writer",
     "select": "select_columns()",
     "shape": "count() and columns()",
     "shuffle": "random_shuffle(), or iter_batches(local_shuffle_buffer_size=)",
@@ -45,7 +61,14 @@ ELSEWHERE = {
     "tail": "sort(descending=True).take()",
     "take_while": "filter() or limit()",
     "to_list": "take_all()",
+    "to_csv": "write_csv()",
+    "to_json": "write_json()",
+    "to_numpy": "take_batch(), or iter_batches()",
+    "to_parquet": "write_parquet()",
+    "to_table": "to_arrow()",
     "toPandas": "to_pandas()",
+    "where": "filter()",
+    "write": "write_parquet(), write_csv() or another writer",
     "with_format": "iter_batches(batch_format=)",
 }
 
@@ -133,7 +156,7 @@ def no_group_method(groups, name):
         text += f": use {OF_GROUPS[name]}"
     elif near := difflib.get_close_matches(name, (n for n in dir(groups) if n[0] != "_"), 1, 0.7):
         text += f": did you mean {near[0]!r}?"
-    return AttributeError(text)
+    return NoAttribute(text)
 
 
 def unexpected(where, name, others=()):
@@ -169,4 +192,4 @@ def no_attribute(value, name):
         text += f": col({name!r}) is the column in an expression, select_columns([{name!r}]) a Dataset of it"
     elif near := difflib.get_close_matches(name, (n for n in dir(value) if n[0] != "_"), 1, 0.7):
         text += f": did you mean {near[0]!r}?"
-    return AttributeError(text)  # without name and obj, from which Python makes a hint of its own
+    return NoAttribute(text)

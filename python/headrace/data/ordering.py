@@ -9,11 +9,12 @@ from headrace import lazy_module
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.data.context import accept_cluster_arguments, check_seed, is_whole
 from headrace.data.plan import Node
-from headrace.settings import OnlyKnown
+from headrace.settings import OnlyKnown, hinted
 
 expressions = lazy_module("headrace.data.expressions")  # imports numpy
 
 
+@hinted
 class RandomSeedConfig(OnlyKnown):
     """The seed of a random step, and whether each epoch has its own order.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from headrace import _core, places
-from headrace.settings import OnlyKnown
+from headrace.settings import OnlyKnown, hinted
 from headrace.train.callback import UserCallback
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def _refuse_old(owner: str, **given) -> None:
 _RESOURCES = ("CPU", "GPU", "memory")  # what a machine is asked for; other names mean machines of a cluster
 
 
+@hinted
 @dataclass
 class ScalingConfig(OnlyKnown):
     """How many workers train.
@@ -167,6 +168,7 @@ class ScalingConfig(OnlyKnown):
         return cluster_resources()
 
 
+@hinted
 @dataclass
 class FailureConfig(OnlyKnown):
     """max_failures: how often fit() restarts the workers (in local mode the train loop) from the last
@@ -194,6 +196,7 @@ class FailureConfig(OnlyKnown):
         )
 
 
+@hinted
 @dataclass
 class CheckpointConfig(OnlyKnown):
     """Which checkpoints the trainer keeps: the best num_to_keep by checkpoint_score_attribute of their
@@ -251,6 +254,7 @@ class CheckpointConfig(OnlyKnown):
             )
 
 
+@hinted
 @dataclass
 class LoggingConfig(OnlyKnown):
     """log_level: a name of Python's logging levels. Above "INFO" the driver does not print from which
@@ -273,6 +277,7 @@ class LoggingConfig(OnlyKnown):
         return logging.getLevelNamesMapping()[self.log_level] <= logging.INFO
 
 
+@hinted
 @dataclass
 class RunConfig(OnlyKnown):
     """name: the run's folder below storage_path (default ~/headrace_results); None: a name with the time and
@@ -344,6 +349,7 @@ class RunConfig(OnlyKnown):
         return {**vars(self), "storage_filesystem": None}  # it may hold keys
 
 
+@hinted
 class DataConfig(OnlyKnown):
     """Divides the datasets of a trainer among its workers. For another division, override configure() in a
     subclass.

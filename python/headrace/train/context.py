@@ -278,7 +278,12 @@ def report(
 def _check_report(metrics: Any, checkpoint: Any, mode: Any, fn: Any) -> None:
     for name, value, kind, what in (
         ("metrics", metrics, dict, "a dict of name -> value"),
-        ("checkpoint", checkpoint, Checkpoint | None, "a Checkpoint"),
+        (
+            "checkpoint",
+            checkpoint,
+            Checkpoint | None,
+            "a Checkpoint, as Checkpoint(folder) of a folder of files,",
+        ),
         ("checkpoint_upload_mode", mode, CheckpointUploadMode, "a CheckpointUploadMode"),
     ):
         if not isinstance(value, kind):

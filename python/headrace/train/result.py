@@ -55,7 +55,7 @@ class ControllerError(TrainingFailedError):
         return type(self), (self.controller_failure,)
 
 
-@dataclass
+@dataclass(repr=False)
 class Result:
     """metrics: rank 0's last report; checkpoint: the newest one; path: the folder of the run.
 
@@ -76,6 +76,16 @@ class Result:
     history: list[dict[str, Any]] = field(default_factory=list, repr=False)
     datasets: dict[str, dict[str, int]] = field(default_factory=dict)
     validation_failures: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        lines = [f"metrics={self.metrics!r}", f"path={self.path!r}", f"checkpoint={self.checkpoint!r}"]
+        if kept := len(self.best_checkpoints):
+            lines.append(f"best_checkpoints: {kept}, history: {len(self.history)} reports")
+        lines += [f"{name}={value!r}" for name in ("error", "return_value") if (value := getattr(self, name))]
+        lines += [f"validation_failures={self.validation_failures!r}"] if self.validation_failures else []
+        for name, found in self.datasets.items():
+            lines.append(f"dataset {name!r}: " + ", ".join(f"{v} {k}" for k, v in found.items()))
+        return "Result(\n" + "".join(f"  {line},\n" for line in lines) + ")"
 
     @property
     def metrics_dataframe(self) -> Any:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headrace import absent, events, places
 from headrace.data import launchers
+from headrace.settings import unexpected
 from headrace.train import context, restore
 from headrace.train.backend import BackendConfig
 from headrace.train.callback import Callbacks, TrainRunContext
@@ -47,6 +48,7 @@ def loop_arguments(loop: Callable, config: dict[str, Any] | None) -> dict[str, A
 
 def _named(init: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
     """Name -> argument of a call of `init`."""
+    unexpected(init.__qualname__.removesuffix(".__init__"), init, kwargs)
     names = [n for n, p in inspect.signature(init).parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
     return {**dict(zip(names[1:], args, strict=False)), **kwargs}
 
@@ -99,6 +101,8 @@ class DataParallelTrainer:
         name, kind = self._config
         expect(name, backend_config, kind)
         expect("train_loop_config", train_loop_config, dict)
+        if hasattr(datasets, "streaming_split"):
+            raise TypeError('datasets: expected a dict, found a Dataset: write {"train": dataset}')
         expect("datasets", datasets, dict)
         expect("dataset_config", dataset_config, DataConfig)
         expect("scaling_config", scaling_config, ScalingConfig)
@@ -121,6 +125,10 @@ class DataParallelTrainer:
         self.dataset_config = dataset_config or DataConfig()
         self.metadata = dict(metadata or {})
         self.validation_config = validation_config
+        if type(self.dataset_config).configure is DataConfig.configure:
+            for name, value in self.datasets.items():
+                if not hasattr(value, "streaming_split"):
+                    raise TypeError(f"datasets[{name!r}]: expected a Dataset, found {type(value).__name__}")
         self.starting_checkpoint = resume_from_checkpoint
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.data.context import accept_cluster_arguments
-from headrace.settings import OnlyKnown
+from headrace.settings import OnlyKnown, hinted
 
 if TYPE_CHECKING:
     from headrace.train.checkpoint import Checkpoint
@@ -22,6 +22,7 @@ class ValidationFn(Protocol):
     def __call__(self, checkpoint: Checkpoint, **kwargs: Any) -> dict[str, Any]: ...
 
 
+@hinted
 @dataclass
 class ValidationTaskConfig(OnlyKnown):
     """fn_kwargs: arguments of the function after the checkpoint, values that JSON can hold. timeout_s: the

@@ -4,6 +4,9 @@
 docs/tune.md describes both.
 """
 
+from typing import TYPE_CHECKING
+
+from headrace import absent
 from headrace.tune.configurations import Configuration, Target
 from headrace.tune.machine import Machine
 from headrace.tune.report import Report
@@ -11,3 +14,6 @@ from headrace.tune.results import Result
 from headrace.tune.tuning import tune
 
 __all__ = ["Configuration", "Machine", "Report", "Result", "Target", "tune"]
+
+if not TYPE_CHECKING:
+    __getattr__ = absent.hook("headrace.tune")

@@ -91,6 +91,9 @@ class Runner:
                 return
             except Exception as e:
                 if attempt == retries or not is_retried(e, self.spec["retried_errors"]):
+                    from headrace.udf import errors
+
+                    errors.advise(e, self.spec, call)
                     raise
             time.sleep(min(0.1 * 2**attempt, 10))
 

@@ -75,6 +75,7 @@ class AsyncRunner:
                 return
             except Exception as e:
                 if attempt == retries or not is_retried(e, spec["retried_errors"]):
+                    errors.advise(e, spec, held.call)
                     held.call.fail(*errors.pack(e))
                     return
             await asyncio.sleep(min(0.1 * 2**attempt, 10))

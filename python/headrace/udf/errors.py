@@ -5,9 +5,11 @@ import importlib
 import inspect
 import os
 import pickle
+import re
 import traceback
 
 from headrace._core import CallbackError, HeadraceError, TypeMismatchError
+from headrace.settings import hint
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # In the consumer these would have another meaning: the end of a loop, or of the program.
@@ -34,9 +36,33 @@ def user_traceback(exception):
     return "".join(made.format())
 
 
+def advise(exception, spec, call):
+    """Keeps with the exception of a user's function what it says of the function's input, for pack()."""
+    text, names = "", getattr(call.table, "names", ())
+    if isinstance(exception, KeyError) and exception.args and isinstance(exception.args[0], str):
+        if (name := exception.args[0]) not in names:
+            text = f"the function got the columns {', '.join(names)}{hint(name, names)}"
+    elif spec["kind"] in ("rows", "flat", "filter"):
+        if m := re.fullmatch(r"'dict' object has no attribute '(\w+)'", str(exception)):
+            text = f"the function got a row, a dict: write row[{m[1]!r}]" if m[1] in names else ""
+    elif spec.get("batch_format") == "numpy" and _OF_FRAMES.match(f"{type(exception).__name__}: {exception}"):
+        text = "the function got a dict of NumPy arrays; batch_format='pandas' gives it a DataFrame"
+    if text:
+        exception._headrace_advice = text
+
+
+# What a function of DataFrames raises if it gets a dict of arrays.
+_OF_FRAMES = re.compile(
+    r"AttributeError: '(dict|numpy\.ndarray)' object has no attribute|"
+    r"TypeError: (unhashable type: '(numpy\.ndarray|list|slice)'|cannot use '[\w.]+' as a dict key)"
+)
+
+
 def pack(exception):
     """(one line, bytes from which rebuild() makes the exception, in this process or another)."""
     import cloudpickle
+
+    advice = vars(exception).pop("_headrace_advice", "")
 
     importlib.import_module("headrace.exceptions")  # without the module its classes would lose their names
 
@@ -46,7 +72,8 @@ def pack(exception):
     except Exception:
         payload = _pack_parts(exception)
     line = " ".join(traceback.format_exception_only(exception)[-1].split()) or type(exception).__name__
-    return line[:500], pickle.dumps((payload, user_traceback(exception), os.getpid(), line[:500]))
+    trace = "\n".join(filter(None, (user_traceback(exception).rstrip(), advice)))
+    return line[:500], pickle.dumps((payload, trace, os.getpid(), line[:500]))
 
 
 class _Parts:

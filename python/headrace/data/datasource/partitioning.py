@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from headrace._core import InvalidArgument
 from headrace.data.context import is_whole
-from headrace.settings import OnlyKnown, unknown
+from headrace.settings import OnlyKnown, hinted, unknown
 
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _FORMATS = {int: "l", float: "g", str: "u", bool: "b", bytes: "z"}
@@ -39,6 +39,7 @@ class PartitionStyle(enum.StrEnum):
     DIRECTORY = "dir"
 
 
+@hinted
 class Partitioning(OnlyKnown):
     """How folder names become columns; the values are text unless field_types names another type.
 
@@ -220,6 +221,7 @@ class PathPartitionFilter:
         return bool(self.filter_fn(self.parser(path)))
 
 
+@hinted
 class FileShuffleConfig(OnlyKnown):
     """A random order of the files, which depends on seed and epoch.
 

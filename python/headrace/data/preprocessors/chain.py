@@ -23,7 +23,8 @@ class Chain(SerializablePreprocessorBase):
     def __init__(self, *preprocessors: Preprocessor):
         for p in preprocessors:
             if not isinstance(p, Preprocessor):
-                raise TypeError(f"Chain: expected preprocessors, found {p!r}")
+                instead = ": write Chain(*steps)" if isinstance(p, (list, tuple)) else ""
+                raise TypeError(f"Chain: expected preprocessors, found {p!r}{instead}")
         super().__init__()
         self._preprocessors = preprocessors
 
