@@ -45,8 +45,7 @@ void hr__options_clear(const hr_option *table, void *options)
 /* --------------------------------------------------------------------------------------------------------- parsing */
 
 static const char *const kind_names[] = { "true or false", "a whole number", "a number of bytes, such as 4096 or 1MiB",
-                                          "a number",      "one byte",       "a text",
-                                          "one of" };
+                                          "a number",      "one byte",       "a text" };
 
 static bool parse_bool(const char *s, bool *out)
 {
@@ -162,16 +161,37 @@ static hr_status set_text(const hr_option *o, const char *s, char **field, hr_er
     return HR_OK;
 }
 
-/* "option 'level': expected one of 'fast best', found 'slow'", with the range if there is one. */
+/* "option 'level': expected one of 'fast', 'best', found 'slow'", with the nearest one. */
+static hr_status wrong_choice(const hr_option *o, const char *found, hr_error *err)
+{
+    char known[400] = "";
+    size_t used = 0;
+    hr_near near;
+
+    hr__near_begin(&near, found, strlen(found));
+    for (const char *word = o->text; *word; word += strspn(word, " ")) {
+        const size_t n = strcspn(word, " ");
+        hr__near_try(&near, word, n);
+        if (used < sizeof known - 64)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s'%.*s'", used ? ", " : "",
+                                     (int)HR_MIN(n, 50), word);
+        word += n;
+    }
+    return hr_error_set(err, HR_INVALID, "option '%s': expected one of %s, found '%s'%s", o->name, known, found,
+                        hr__near_hint(&near));
+}
+
+/* "option 'level': expected a whole number from 1 to 9, found 'slow'", with the range if there is one. */
 static hr_status wrong_value(const hr_option *o, const char *found, hr_error *err)
 {
     char range[80] = "";
 
+    if (o->kind == HR_OPT_CHOICE)
+        return wrong_choice(o, found, err);
     if (o->min != 0 || o->max != 0)
         snprintf(range, sizeof range, " from %.15g to %.15g", o->min, o->max);
-    return hr_error_set(err, HR_INVALID, "option '%s': expected %s%s%s%s%s, found '%s'", o->name, kind_names[o->kind],
-                        o->kind == HR_OPT_CHOICE ? " '" : "", o->kind == HR_OPT_CHOICE ? o->text : "",
-                        o->kind == HR_OPT_CHOICE ? "'" : "", range, found);
+    return hr_error_set(err, HR_INVALID, "option '%s': expected %s%s, found '%s'", o->name, kind_names[o->kind], range,
+                        found);
 }
 
 static hr_status unknown_option(const hr_option *table, const char *name, size_t n, hr_error *err)

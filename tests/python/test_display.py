@@ -46,7 +46,7 @@ def test_files_are_read_for_their_columns_alone(tmp_path):
     ]
     gone = hd.read_parquet(str(tmp_path / "a.parquet"))
     (tmp_path / "a.parquet").unlink()
-    assert repr(gone) == f"Dataset(read_parquet({tmp_path}/a.parquet))"
+    assert repr(gone).startswith(f"Dataset(read_parquet({tmp_path}/a.parquet))\nits columns are known")
 
 
 def test_functions_are_not_called():
@@ -54,7 +54,10 @@ def test_functions_are_not_called():
         raise AssertionError
 
     ds = hd.range(4).map(fails)
-    assert repr(ds) == "Dataset(range(4) -> map(fails)), 4 rows"
+    assert repr(ds).splitlines() == [
+        "Dataset(range(4) -> map(fails)), 4 rows",
+        "its columns are known after a run; schema() reads the first rows for them",
+    ]
     assert "map(fails)" in ds._repr_html_()
 
 
@@ -99,3 +102,24 @@ def test_notebooks():
     assert "&lt;b&gt;&amp;" in found and "<b>" not in found
     pictures = re.findall(r'src="data:image/png;base64,([^"]+)"', found)
     assert [image.open(io.BytesIO(base64.b64decode(p))).size for p in pictures] == [(48, 96)] * 2
+
+
+def test_many_steps_have_a_line_each():
+    ds = hd.range(4).with_columns({f"column_{i}": i for i in range(9)}).random_shuffle(seed=1)
+    lines = repr(ds).splitlines()
+    assert (
+        lines[:2] == ["Dataset(", "  range(4)"] and len(lines[2]) == display.WIDTH and lines[2].endswith("…")
+    )
+    assert lines[3:5] == ["  -> random_shuffle(seed=1)", "), 4 rows"]
+
+
+def test_types_of_tensors_are_short():
+    ragged = (
+        "extension<arrow.variable_shape_tensor[value_type=uint8, ndim=3, dim_names=[height,width,channels]]>"
+    )
+    fixed = "extension<arrow.fixed_shape_tensor[value_type=float, shape=[2,3]]>"
+    assert [display.short_type(t) for t in (ragged, fixed, "int64")] == [
+        "uint8[?, ?, ?]",
+        "float[2, 3]",
+        "int64",
+    ]

@@ -1,6 +1,7 @@
 """Names that a Dataset does not have: the error says which one to use."""
 
 import copy
+import datetime
 import pickle
 import re
 import traceback
@@ -14,6 +15,8 @@ from headrace.data import hints
 from headrace.data.expressions import col
 from headrace.data.preprocessors import Chain, StandardScaler
 from headrace.train.data_parallel_trainer import DataParallelTrainer
+
+DAY = datetime.date(2024, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -157,6 +160,16 @@ def test_what_an_error_of_a_function_says_of_its_input(method, fn, arguments, ad
         (
             lambda: hd.range(3).with_column("x", "id"),
             "lit('id') is that text in each row, col('id') a column",
+        ),
+        (lambda: col("x")[0], "col('x') has no [0]: write .list[...]"),
+        (lambda: len(hd.range(3)), "DataLoader(ds.to_torch(batch_size=64), batch_size=None)"),
+        (
+            lambda: list(hd.from_items([{"d": DAY}]).iter_torch_batches()),
+            "drop_columns() leaves it out, cast() makes",
+        ),
+        (
+            lambda: list(hd.from_items([{"x": [1]}, {"x": [1, 2]}]).iter_torch_batches()),
+            "give padding=, or a",
         ),
         (lambda: hd.range(3).to_pandas(limit=2), "limit(2).to_pandas() takes the first ones"),
     ],

@@ -1,6 +1,8 @@
 """Passes over datasets and shares: batch sizes, epochs, ends, context managers, threads, splits."""
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 
@@ -324,3 +326,26 @@ def test_errors_reach_every_rank():
     )
     assert any(isinstance(e, KeyError) for e in found)
     assert all(isinstance(e, Exception) for e in found)
+
+
+LEFT_OPEN = """
+import time
+import headrace.data as hd
+
+def fn(batch):
+    time.sleep(0.001)
+    return batch
+
+kept = []
+split = hd.range(50).streaming_split(1)[0]
+for ds in (hd.range(10**9), hd.range(1000).map_batches(fn, batch_size=10), split):
+    for batches in (ds.iter_rows(), ds.iter_batches(batch_size=4)):
+        kept.append(iter(batches))
+        next(kept[-1])
+"""
+
+
+def test_a_program_ends_while_iterators_are_open():
+    """The story: "Exception ignored in ... __del__", twice, below each program that took one batch."""
+    done = subprocess.run([sys.executable, "-c", LEFT_OPEN], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

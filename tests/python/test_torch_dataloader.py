@@ -150,6 +150,22 @@ def test_iterable(n):
     assert text(second) == expected[3:]
 
 
+def test_torch_load_reads_a_state(tmp_path):
+    """The story: it has refused arrays of NumPy since PyTorch 2.6. A state from before has one."""
+    again = DataLoader(Squares(), 4, shuffle=True)
+    it = iter(again)
+    next(it)
+    torch.save(again.state_dict(), tmp_path / "state.pt")
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    rest = [b["y"].tolist() for b in it]
+    name, key, *more = state["random"]["numpy"]
+    before = {**state, "random": {**state["random"], "numpy": (name, key.numpy().astype(np.uint32), *more)}}
+    for one in (state, before):
+        loader = DataLoader(Squares(), 4, shuffle=True)
+        loader.load_state_dict(one)
+        assert [b["y"].tolist() for b in loader] == rest
+
+
 def test_state_of_others_is_an_error():
     state = DataLoader(Squares(), 4).state_dict()
     with pytest.raises(MismatchError, match="length was 23.*is 22"):

@@ -245,7 +245,9 @@ def test_other_writers(ds, tmp_path):
         ds.write_numpy(tmp_path / "a", column="nope")
     with pytest.raises(TypeError, match="'s' is string"):
         ds.write_numpy(tmp_path / "a", column="s")
-    with pytest.raises(ValueError, match="option 'file_format': expected one of 'png jpeg jpg webp bmp'"):
+    with pytest.raises(
+        ValueError, match="option 'file_format': expected one of 'png', 'jpeg', 'jpg', 'webp', 'bmp'"
+    ):
         images(1).write_images(tmp_path / "a", "image", file_format="gif")
     db = tmp_path / "x.db"
     with sqlite3.connect(db) as connection:

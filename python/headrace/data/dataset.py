@@ -88,6 +88,9 @@ summaries = lazy_module("headrace.data.summary")
 run_stats = lazy_module("headrace.data.run_stats")
 
 
+_FOR_TORCH = "for torch's DataLoader write DataLoader(ds.to_torch(batch_size=64), batch_size=None)"
+
+
 def _expr_name(expr):
     name = getattr(expr, "name", None)
     if name is None:
@@ -1042,7 +1045,10 @@ class Dataset(Consumers, Conversions, Writing):
 
     def __repr__(self) -> str:
         title, schema, rows = self._looked_at()
-        return f"{title}\n{display.table(schema, rows)}" if schema is not None and len(schema) else title
+        title = display.folded(title, self._node.steps())
+        if schema is None:
+            return f"{title}\nits columns are known after a run; schema() reads the first rows for them"
+        return f"{title}\n{display.table(schema, rows)}" if len(schema) else title
 
     def _repr_html_(self):
         return display.as_html(*self._looked_at())
@@ -1183,13 +1189,12 @@ class Dataset(Consumers, Conversions, Writing):
         def __iter__(self):
             raise TypeMismatchError(
                 "a Dataset is not iterable: use iter_rows(), iter_batches() or iter_torch_batches(); "
-                "for torch's DataLoader use to_torch()"
+                + _FOR_TORCH
             )
 
         def __len__(self):
             raise TypeMismatchError(
-                "a Dataset has no len(): count() counts the rows, and may run the plan; "
-                "for torch's DataLoader use to_torch()"
+                "a Dataset has no len(): count() counts the rows, and may run the plan; " + _FOR_TORCH
             )
 
         def __getitem__(self, row):
@@ -1200,8 +1205,7 @@ class Dataset(Consumers, Conversions, Writing):
                     f"and col({names[0] if names else 'name'!r}) a column in an expression"
                 )
             raise TypeMismatchError(
-                "a Dataset has no rows by number: use limit(), take() or split_at_indices(); "
-                "for torch's DataLoader use to_torch()"
+                "a Dataset has no rows by number: use limit(), take() or split_at_indices(); " + _FOR_TORCH
             )
 
     def shard(

@@ -7,6 +7,7 @@ wider than the terminal leaves out columns in the middle.
 import base64
 import html
 import io
+import re
 import shutil
 import sys
 import unicodedata
@@ -19,6 +20,7 @@ WIDTH = 100  # where there is no terminal
 THUMBNAIL = 96  # pixels
 GAP = "…"
 _TENSOR = "extension<arrow.fixed_shape_tensor[value_type="
+_RAGGED = r"extension<arrow\.variable_shape_tensor\[value_type=(.+?), ndim=(\d+)"
 
 
 class Column:
@@ -33,10 +35,12 @@ class Column:
 
 
 def short_type(kind):
-    """A type as one reads it: tensors are uint8[28, 28]."""
+    """A type as one reads it: tensors are uint8[28, 28], and uint8[?, ?] if their shapes differ."""
     if kind.startswith(_TENSOR):
         value, _, shape = kind.removeprefix(_TENSOR).partition(", shape=[")
         return f"{value}[{shape.partition(']')[0].replace(',', ', ')}]"
+    if m := re.match(_RAGGED, kind):
+        return f"{m[1]}[{', '.join('?' * int(m[2]))}]"
     return kind
 
 
@@ -105,6 +109,16 @@ def _fitting(columns, width):
     both = list(zip(columns, texts, strict=True))
     gap = [(None, [GAP] * len(texts[0]))]
     return both[:left] + gap + both[len(both) - right :]
+
+
+def folded(title, steps):
+    """The title of a dataset, with a line for each step if it is wider than the terminal."""
+    width = width_of_terminal()
+    before, _, after = title.partition(" -> ".join(steps))
+    if _places(title) <= width or len(steps) == 1:
+        return title
+    lines = ["  " + ("-> " if i else "") + step for i, step in enumerate(steps)]
+    return "\n".join([before, *(s if len(s) <= width else s[: width - 1] + GAP for s in lines), after])
 
 
 def table(schema, rows, width=None, plain=False):

@@ -229,6 +229,14 @@ class Expr:
             "write a < x < b as (a < x) & (x < b)"
         )
 
+    if not TYPE_CHECKING:  # checkers mark it as an error
+
+        def __getitem__(self, key):
+            raise TypeMismatchError(
+                f"{self!r} has no [{key!r}]: write .list[...] for an item of lists, .struct[...] for a "
+                "field, .str[...] for a part of texts"
+            )
+
     def __iter__(self) -> NoReturn:
         raise TypeMismatchError(f"expected a sequence, found the expression {self!r}")
 

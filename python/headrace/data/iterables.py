@@ -615,7 +615,7 @@ class _Pass:
             self.iterable._after = None
 
     def __del__(self):
-        if getattr(self, "active", False):
+        if getattr(self, "active", False) and _core is not None:  # None: the interpreter ends, and runs have
             self.close()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -314,8 +315,11 @@ class Node:
 
     def chain(self) -> str:
         """All steps as one line, the source first."""
-        head = self.inputs[0].chain() + " -> " if self.inputs else ""
-        return head + self.describe()
+        return " -> ".join(self.steps())
+
+    def steps(self) -> list[str]:
+        """A line for each step, the source first."""
+        return [*(self.inputs[0].steps() if self.inputs else ()), self.describe()]
 
 
 def _pickled_node(op, args, inputs):
@@ -336,7 +340,7 @@ class Run:
         self.pools = node.pools()
         self.owner = owner
         self._lock = threading.Lock()
-        self._open = True
+        self._open, self._closed = True, False
         self.stats_text = None
         for pool in self.pools:
             pool.begin()
@@ -344,7 +348,8 @@ class Run:
             inline = [p.inline for p in self.pools if p.inline]
             self.feed = _core.Feed(node.plan, inline_calls=inline, **options)
             self.next = self.feed.next if not self.pools else self._next
-            self.running = running.Running(self.feed, node, self.number)
+            at_exit = weakref.WeakMethod(self.close)
+            self.running = running.Running(self.feed, node, self.number, at_exit=at_exit)
         except BaseException:
             self._end_pools()
             raise
@@ -372,6 +377,8 @@ class Run:
     def close(self):
         """Ends the pass. Tables that next() returned stay valid."""
         self.running.ends()
+        if self._closed:
+            return
         try:
             self.stats_text = self.feed.stats()
             self._tell_end()
@@ -381,6 +388,7 @@ class Run:
         self._end_pools()
         if self.owner is not None:
             self.owner._last_stats = self.stats_text or "{}"
+        self._closed = True
 
     def _tell_end(self):
         if events.wanted(events.DATA):

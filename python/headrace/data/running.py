@@ -7,6 +7,7 @@ Tests: tests/python/test_dashboard.py
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import json
 import os
@@ -30,10 +31,15 @@ class Listener(Protocol):
 
 
 class Running:
-    """A run or a split, from its beginning until ends(). engine: the Feed or the Split."""
+    """A run or a split, from its beginning until ends(). engine: the Feed or the Split. at_exit: a weak
+    reference to the method that closes the run if the program ends before it.
+    """
 
-    def __init__(self, engine: Any, node: Any, number: int | None = None, ranks: int = 0) -> None:
+    def __init__(
+        self, engine: Any, node: Any, number: int | None = None, ranks: int = 0, at_exit: Any = None
+    ) -> None:
         self.engine = engine
+        self.at_exit = at_exit
         self.number = next(numbers) if number is None else number
         self.ranks = ranks
         self._node = node
@@ -59,6 +65,8 @@ class Running:
 
     def ends(self) -> None:
         """Its engine closes after this call. A second call does nothing."""
+        if _lock is None:  # the interpreter ends: it has cleared the names of modules
+            return
         with _lock:
             listeners = list(_listeners) if _runs.pop(self.number, None) else []
         for listener in listeners:
@@ -83,6 +91,15 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
+
+
+@atexit.register
+def _at_exit() -> None:
+    """Closes the runs that the program leaves open. Later, Python has cleared the names that this needs."""
+    for run in list(_runs.values()):
+        if run.at_exit is not None and (close := run.at_exit()) is not None:
+            with suppress(_core.HeadraceError):
+                close()
 
 
 def ignore(listener: Listener) -> None:

@@ -7,6 +7,7 @@ import sys
 
 from headrace import lazy_module
 from headrace._core import InvalidArgument, TypeMismatchError
+from headrace.data.display import short_type
 from headrace.optional import package
 from headrace.settings import hint
 
@@ -90,9 +91,8 @@ class TorchBatches:
         if kind in ("list", "tensor", "ragged") and not column.dense:
             if (array := _stacked(column)) is not None:
                 return self.torch.from_numpy(array)
-            raise TypeMismatchError(
-                f"column '{column.name}' ({column.type}): {_ragged_text(column)}; use collate_fn to pad"
-            )
+            what = f"column '{column.name}' ({short_type(column.type)})"
+            raise TypeMismatchError(f"{what}: {_ragged_text(column)}: {_one_shape(column)}")
         if kind == "bool" and column.null_count:
             what = f"column '{column.name}' ({column.type})"
             raise TypeMismatchError(
@@ -100,7 +100,10 @@ class TorchBatches:
                 "hold nulls"
             )
         if column.time or kind in ("clock", "decimal", "interval", "struct", "map", "object"):
-            raise TypeMismatchError(f"column '{column.name}': torch has no tensor for type {column.type}")
+            raise TypeMismatchError(
+                f"column '{column.name}': torch has no tensor for type {column.type}; "
+                "drop_columns() leaves it out, cast() makes numbers of times, a collate_fn what you like"
+            )
         return self.torch.from_numpy(blocks.column_to_numpy(column, writable=True))
 
     def _typed(self, batch, table):
@@ -185,6 +188,13 @@ def _nulls(column):
         column = column.lists()[2]
         n += column.null_count
     return n
+
+
+def _one_shape(column):
+    """What gives rows of the column one shape."""
+    if column.kind == "ragged" and not column.null_count:
+        return "col(name).image.resize(), read_images(size=) or a collate_fn gives them one shape"
+    return "give padding=, or a collate_fn" if column.kind == "list" else "use a collate_fn to pad"
 
 
 def _ragged_text(column):

@@ -149,9 +149,11 @@ def _with(loader, *names):
 
 
 def _random(generators):
+    """Only values that torch.load() accepts: no array of NumPy."""
+    name, key, *rest = np.random.get_state()
     return {
         "torch": torch.get_rng_state(),
-        "numpy": np.random.get_state(),
+        "numpy": (name, torch.from_numpy(key.astype(np.int64)), *rest),
         "random": random.getstate(),
         "generators": [g.get_state() for g in generators],
     }
@@ -159,7 +161,8 @@ def _random(generators):
 
 def _set_random(state, generators):
     torch.set_rng_state(state["torch"])
-    np.random.set_state(state["numpy"])
+    name, key, *rest = state["numpy"]
+    np.random.set_state((name, np.asarray(key, np.uint32), *rest))
     random.setstate(state["random"])
     for generator, one in zip(generators, state["generators"], strict=True):
         generator.set_state(one)
