@@ -4,7 +4,7 @@
  * (tests/test_layers.py checks includes and symbols). What it lacks is missing in the public API.
  *
  * Each command is one file cmd_NAME.c with one command. It returns the exit status: 0, 1 after an error (one line on
- * standard error, by cli_failed), 2 after a wrong call (one line, by cli_misused or getopt). */
+ * standard error, by cli_failed), 2 after a wrong call (one line, by cli_misused). */
 #ifndef HEADRACE_CLI_H
 #define HEADRACE_CLI_H
 
@@ -61,6 +61,8 @@ hr_status cli_check_environment(hr_error *err) HR_MUST_USE;
 /* environment.c: the name that is most like `name`; NULL: none is. */
 const char *cli_nearest(const char *name, const char *const *names, int n_names);
 /* environment.c: the same as the end of a message, "; did you mean 'x'?" or "", in `out`. */
+/* Below: getopt_long() whose errors, '?', are one line by cli_misused. */
+int cli_option(const command *cmd, int argc, char **argv, const char *short_options);
 const char *cli_hint(const char *name, const char *const *names, int n_names, char *out, size_t cap);
 
 /* --- terminal.c */

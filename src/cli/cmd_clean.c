@@ -81,7 +81,7 @@ static int clean_run(const command *cmd, int argc, char **argv)
     input in = { 0 };
 
     optind = 0;
-    while (!status && (option = getopt_long(argc, argv, "J:ajh", cmd->options, NULL)) != -1) {
+    while (!status && (option = cli_option(cmd, argc, argv, "J:ajh")) != -1) {
         if (option == 'h') {
             status = cli_help(cmd);
             goto done;

@@ -170,7 +170,7 @@ static int completion_run(const command *cmd, int argc, char **argv)
     int option;
 
     optind = 0;
-    while ((option = getopt_long(argc, argv, "h", cmd->options, NULL)) != -1)
+    while ((option = cli_option(cmd, argc, argv, "h")) != -1)
         return option == 'h' ? cli_help(cmd) : EXIT_MISUSED;
     for (int i = 0; argc - optind == 1 && i < LEN(shells); i++)
         if (!strcmp(argv[optind], shells[i].name)) {

@@ -62,8 +62,8 @@ static hr_status no_format(const char *name, hr_error *err)
         n += (size_t)snprintf(names + n, sizeof names - n, " %s", f.name);
         known[n_known++] = f.name;
     }
-    return hr_error_set(err, HR_NOT_FOUND, "no format '%s'%s; the formats are:%s", name,
-                        cli_hint(name, known, n_known, hint, sizeof hint), names);
+    return hr_error_set(err, HR_NOT_FOUND, "no format '%s'; the formats are:%s%s", name, names,
+                        cli_hint(name, known, n_known, hint, sizeof hint));
 }
 
 static hr_status print_options(const char *title, const char *format, hr_direction direction, hr_error *err)
@@ -117,7 +117,7 @@ static int formats_run(const command *cmd, int argc, char **argv)
     int option;
 
     optind = 0;
-    while ((option = getopt_long(argc, argv, "jh", cmd->options, NULL)) != -1)
+    while ((option = cli_option(cmd, argc, argv, "jh")) != -1)
         if (option == 'j')
             json = true;
         else

@@ -147,7 +147,7 @@ static int functions_run(const command *cmd, int argc, char **argv)
     int option;
 
     optind = 0;
-    while ((option = getopt_long(argc, argv, "jh", cmd->options, NULL)) != -1)
+    while ((option = cli_option(cmd, argc, argv, "jh")) != -1)
         if (option == 'j')
             json = true;
         else

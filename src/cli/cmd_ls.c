@@ -73,7 +73,7 @@ static int ls_run(const command *cmd, int argc, char **argv)
     input in = { 0 };
 
     optind = 0;
-    while (!status && (option = getopt_long(argc, argv, "ljh", cmd->options, NULL)) != -1) {
+    while (!status && (option = cli_option(cmd, argc, argv, "ljh")) != -1) {
         if (option == 'h') {
             status = cli_help(cmd);
             goto done;

@@ -221,7 +221,7 @@ int inspect_run(const command *cmd, const inspect *how, int argc, char **argv)
     int status = 0, option;
 
     optind = 0; /* GNU: begin anew */
-    while (!status && (option = getopt_long(argc, argv, how->short_options, cmd->options, NULL)) != -1) {
+    while (!status && (option = cli_option(cmd, argc, argv, how->short_options)) != -1) {
         if (option == 'h') {
             status = cli_help(cmd);
             goto done;

@@ -267,7 +267,7 @@ int rewrite_run(const command *cmd, const rewrite *r, int argc, char **argv)
     int status = 0, option;
 
     optind = 0;
-    while (!status && (option = getopt_long(argc, argv, r->short_options, cmd->options, NULL)) != -1) {
+    while (!status && (option = cli_option(cmd, argc, argv, r->short_options)) != -1) {
         if (option == 'h') {
             status = cli_help(cmd);
             goto done;

@@ -446,7 +446,7 @@ static const char *expected_at(const parser *p, const char *expected)
                   { "||", "'or' instead of '||'" },
                   { "=", "'==' instead of '='" },
                   { "<>", "'!=' instead of '<>'" },
-                  { ".", "a function, as is_null(x), instead of a method" } };
+                  { ".", "a function, as is_null(x) or struct_field(x, name='a'), instead of a method or field" } };
 
     for (int i = 0; i < HR_LEN(words); i++)
         if (strncmp(p->at, words[i].theirs, strlen(words[i].theirs)) == 0)

@@ -45,6 +45,24 @@ static size_t plain_length(const char *path)
     return n;
 }
 
+static const char *suffix_of(const char *path, size_t *n)
+{
+    const char *end = path + plain_length(path), *at = end;
+
+    while (at > path && at[-1] != '.' && at[-1] != '/')
+        at--;
+    *n = (size_t)(end - at);
+    return at;
+}
+
+bool hr__format_same_suffix(const char *a, const char *b)
+{
+    size_t n_a, n_b;
+    const char *of_a = suffix_of(a, &n_a), *of_b = suffix_of(b, &n_b);
+
+    return n_a == n_b && strncasecmp(of_a, of_b, n_a) == 0;
+}
+
 const hr_format *hr__format_guess(const char *path, hr_view head)
 {
     const hr_format *best = NULL;

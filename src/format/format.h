@@ -222,6 +222,7 @@ const hr_format *hr__format_by_name(const char *name); /* NULL: none */
 void hr__format_near(const char *name, hr_near *out);  /* for that: hr__near_hint() gives the name most like it */
 const hr_format *hr__format_guess(const char *path,
                                   hr_view head); /* by bid, then by suffix (also under .gz, .zst); NULL: none */
+bool hr__format_same_suffix(const char *a, const char *b); /* of two paths, under that of a codec */
 
 /* --- scans */
 

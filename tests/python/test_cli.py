@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import gzip
 import importlib.metadata
 import json
 import os
@@ -394,7 +395,7 @@ def test_the_man_page_has_no_mistakes():
         (["count"], "no FILE is given"),
         (["schema"], "no FILE is given"),
         (["head", "--nonsense", "x"], "--nonsense"),
-        (["head", "-n"], "'n'"),
+        (["head", "-n"], "--rows: expected a value"),
         (["head", "-n", "-1", "x"], "-1"),
         (["head", "-n", "1k", "x"], "1k"),
         (["head", "-n", "99999999999999999999", "x"], "99999999999999999999"),
@@ -542,3 +543,37 @@ def test_words_of_other_tools(tmp_path):
     ):
         status = 1 if "null" in text else 2
         assert expected in headrace("head", "--filter", text, file, status=status, warns=True)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("head x --colums a", "no option '--colums'; did you mean 'columns'?"),
+        ("head x --delimiter ;", "no option '--delimiter'; of the format csv it is --option delimiter=VALUE"),
+        ("head x --skip-rows=3", "of the format csv it is --option skip_rows=3"),
+        ("sort x --desc", "no option '--desc'; here it is --key A:desc"),
+        ("distinct x --by k", "here it is --key A,B"),
+        ("formats --limit 3", "no option '--limit'; --help lists them"),
+        ("head x --f csv", "no option '--f'; "),
+        ("head x -d", "no option '-d'; --help lists them"),
+        ("head x -n", "--rows: expected a value"),
+        ("head x --json=3", "--json: expected no value"),
+    ],
+)
+def test_options_of_other_programs(words, text):
+    out, error = headrace(*words.split(), status=2)
+    assert out == "" and text in error and error.startswith(f"headrace {words.split()[0]}: ")
+
+
+def test_a_folder_of_several_formats(tmp_path):
+    """The story: a README.txt came first, and all files of the folder were lines of text."""
+    (tmp_path / "README.txt").write_text("hello\n")
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"x\n1\n"))
+    (tmp_path / "c.csv").write_text("x\n2\n")
+    (tmp_path / "notes.md").write_text("x\n")
+    _, error = headrace("count", tmp_path, status=1)
+    assert re.search(
+        r"b\.csv\.gz has the format csv, by its name, and .*README\.txt, the first file, text: ", error
+    )
+    assert headrace("count", tmp_path / "*.csv*")[0] == "2\n"
+    assert headrace("count", tmp_path, "--format", "text")[0] == "6\n"

@@ -1471,18 +1471,38 @@ static hr_status unknown_format(const char *path, const char *name, hr_error *er
                         path, known);
 }
 
-static hr_status find_format(file_scan *s, const char *name, hr_error *err)
+/* The first file decides for all. Another whose name says another format would be read as what it is not. */
+static hr_status check_formats(const file_scan *s, hr_error *err)
+{
+    const int n = (int)s->paths.n;
+    int last = 0;
+
+    for (int i = 1; i < n; i++) {
+        const hr_format *f;
+
+        if (hr__format_same_suffix(name_of(s, i), name_of(s, last)))
+            continue;
+        last = i;
+        f = hr__format_guess(name_of(s, i), (hr_view){ 0 });
+        if (f && f != s->format)
+            return hr_error_set(err, HR_INVALID,
+                                "%s has the format %s, by its name, and %s, the first file, %s: a pattern such as "
+                                "'folder/**/*%s' chooses files, and --format reads all as one format",
+                                name_of(s, i), f->name, name_of(s, 0), s->format->name, strrchr(name_of(s, i), '.'));
+    }
+    return HR_OK;
+}
+
+static hr_status guess_format(file_scan *s, hr_error *err)
 {
     hr_source *source = NULL;
     hr_status st = HR_OK;
     uint8_t head[64];
     int64_t n = 0;
 
-    s->format = name ? hr__format_by_name(name) : hr__format_guess(name_of(s, 0), (hr_view){ 0 });
+    s->format = hr__format_guess(name_of(s, 0), (hr_view){ 0 });
     if (s->format)
         return HR_OK;
-    if (name)
-        return unknown_format(NULL, name, err);
     HR_GO(hr__paths_open(&s->paths, 0, NULL, &source, err));
     HR_GO(hr__source_read_some(source, head, 0, sizeof head, &n, err));
     s->format = hr__format_guess(name_of(s, 0), (hr_view){ head, n });
@@ -1491,6 +1511,16 @@ static hr_status find_format(file_scan *s, const char *name, hr_error *err)
 done:
     hr__source_unref(source);
     return st;
+}
+
+static hr_status find_format(file_scan *s, const char *name, hr_error *err)
+{
+    if (!name) {
+        HR_TRY(guess_format(s, err));
+        return check_formats(s, err);
+    }
+    s->format = hr__format_by_name(name);
+    return s->format ? HR_OK : unknown_format(NULL, name, err);
 }
 
 static hr_status set_options(file_scan *s, const hr_read_options *options, hr_error *err)
