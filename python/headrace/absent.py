@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.exceptions import MissingPackageError, UnsupportedError
+from headrace.settings import NoAttribute
 
 
 def _each(module: str, names: str, sentence: str) -> dict[str, str]:
@@ -242,12 +243,16 @@ def error(name: str) -> UnsupportedError | None:
     return None if text is None else UnsupportedError(f"{name}: {text}")
 
 
+def _importing(module: str, name: str) -> str:
+    return f"from {module} import {name}"
+
+
 def hook(
     module: str, otherwise: str | None = None, elsewhere: dict[str, str] | None = None
 ) -> Callable[[str], Any]:
     """A `__getattr__` for `module`: an UnsupportedError with the sentence of ABSENT, or an AttributeError.
 
-    elsewhere: names that people look for here, and the modules that have them.
+    elsewhere: names that people look for here, and the modules that have them, or a call to write.
     otherwise: a module whose names are names of this one, too. Python imports it on first use.
     """
 
@@ -258,7 +263,10 @@ def hook(
             return getattr(importlib.import_module(otherwise), name)
         text = f"module {module!r} has no attribute {name!r}"
         if elsewhere is not None and name in elsewhere:
-            text += f": write from {elsewhere[name]} import {name}"
+            text += (
+                f": write {elsewhere[name] if '(' in elsewhere[name] else _importing(elsewhere[name], name)}"
+            )
+            raise NoAttribute(text)
         raise AttributeError(text)
 
     return attribute

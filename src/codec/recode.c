@@ -12,13 +12,12 @@
 #include <strings.h>
 
 #define IN_BYTES (64 << 10)
-#define MAX_NAME 60
 
 typedef struct recode_stream {
     hr_stream base;
     hr_stream *below;
     const char *name;
-    char encoding[MAX_NAME];
+    char encoding[HR_ENCODING_BYTES];
     iconv_t state;
     int64_t offset; /* the offset of bytes[at] in the stream below */
     int64_t at, n;
@@ -29,12 +28,11 @@ typedef struct recode_stream {
     char ready[IN_BYTES];
 } recode_stream;
 
-/* Spelling k of a name; false: no more. */
-static bool spelling(const char *name, int k, char out[MAX_NAME])
+bool hr__encoding_spelling(const char *name, int k, char out[HR_ENCODING_BYTES])
 {
     size_t n = 0;
 
-    for (const char *c = name; *c && n + 1 < MAX_NAME; c++) {
+    for (const char *c = name; *c && n + 1 < HR_ENCODING_BYTES; c++) {
         bool is_mark = *c == '-' || *c == '_' || *c == ' ';
         bool joins = is_mark && (!strcasecmp(c + 1, "le") || !strcasecmp(c + 1, "be"));
 
@@ -48,20 +46,20 @@ static bool spelling(const char *name, int k, char out[MAX_NAME])
 
 bool hr__encoding_is_utf8(const char *name)
 {
-    char plain[MAX_NAME];
+    char plain[HR_ENCODING_BYTES];
 
-    spelling(name, 3, plain);
+    hr__encoding_spelling(name, 3, plain);
     return !strcmp(plain, "UTF8") || !strcmp(plain, "U8");
 }
 
 static iconv_t open_state(const char *encoding)
 {
     iconv_t state = (iconv_t)-1;
-    char text[MAX_NAME];
+    char text[HR_ENCODING_BYTES];
 
     if (strcasecmp(encoding, "utf-8-sig") == 0)
         encoding = "UTF-8";
-    for (int k = 0; state == (iconv_t)-1 && spelling(encoding, k, text); k++)
+    for (int k = 0; state == (iconv_t)-1 && hr__encoding_spelling(encoding, k, text); k++)
         state = iconv_open("UTF-8", text);
     return state;
 }
@@ -151,7 +149,7 @@ hr_status hr__recode_stream(hr_stream *takes_below, const char *encoding, const 
     s->below = takes_below;
     s->name = name;
     s->state = (iconv_t)-1;
-    strncpy(s->encoding, encoding, MAX_NAME - 1);
+    strncpy(s->encoding, encoding, HR_ENCODING_BYTES - 1);
     s->state = open_state(encoding);
     if (s->state == (iconv_t)-1)
         HR_FAIL(HR_INVALID, "%s: this system does not know the encoding '%s'", name, encoding);

@@ -172,3 +172,15 @@ def test_options_of_another_kind(tmp_path):
     for name in ("read_options", "parse_options", "convert_options"):
         with pytest.raises(TypeError, match=f"read_csv: {name}: expected pyarrow.csv.*, found dict"):
             headrace.data.read_csv(tmp_path / "a.csv", **{name: {"delimitr": ","}})
+
+
+def test_a_head_of_one_field_is_mostly_no_head(tmp_path):
+    (tmp_path / "a.csv").write_text("a;b\n1;2,5\n")
+    with pytest.raises(DataError, match=r"line 2: expected 1 field, found 2; .* delimiter=.* comment="):
+        headrace.data.read_csv(tmp_path / "a.csv").take_all()
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "latin1", "ISO_8859_1", "cp1252"])
+def test_names_of_encodings_are_those_of_python(tmp_path, encoding):
+    (tmp_path / "a.csv").write_bytes("n\nDän\n".encode(encoding))
+    assert headrace.data.read_csv(tmp_path / "a.csv", encoding=encoding).take_all() == [{"n": "Dän"}]

@@ -171,6 +171,12 @@ def test_what_an_error_of_a_function_says_of_its_input(method, fn, arguments, ad
             lambda: list(hd.from_items([{"x": [1]}, {"x": [1, 2]}]).iter_torch_batches()),
             "give padding=, or a",
         ),
+        (lambda: hd.range(3).groupby("id", "x"), "several keys are a list: groupby(['id', 'x'])"),
+        (lambda: hd.range(3).join(hd.range(3), "inner", "id"), "write on='id'"),
+        (lambda: hd.range(3).with_columns(x=col("id")), "write with_columns({'x': ...})"),
+        (lambda: hd.range(3).select_columns([col("id")]), "expected names, found col('id')"),
+        (lambda: hd.range(3).filter(col("id") > 1, col("id") < 3), "found two: join them by &"),
+        (lambda: hd.range(3).filter(expr="id.x > 1"), "write col('x').struct['a'] or col('x').list[0]"),
         (lambda: hd.range(3).to_pandas(limit=2), "limit(2).to_pandas() takes the first ones"),
     ],
 )
@@ -184,3 +190,14 @@ def test_a_folder_of_another_format(tmp_path):
         (tmp_path / name).touch()
     with pytest.raises(FileNotFoundError, match=r"; there are \.csv files: read_csv\(\)$"):
         hd.read_parquet(tmp_path)
+
+
+def test_names_of_other_libraries():
+    with pytest.raises(
+        AttributeError, match=r"'read_excel': write from_pandas\(pandas.read_excel\(path\)\)$"
+    ) as caught:
+        hd.read_excel  # noqa: B018
+    assert "read_netcdf" not in traceback.format_exception(caught.value)[-1]
+    for name, write in vars(hd)["_ELSEWHERE"].items():
+        word = re.match(r"\w+", write)[0]
+        assert not hasattr(hd, name) and (hasattr(hd, word) or hasattr(hd.Dataset, word)), name

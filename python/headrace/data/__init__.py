@@ -83,7 +83,21 @@ else:
             from headrace.data.preprocessor import Preprocessor
 
             return Preprocessor
-        return absent.hook("headrace.data")(name)
+        return absent.hook("headrace.data", elsewhere=_ELSEWHERE)(name)
+
+    _ELSEWHERE = {
+        "DataFrame": "from_pandas(), or from_items() for rows",
+        "concat": "union()",
+        "load_dataset": "from_huggingface(), or read_parquet() and the other readers",
+        "read": "read_parquet(), read_csv() or another reader",
+        "read_excel": "from_pandas(pandas.read_excel(path))",
+        "read_jsonl": "read_json()",
+        "read_ndjson": "read_json()",
+        "read_table": "read_csv()",
+        "scan_csv": "read_csv()",
+        "scan_ndjson": "read_json()",
+        "scan_parquet": "read_parquet()",
+    }
 
 
 __all__ = [

@@ -348,7 +348,7 @@ def request_of(batch_size, drop_last, prefetch_batches, own_memory=False):
     if batch_size is not None and (
         isinstance(batch_size, bool) or int(batch_size) != batch_size or batch_size < 1
     ):
-        raise InvalidArgument(f"batch_size: expected a number of at least 1, or None, found {batch_size}")
+        raise InvalidArgument(f"batch_size: expected a number of at least 1, or None, found {batch_size!r}")
     if prefetch_batches < 0:
         raise InvalidArgument(f"prefetch_batches: expected 0 or more, found {prefetch_batches}")
     return {

@@ -316,6 +316,8 @@ class Dataset(Consumers, Conversions, Writing):
         if expr is None and isinstance(fn, (str, expressions.Expr)):
             fn, expr = None, fn
         if expr is not None:
+            if isinstance(fn, expressions.Expr):
+                raise InvalidArgument("filter: expected one expression, found two: join them by &")
             if fn is not None:
                 raise InvalidArgument("filter: expected a function or an expression, found both")
             given = (fn_args, fn_kwargs, fn_constructor_args, fn_constructor_kwargs)
@@ -457,6 +459,10 @@ class Dataset(Consumers, Conversions, Writing):
         """These columns, in this order. InvalidArgument names a column that does not exist."""
         accept_cluster_arguments("select_columns", other)
         cols = [cols] if isinstance(cols, str) else list(cols)
+        if wrong := [c for c in cols if not isinstance(c, str)]:
+            raise TypeMismatchError(
+                f"select_columns: expected names, found {wrong[0]!r}; with_columns() computes columns"
+            )
         if len(set(cols)) != len(cols):
             raise InvalidArgument(f"select_columns: expected each name once, found {cols}")
         return self._project(cols)
@@ -551,12 +557,22 @@ class Dataset(Consumers, Conversions, Writing):
         """
         if not isinstance(ds, Dataset):
             raise TypeError(f"join: expected a Dataset, found {ds!r}")
+        if num_partitions is not None and not is_whole(num_partitions):
+            raise TypeMismatchError(
+                f"join: num_partitions: expected a number, found {num_partitions!r}; "
+                f"write on={num_partitions!r}"
+            )
         return joining.join(self, ds, join_type, on, right_on, left_suffix, right_suffix)
 
     def groupby(self, key: Key | None, num_partitions: int | None = None) -> GroupedData:
         """Groups of rows by one or more columns, for `aggregate`, `count`, `sum` and so on; None: one group
         of all rows. A key may be an expression with a name: `(col("x") % 10).alias("bucket")`. num_partitions
         has no effect."""
+        if num_partitions is not None and not is_whole(num_partitions):
+            raise TypeMismatchError(
+                f"groupby: num_partitions: expected a number, found {num_partitions!r}; several keys are a "
+                f"list: groupby([{key!r}, {num_partitions!r}])"
+            )
         return grouping.GroupedData(self, key)
 
     def aggregate(self, *aggs: AggregateFn) -> dict[str, Any]:

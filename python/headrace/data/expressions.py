@@ -885,6 +885,12 @@ def _instead_of(text, at):
     return None
 
 
+_ELSEWHERE = {
+    name: "a text has no fields of structs nor items of lists; write col('x').struct['a'] or col('x').list[0]"
+    for name in ("Attribute", "Subscript")
+}
+
+
 class _Parser:
     """Parses Python syntax into an Expr: names are columns; comparisons, arithmetic, and/or/not, in, is
     None.
@@ -922,7 +928,7 @@ class _Parser:
     def visit(self, node):
         method = getattr(self, "_" + type(node).__name__.lower(), None)
         if method is None:
-            self.refuse(node, f"{type(node).__name__} is not supported")
+            self.refuse(node, _ELSEWHERE.get(type(node).__name__, f"{type(node).__name__} is not supported"))
         return method(node)
 
     def _name(self, node):

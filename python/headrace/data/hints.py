@@ -164,7 +164,9 @@ def unexpected(where, name, others=()):
     text = f"{where}() got an unexpected keyword argument {name!r}"
     known = [*_arguments_of(where), *others]
     ours = next((n for n in ARGUMENTS.get(name, ()) if n in known), None)
-    if ours is not None:
+    if where == "with_columns" and name not in ("compute", "concurrency"):
+        text += f": write with_columns({{{name!r}: ...}})"
+    elif ours is not None:
         text += f": use {ours}="
     elif name in INSTEAD:
         text += f": use {INSTEAD[name]}" if not INSTEAD[name].startswith("nothing") else f": {INSTEAD[name]}"

@@ -405,6 +405,14 @@ static hr_status skip_to_row(csv_reader *r, int64_t most, hr_error *err)
     return HR_OK;
 }
 
+/* A head of one field is mostly a line that is none, or one with another delimiter. */
+static const char *ragged_advice(int n_columns)
+{
+    return n_columns == 1 ? "is the delimiter another one (delimiter=), or does the file begin with other lines "
+                            "(skip_rows=, comment=)? ragged= ('skip', 'truncate', ...) reads such rows"
+                          : "ragged= ('skip', 'truncate', ...) says what to do with it";
+}
+
 /* "f.csv: line 7: expected 3 fields, found 4: a,b,c,d" */
 static hr_status ragged_error(csv_reader *r, const csv_ragged *ragged, hr_error *err)
 {
@@ -413,11 +421,10 @@ static hr_status ragged_error(csv_reader *r, const csv_ragged *ragged, hr_error 
 
     while (n < most && p[n] != '\n' && p[n] != '\r')
         n++;
-    return hr_error_set(err, HR_BAD_DATA,
-                        "%s: line %lld: expected %d fields, found %lld: '%.*s%s'; ragged= "
-                        "('skip', 'truncate', ...) says what to do with it",
+    return hr_error_set(err, HR_BAD_DATA, "%s: line %lld: expected %d field%s, found %lld: '%.*s%s'; %s",
                         r->s->source->name, (long long)line_of(r->s, r->at + ragged->at), r->s->n_columns,
-                        (long long)ragged->found, (int)n, (const char *)p, n == 80 ? "..." : "");
+                        r->s->n_columns == 1 ? "" : "s", (long long)ragged->found, (int)n, (const char *)p,
+                        n == 80 ? "..." : "", ragged_advice(r->s->n_columns));
 }
 
 /* The error for the file's last row, if its end is cut off, or a quote in the wrong place swallows all rows after
@@ -1070,11 +1077,9 @@ static hr_status infer_types(csv_head *h, const hr_open *how)
     st = hr__csv_cut(&cutter, h->bytes->data + h->at, 0, HR_MAX(s->values.options->infer_bytes - h->at, 1), &h->index,
                      &rows, &used, &ragged, h->err);
     if (st == HR_BAD_DATA && ragged.at >= 0)
-        st = hr_error_set(h->err, HR_BAD_DATA,
-                          "%s: line %lld: expected %d fields, found %lld; ragged= ('skip', 'truncate', "
-                          "...) says what to do with it",
-                          s->source->name, (long long)line_of(s, h->at + ragged.at), s->n_columns,
-                          (long long)ragged.found);
+        st = hr_error_set(h->err, HR_BAD_DATA, "%s: line %lld: expected %d field%s, found %lld; %s", s->source->name,
+                          (long long)line_of(s, h->at + ragged.at), s->n_columns, s->n_columns == 1 ? "" : "s",
+                          (long long)ragged.found, ragged_advice(s->n_columns));
     if (st)
         goto done;
     rows.is_utf8 = hr__utf8_valid(rows.data, used);

@@ -1,6 +1,7 @@
 /* csv_encoding.c - text of other encodings as a stream of UTF-8, by the C library's iconv.
  *
  * Tests: test_csv.c. */
+#include "codec/codec.h"
 #include "format/csv/csv.h"
 
 #include <errno.h>
@@ -123,6 +124,7 @@ static const hr_stream_class decoder_class = { decoder_read, decoder_close };
 hr_status hr__csv_decode(hr_stream *below, const char *name, const char *encoding, int errors, hr_account *account,
                          hr_stream **out, hr_error *err)
 {
+    char spelling[HR_ENCODING_BYTES];
     decoder *d = hr__alloc(account, sizeof *d);
     hr_status st;
 
@@ -140,7 +142,9 @@ hr_status hr__csv_decode(hr_stream *below, const char *name, const char *encodin
     d->at = 0;
     d->n = 0;
     d->n_small = 0;
-    d->cd = iconv_open("UTF-8", encoding);
+    d->cd = (iconv_t)-1;
+    for (int k = 0; d->cd == (iconv_t)-1 && hr__encoding_spelling(encoding, k, spelling); k++)
+        d->cd = iconv_open("UTF-8", spelling);
     if (d->cd != (iconv_t)-1 && d->name && d->encoding) {
         *out = &d->base;
         return HR_OK;
