@@ -88,6 +88,13 @@ static void be_reading(scene *s)
     s->stage.reads = (hr_call_sums){ 100, 3900 * MS, 100 * MS };
     s->run.sums.io[HR_IO_FILE] = (hr_io_sums){ .requests = 200, .bytes = 10 << 20, .ns = 3700 * MS };
 }
+/* A fifth of the waits is for few fragments, which are read late for the same disk. */
+static void be_reading_and_short(scene *s)
+{
+    be_reading(s);
+    caused(s, HR_CAUSE_FEW, 120);
+    s->ops[0].sums.call.busy_ns = 300 * MS;
+}
 static void be_too_many(scene *s)
 {
     be_computing(s);
@@ -128,7 +135,8 @@ static void be_late(scene *s)
 {
     s->e.n_ranks = 2;
     s->e.slow_rank = 1;
-    s->e.held_ns = 450 * MS;
+    s->e.held_ns = 800 * MS;
+    s->e.others_step_ns = 250 * MS;
 }
 static void be_collating(scene *s) { s->e.steps.convert_ns = 400 * MS; }
 static void be_nothing(scene *s) { (void)s; }
@@ -154,16 +162,17 @@ static const struct {
     { be_tight, 500, HR_VERDICT_MEMORY, "1.1 GB", "memory limit", 1.9, 2.1 },
     { be_opening, 500, HR_VERDICT_OPENING, "1000 rows in each", "larger files", 1.9, 2.1 },
     { be_single, 500, HR_VERDICT_FUNCTION, "map(f): 1 worker was 98 % busy", "concurrency=4", 1.9, 2.1 },
-    { be_taking_turns, 500, HR_VERDICT_GIL, "4 threads of this process", "processes", 1.9, 2.1 },
+    { be_taking_turns, 500, HR_VERDICT_GIL, "4 threads of this process", "processes", 3.9, 4.1 },
     { be_slow_row, 500, HR_VERDICT_HEAD, "900.0 ms against 10.5 ms: of c.parquet, fragment 7, from row 4000", "order",
       1.9, 2.1 },
     { be_huge, 500, HR_VERDICT_FRAGMENT, "90000 rows against 1000 of c.parquet, fragment 7", "row groups", 1.9, 2.1 },
     { be_few, 500, HR_VERDICT_GROUPS, "too few fragments for 4 threads: 1 of 20000 rows", "smaller row groups", 1.9,
       2.1 },
-    { be_late, 500, HR_VERDICT_RANK, "rank 1 takes its batches late", "rank 1", 1.7, 1.9 },
+    { be_late, 500, HR_VERDICT_RANK, "rank 1 takes its batches late", "rank 1", 3.9, 4.1 },
     { be_collating, 10, HR_VERDICT_COLLATE, "4.0 ms of each step, 40 %", "map_batches", 1.6, 1.7 },
     /* a part of the waits is of another cause; another resource is the next limit */
     { be_serial, 900, HR_VERDICT_SERIAL, "rebatch(8)", "rebatch(8)", 9.9, 10.1 },
+    { be_reading_and_short, 900, HR_VERDICT_DISK, "disk", "disk", 4.7, 4.9 },
     { be_nothing, 40, HR_VERDICT_TRAINER, "its steps take 9.6 ms, and it found 5 %", "", 1, 1 },
 };
 

@@ -152,8 +152,8 @@ struct hr_ticket {
     int64_t n_read;    /* rows of its input; its own thread's */
     int64_t n_taken;   /* the same after its last step */
     hr_queue out;
-    int64_t made_bytes; /* of all tables that came into `out` */
-    hr_status st;       /* of the ticket; reaches the consumer in canonical order, after `out` */
+    _Atomic int64_t made_bytes; /* of all tables that came into `out`; others look while the ticket runs */
+    hr_status st;               /* of the ticket; reaches the consumer in canonical order, after `out` */
     hr_error err;
 };
 

@@ -63,8 +63,9 @@
 #include "exec/run.h"
 #include "share/exchange_arena.h"
 
-#define MAX_AHEAD 2   /* tables that a ticket behind the head may hold while nothing waits for them */
-#define AHEAD_SHARE 4 /* of the memory limit: this part is for the tables of all tickets behind the head */
+#define MAX_AHEAD 2    /* tables that a ticket behind the head may always hold */
+#define AHEAD_SHARE 64 /* of the memory limit: this part is for more tables, of a ticket and all older ones, */
+#define HUNGRY_SHARE 4 /* and this one while who comes next waits for them */
 
 typedef enum work_kind { NOTHING, HELP, DRAIN, STEP, TAKE, NEXT, CLOSE } work_kind;
 typedef struct work {
@@ -74,7 +75,7 @@ typedef struct work {
     int64_t reserved;
 } work;
 
-static hr_ticket **slot(hr_stage *s, int64_t seq) { return &s->window.tickets[seq % s->window.cap]; }
+static hr_ticket **slot(const hr_stage *s, int64_t seq) { return &s->window.tickets[seq % s->window.cap]; }
 
 static bool has_tickets(const hr_stage *s) { return s->window.head_seq < s->window.next_seq; }
 
@@ -173,17 +174,32 @@ static bool admit(hr_stage *s, hr_ticket *t, int64_t *reserved)
     return hr__account_reserve(s->run->account, t->estimate, force);
 }
 
+/* Bytes of the tables of this ticket and of all between the head and it. */
+static int64_t bytes_ahead(const hr_stage *s, const hr_ticket *t)
+{
+    int64_t sum = 0;
+
+    for (int64_t q = s->window.head_seq + 1; q <= t->seq; q++) {
+        hr_ticket *older = *slot(s, q);
+
+        sum += older ? atomic_load_explicit(&older->made_bytes, memory_order_relaxed) : 0;
+    }
+    return sum;
+}
+
 /* Whether a ticket behind the head has made enough. A fragment that cannot be split, such as a file in gzip, may give
  * hundreds of tables. While who comes next finds no table, threads have nothing better to do than to make them: else
- * the oldest file would be read by one thread, and all others would wait for it. */
+ * the oldest file would be read by one thread, and all others would wait for it. While it finds some, a store of tables
+ * lets a consumer that is as fast as the threads never wait. Older tickets come first: theirs is all of the memory, as
+ * equal parts would stop tickets of large tables after two. */
 static bool is_ahead(const hr_stage *s, const hr_ticket *t)
 {
     bool hungry = s->next ? !s->next->in.items.n : !s->run->out.n;
 
     if (t->out.n < MAX_AHEAD)
         return false;
-    return !hungry || s->window.begins_small ||
-           t->made_bytes >= hr__account_limit(s->run->account) / AHEAD_SHARE / s->window.limit;
+    return s->window.begins_small ||
+           bytes_ahead(s, t) >= hr__account_limit(s->run->account) / (hungry ? HUNGRY_SHARE : AHEAD_SHARE);
 }
 
 static hr_ticket *ready_ticket(hr_stage *s, int64_t *reserved)

@@ -280,7 +280,7 @@ static void claim_tables(hr_ticket *t, int64_t first)
         if (!item->table)
             continue;
         hr__table_claim(item->table);
-        t->made_bytes += hr__table_bytes_used(item->table);
+        atomic_fetch_add_explicit(&t->made_bytes, hr__table_bytes_used(item->table), memory_order_relaxed);
     }
 }
 

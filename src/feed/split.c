@@ -302,12 +302,18 @@ static void evidence_locked(const hr_split *s, hr_evidence *e, int *mark)
     }
     if (!n)
         return;
+    if (n > 1) {
+        int its_mark;
+        hr_step_sums slow = hr__steps_steady(&s->ranks[e->slow_rank].steps, &its_mark);
+
+        e->held_ns = s->ranks[e->slow_rank].holds_ns / (n - 1);
+        e->others_step_ns = (e->steps.step_ns - slow.step_ns) / (n - 1);
+    }
     e->steps.n /= n;
     e->steps.wait_ns /= n;
     e->steps.step_ns /= n;
     e->steps.convert_ns /= n;
     e->steps.n_ready /= n;
-    e->held_ns = s->ranks[e->slow_rank].holds_ns / n;
 }
 
 /* What limits the ranks, as JSON. *out is new; NULL: no memory. */

@@ -128,21 +128,46 @@ static double demand_of(const hr_op_view *o)
     return ns;
 }
 
+/* The trainer's steps. With its batches made elsewhere they are shorter. A function that keeps Python's lock makes them
+ * longer by an unknown part; then the CPU time of the function is what is left, on as many CPUs as it has servers. */
+static double demand_of_trainer(const case_of *c)
+{
+    const hr_step_sums *s = &c->e->steps;
+    const hr_served *f = c->op ? &c->op->sums.served : NULL;
+
+    switch (c->v->kind) {
+    case HR_VERDICT_COLLATE: return (double)(s->step_ns - s->convert_ns);
+    case HR_VERDICT_GIL: return (double)f->cpu_ns / (double)HR_MAX(HR_MIN(f->servers, c->run->n_cpus), 1);
+    case HR_VERDICT_RANK: return (double)c->e->others_step_ns;
+    default: return (double)s->step_ns;
+    }
+}
+
+/* The threads' work. Nothing else takes it over when threads are the cause; without waits for a disk it is shorter. */
+static double demand_of_threads(const case_of *c)
+{
+    const hr_run_view *r = c->run;
+    double busy = pool_busy(r) - (c->op ? (double)c->op->sums.call.busy_ns : 0);
+
+    switch (c->v->kind) {
+    case HR_VERDICT_CPU:
+    case HR_VERDICT_THREADS:
+    case HR_VERDICT_WAITS: return 0;
+    case HR_VERDICT_DISK: busy -= (double)r->sums.io[HR_IO_FILE].ns; break;
+    default: break;
+    }
+    return r->n_threads > 0 && busy > 0 ? busy / r->n_threads : 0;
+}
+
 /* The largest demand besides the cause's. */
 static double next_demand(const case_of *c)
 {
     const hr_run_view *r = c->run;
-    hr_verdict_kind kind = c->v->kind;
-    double most = (double)c->e->steps.step_ns;
+    double most = HR_MAX(demand_of_trainer(c), demand_of_threads(c));
 
-    if (kind == HR_VERDICT_COLLATE)
-        most -= (double)c->e->steps.convert_ns;
     for (int i = 0; i < r->n_ops; i++)
         if (&r->ops[i] != c->op)
             most = HR_MAX(most, demand_of(&r->ops[i]));
-    if (kind != HR_VERDICT_CPU && kind != HR_VERDICT_THREADS && kind != HR_VERDICT_WAITS && kind != HR_VERDICT_DISK &&
-        r->n_threads > 0)
-        most = HR_MAX(most, (pool_busy(r) - (c->op ? (double)c->op->sums.call.busy_ns : 0)) / r->n_threads);
     return most;
 }
 
@@ -257,6 +282,8 @@ static void threads(case_of *c)
              disk->requests, bytes_of(disk->requests ? (double)disk->bytes / (double)disk->requests : 0).text,
              time_of(disk->requests ? (double)disk->ns / (double)disk->requests : 0).text);
         ADVICE(c, "put the files on a faster disk, read fewer columns, or compress them more");
+        /* what else waited, for a thread or an older ticket, waited for the disk in its turn */
+        c->waited_ns = HR_MAX(c->waited_ns, (double)c->e->steps.wait_ns * share((double)disk->ns, busy));
         return;
     }
     if (reads && on_cpu < 0.5 && (double)net->ns > 0.4 * (double)call->busy_ns) {

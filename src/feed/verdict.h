@@ -61,10 +61,11 @@ typedef enum hr_verdict_kind {
 /* What is known. All times of one period. */
 typedef struct hr_evidence {
     const hr_run_view *run;
-    hr_step_sums steps; /* of all ranks: the mean rank's */
-    int n_ranks;        /* 1: a feed */
-    int slow_rank;      /* the rank that the others waited for */
-    int64_t held_ns;    /* the time that another rank waited for it, the mean of the others */
+    hr_step_sums steps;     /* of all ranks: the mean rank's */
+    int n_ranks;            /* 1: a feed */
+    int slow_rank;          /* the rank that the others waited for */
+    int64_t held_ns;        /* the time that another rank waited for it, the mean of the others */
+    int64_t others_step_ns; /* their steps, the mean */
 } hr_evidence;
 
 typedef struct hr_verdict {

@@ -73,7 +73,7 @@ def verdict(stats, kind):
 def alarm(stats, kind):
     found = verdict(stats, kind)
     assert found["starved"] and found["advice"] and found["gain"] >= 1, found
-    assert found["gain"] <= found["most_gain"] * 1.001 or kind in ("collate", "rank"), found
+    assert found["gain"] <= found["most_gain"] * 1.001 or kind in ("collate", "gil", "rank"), found
     return found
 
 
