@@ -41,7 +41,7 @@ def get(board, path="/news", token=True, method="GET", **headers):
 
 
 def news(board, **had):
-    board.live.look()
+    board._live.look()
     words = "&".join(f"{name}={value}" for name, value in had.items())
     return json.loads(get(board, f"/news?{words}")[2])
 
@@ -273,8 +273,8 @@ def test_samples_become_fewer(board, monkeypatch):
     made = iter(batches())
     next(made)
     for _ in range(200):
-        board.live.look()
-    (record,) = board.live.records.values()
+        board._live.look()
+    (record,) = board._live.records.values()
     numbers = [s[0] for s in record.samples]
     assert len(numbers) <= 16 and numbers[0] == 1 and numbers[-1] > 180 and numbers == sorted(numbers)
 
@@ -282,8 +282,8 @@ def test_samples_become_fewer(board, monkeypatch):
 def test_old_spans_go(board, monkeypatch):
     monkeypatch.setattr(live, "MOST_TEXT", 1)
     for _ in batches():
-        board.live.look()
-    (record,) = board.live.records.values()
+        board._live.look()
+    (record,) = board._live.records.values()
     assert len(record.spans) == 1 and record.spans[0][0] >= 2
 
 

@@ -24,7 +24,8 @@ MODULES = [
     "headrace.data",
     *(f"headrace.data.{m}" for m in ("aggregate", "collate_fn", "datasource", "expressions")),
     *(f"headrace.data.{m}" for m in ("preprocessor", "preprocessors")),
-    *(f"headrace.{m}" for m in ("torch", "train", "train.collective", "train.torch", "tune")),
+    *(f"headrace.{m}" for m in ("torch", "observe", "train", "train.collective", "train.torch")),
+    "headrace.tune",
 ]
 
 

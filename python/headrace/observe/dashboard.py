@@ -52,15 +52,15 @@ class Dashboard:
     """A dashboard that is open; a context manager. url: the address of the page, with its token."""
 
     def __init__(self, port: int = 0) -> None:
-        self.token = secrets.token_urlsafe(24)
-        self.live = Live()
+        self.token: str = secrets.token_urlsafe(24)
+        self._live = Live()
         try:
             self._server = _Server((ADDRESS, port), self)
         except BaseException:
-            self.live.close()
+            self._live.close()
             raise
-        self.port = self._server.server_address[1]
-        self.text = page("Headrace", {"headrace": __version__}, SCRIPTS, connects=True).encode()
+        self.port: int = self._server.server_address[1]
+        self._text = page("Headrace", {"headrace": __version__}, SCRIPTS, connects=True).encode()
         thread = threading.Thread(
             target=self._server.serve_forever, args=(STOPS_S,), name="headrace-dashboard", daemon=True
         )
@@ -78,7 +78,7 @@ class Dashboard:
                 _open = None
         self._server.shutdown()
         self._server.server_close()
-        self.live.close()
+        self._live.close()
 
     def __enter__(self) -> Dashboard:
         return self
@@ -181,12 +181,12 @@ class _Handler(BaseHTTPRequestHandler):
         elif not self._knows_token(words):
             self._send(HTTPStatus.FORBIDDEN, "text/plain", b"expected the token of the dashboard's url\n")
         elif address.path == "/":
-            self._send(HTTPStatus.OK, "text/html; charset=utf-8", self.server.dashboard.text)
+            self._send(HTTPStatus.OK, "text/html; charset=utf-8", self.server.dashboard._text)
         elif address.path == "/news":
-            made = _news(self.server.dashboard.live, words)
+            made = _news(self.server.dashboard._live, words)
             self._send(HTTPStatus.OK, "application/json", made.encode())
         elif address.path == "/metrics":
-            self._send(HTTPStatus.OK, TYPE, _metrics(self.server.dashboard.live).encode())
+            self._send(HTTPStatus.OK, TYPE, _metrics(self.server.dashboard._live).encode())
         else:
             self._send(HTTPStatus.NOT_FOUND, "text/plain", b"expected /, /news or /metrics\n")
 
