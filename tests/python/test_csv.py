@@ -176,7 +176,7 @@ def test_options_of_another_kind(tmp_path):
 
 def test_a_head_of_one_field_is_mostly_no_head(tmp_path):
     (tmp_path / "a.csv").write_text("a;b\n1;2,5\n")
-    with pytest.raises(DataError, match=r"line 2: expected 1 field, found 2; is the delimiter another one .*comment="):
+    with pytest.raises(DataError, match=r"line 2: expected 1 field, found 2; is the delimiter .*comment="):
         headrace.data.read_csv(tmp_path / "a.csv").take_all()
 
 
