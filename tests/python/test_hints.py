@@ -129,12 +129,18 @@ def test_python_adds_no_second_hint():
         ("map_batches", lambda b: b[b["id"] > 1], {}, "batch_format='pandas' gives it a DataFrame"),
         ("map_batches", lambda b: b["id"].fillna(0), {}, "batch_format='pandas' gives it a DataFrame"),
         ("map_batches", lambda b: b["idd"], {"batch_format": "pandas"}, "did you mean 'id'?"),
+        (
+            "map_batches",
+            lambda b: b["id"].sort(),
+            {},
+            "zero_copy_batch=False gives it a copy that it may change",
+        ),
         ("map_batches", lambda b: {}["id"], {}, ""),
         ("map_batches", lambda b: b.nothing, {"batch_format": "pyarrow"}, ""),
     ],
 )
 def test_what_an_error_of_a_function_says_of_its_input(method, fn, arguments, advice):
-    with pytest.raises((KeyError, AttributeError, TypeError)) as caught:
+    with pytest.raises((KeyError, AttributeError, TypeError, ValueError)) as caught:
         getattr(hd.range(3), method)(fn, compute="inline", **arguments).take_all()
     (note,) = caught.value.__notes__
     assert note.splitlines()[-1].endswith(advice) if advice else "the function got" not in note

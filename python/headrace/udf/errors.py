@@ -47,6 +47,10 @@ def advise(exception, spec, call):
             text = f"the function got a row, a dict: write row[{m[1]!r}]" if m[1] in names else ""
     elif spec.get("batch_format") == "numpy" and _OF_FRAMES.match(f"{type(exception).__name__}: {exception}"):
         text = "the function got a dict of NumPy arrays; batch_format='pandas' gives it a DataFrame"
+    elif isinstance(exception, ValueError) and "read-only" in str(exception) and spec.get("zero_copy_batch"):
+        text = (
+            "the function got the engine's memory; zero_copy_batch=False gives it a copy that it may change"
+        )
     if text:
         exception._headrace_advice = text
 
