@@ -61,7 +61,7 @@ static void network(scene *s, int64_t first_ms, int64_t throttled)
 static void be_serial(scene *s)
 {
     caused(s, HR_CAUSE_SERIAL, 500);
-    s->ops[1].sums.call.busy_ns = 950 * MS;
+    s->ops[1].sums.call = (hr_call_sums){ 100, 950 * MS, 900 * MS };
 }
 static void be_spilling(scene *s)
 {
@@ -86,6 +86,7 @@ static void be_reading(scene *s)
 {
     caused(s, HR_CAUSE_THREADS, 500);
     s->stage.reads = (hr_call_sums){ 100, 3900 * MS, 100 * MS };
+    s->run.sums.cpu_ns = 300 * MS;
     s->run.sums.io[HR_IO_FILE] = (hr_io_sums){ .requests = 200, .bytes = 10 << 20, .ns = 3700 * MS };
 }
 /* A fifth of the waits is for few fragments, which are read late for the same disk. */
@@ -215,6 +216,43 @@ static void test_the_next_limit(void **state)
     assert_true(v.gain > 1.6 && v.gain < 1.7);
 }
 
+/* The CPUs are the next limit: 800 ms of 1 s are waits. Without the operator's 900 ms the others need 400 on 4 CPUs. */
+static void test_the_cpus(void **state)
+{
+    scene *s = scene_new(800);
+    hr_verdict v;
+
+    (void)state;
+    be_serial(s);
+    s->run.sums.cpu_ns = 2500 * MS;
+    hr__verdict_of(&s->e, &v);
+    assert_true(v.gain > 2.45 && v.gain < 2.55);
+    s->run.sums.cpu_ns = 900 * MS; /* workers of a function have them */
+    s->ops[0].calls = true;
+    s->ops[0].sums.served = (hr_served){ 100, 2000 * MS, 1600 * MS, 0, 8, false };
+    hr__verdict_of(&s->e, &v);
+    assert_int_equal(v.kind, HR_VERDICT_SERIAL);
+    assert_true(v.gain > 2.45 && v.gain < 2.55);
+    s->ops[0].sums.served.here = true; /* threads: they are in the time of the process */
+    s->run.sums.cpu_ns = 2500 * MS;
+    hr__verdict_of(&s->e, &v);
+    assert_true(v.gain > 2.45 && v.gain < 2.55);
+
+    s = scene_new(800); /* the function's own time goes with it */
+    served(s, 4, false, 3900, 3800);
+    s->run.sums.cpu_ns = 1000 * MS;
+    hr__verdict_of(&s->e, &v);
+    assert_int_equal(v.kind, HR_VERDICT_FUNCTION);
+    assert_true(v.gain > 3.95 && v.gain < 4.05);
+
+    s = scene_new(800); /* processes do the same work: 2 s on 4 CPUs */
+    be_taking_turns(s);
+    s->run.sums.cpu_ns = 2000 * MS;
+    hr__verdict_of(&s->e, &v);
+    assert_int_equal(v.kind, HR_VERDICT_GIL);
+    assert_true(v.gain > 1.95 && v.gain < 2.05);
+}
+
 static void test_too_short(void **state)
 {
     scene *s = scene_new(900);
@@ -290,8 +328,8 @@ static void test_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_cause), cmocka_unit_test(test_the_next_limit), cmocka_unit_test(test_too_short),
-        cmocka_unit_test(test_long_names), cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_each_cause), cmocka_unit_test(test_the_next_limit), cmocka_unit_test(test_the_cpus),
+        cmocka_unit_test(test_too_short),  cmocka_unit_test(test_long_names),     cmocka_unit_test(test_steps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

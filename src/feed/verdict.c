@@ -43,7 +43,8 @@ typedef struct case_of {
     double period_ns; /* of the steps: waits and work */
     double waited_ns; /* for this cause */
     const hr_stage_view *stage;
-    const hr_op_view *op; /* that the verdict names; its demand goes with the cause. NULL: the reading */
+    const hr_op_view *op;      /* that the verdict names; its demand goes with the cause. NULL: the reading */
+    const hr_call_sums *calls; /* the threads' work for the cause; NULL: nothing, or not known */
     int stage_index;
 } case_of;
 
@@ -159,11 +160,28 @@ static double demand_of_threads(const case_of *c)
     return r->n_threads > 0 && busy > 0 ? busy / r->n_threads : 0;
 }
 
+/* CPU time of this process and of workers, without the cause's, on all CPUs. Too many threads, and other programs,
+ * are known by their use of the CPUs, not by what they would need. */
+static double demand_of_cpus(const case_of *c)
+{
+    const hr_run_view *r = c->run;
+    double ns = (double)r->sums.cpu_ns;
+
+    if (c->v->kind == HR_VERDICT_THREADS || c->v->kind == HR_VERDICT_WAITS || r->n_cpus <= 0)
+        return 0;
+    for (int i = 0; i < r->n_ops; i++)
+        if (!r->ops[i].sums.served.here)
+            ns += (double)r->ops[i].sums.served.cpu_ns;
+    if (c->v->kind != HR_VERDICT_GIL) /* the same work, in processes */
+        ns -= (c->op ? (double)c->op->sums.served.cpu_ns : 0) + (c->calls ? (double)c->calls->cpu_ns : 0);
+    return ns / r->n_cpus;
+}
+
 /* The largest demand besides the cause's. */
 static double next_demand(const case_of *c)
 {
     const hr_run_view *r = c->run;
-    double most = HR_MAX(demand_of_trainer(c), demand_of_threads(c));
+    double most = HR_MAX(HR_MAX(demand_of_trainer(c), demand_of_threads(c)), demand_of_cpus(c));
 
     for (int i = 0; i < r->n_ops; i++)
         if (&r->ops[i] != c->op)
@@ -211,6 +229,7 @@ static void serial(case_of *c)
         return;
     }
     set(c, HR_VERDICT_SERIAL);
+    c->calls = c->op ? &c->op->sums.call : NULL;
     busy = c->op ? share((double)c->op->sums.call.busy_ns, c->period_ns) : 0;
     TEXT(c, "%s runs on one thread, which it kept busy %.0f %% of the time", name_of(c->op).text, 100 * busy);
     ADVICE(c, "make %s cheaper, or move work out of it into steps that run on all threads", name_of(c->op).text);
@@ -305,6 +324,7 @@ static void threads(case_of *c)
         return;
     }
     set(c, HR_VERDICT_CPU);
+    c->calls = call;
     TEXT(c, "all %d threads work: %s took %.0f %% of their time", r->n_threads, name_of(c->op).text,
          100 * share((double)call->busy_ns, busy));
     if (r->n_threads < r->n_cpus)
