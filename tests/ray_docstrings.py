@@ -338,6 +338,7 @@ NOISE = "|".join(  # lines that begin so say nothing about rows
     (
         r"\s*(Dataset|MaterializedDataset|DataIterator|SplitIterator)\(",
         r"\S*\w+\(.*\) -> |\w+\(<?\w+>?\)$",
+        r"its columns are known after a run|  (-> )?\w+\(.*\)$|\)(, [\d,]+ rows)?$",
         r"[├└│┌╭╰╞─]|\+-|\s*shape: \(|\(Showing |\(Dataset isn't",
         r".*\(raylet\)|.*\(\w+ pid=|\(rank ",
     )
