@@ -307,6 +307,9 @@ typedef struct hr_read_options {
     /* n_storage_options strings "name=value" for the URLs: time-outs, endpoints, keys; see docs/stores.md. */
     const char *const *storage_options;
     int n_storage_options;
+    /* Of one store's folder or pattern: a list of many pages may end after its first page, if the files there are
+     * certainly the first ones and have the columns of all. hr_plan_is_beginning says whether this happened. */
+    bool first_page;
 } hr_read_options;
 
 /* Reads files: paths, folders (all their files, depth first by name) or glob patterns, in that order. A column that a
@@ -315,6 +318,8 @@ typedef struct hr_read_options {
  * first bytes decide. The call lists the paths; the run reads the footers. HR_NOT_FOUND names the path. */
 HR_API HR_MUST_USE hr_status hr_plan_read(const char *const *urls, int n_urls, const char *format,
                                           const hr_read_options *options, hr_plan **out, hr_error *err);
+/* Whether the plan, made by hr_plan_read with first_page, has only the first files of the list. */
+HR_API bool hr_plan_is_beginning(const hr_plan *p);
 /* Tables in memory, in this order. Shares the tables. HR_TYPE: their schemas differ. */
 HR_API HR_MUST_USE hr_status hr_plan_tables(hr_table *const *tables, int n_tables, hr_plan **out, hr_error *err);
 /* The int64 column `name` of 0 .. n-1, computed as it is read. */

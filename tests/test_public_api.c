@@ -925,6 +925,8 @@ static void test_files(void **state)
     fputs("a,b\n1,x\n2,y\n", file);
     fclose(file);
     OK(hr_plan_read(&url, 1, NULL, NULL, &q, &err));
+    assert_false(hr_plan_is_beginning(q));
+    assert_false(hr_plan_is_beginning(NULL));
     OK(hr_plan_files(q, &n, &err));
     assert_int_equal(n, 1);
     OK(hr_plan_describe_file(q, 0, &text, &err));

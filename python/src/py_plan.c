@@ -131,23 +131,11 @@ static int get_shuffle(PyObject *shuffle, hr_read_options *o, uint64_t *seed)
 
 static PyObject *plan_read(PyObject *cls, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = { "urls",
-                             "format",
-                             "columns",
-                             "ignore_missing_paths",
-                             "suffixes",
-                             "include_paths",
-                             "options",
-                             "partitioning",
-                             "partition_base",
-                             "partition_names",
-                             "partition_types",
-                             "partition_others",
-                             "schema",
-                             "unify",
-                             "shuffle",
-                             "storage_options",
-                             NULL };
+    static char *names[] = {
+        "urls",    "format",       "columns",        "ignore_missing_paths", "suffixes",        "include_paths",
+        "options", "partitioning", "partition_base", "partition_names",      "partition_types", "partition_others",
+        "schema",  "unify",        "shuffle",        "storage_options",      "first_page",      NULL
+    };
     pyhr_state *s = PyType_GetModuleState((PyTypeObject *)cls);
     PyObject *storage = Py_None;
     PyObject *urls, *columns = Py_None, *suffixes = Py_None, *options = Py_None, *made = NULL, *keep = NULL;
@@ -158,14 +146,14 @@ static PyObject *plan_read(PyObject *cls, PyObject *args, PyObject *kwargs)
     hr_error err = HR_ERROR_INIT;
     struct ArrowSchema given = { 0 };
     hr_plan *plan = NULL;
-    int ignore = 0, unify = 0, others = 0, n_types, rc;
+    int ignore = 0, unify = 0, others = 0, first_page = 0, n_types, rc;
     uint64_t seed = 0;
     hr_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oz|OpOO&OzO&OOpOpOO", names, &urls, &format, &columns, &ignore,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oz|OpOO&OzO&OOpOpOOp", names, &urls, &format, &columns, &ignore,
                                      &suffixes, pyhr_text_or_none, &include_paths, &options, &partitioning,
                                      pyhr_text_or_none, &base, &keys, &types, &others, &schema, &unify, &shuffle,
-                                     &storage))
+                                     &storage, &first_page))
         return NULL;
     n_types = maybe_texts(types, &type, &keep);
     if (n_types < 0 || texts_get(&url, urls, "paths") < 0 || texts_get(&column, columns, "columns") < 0 ||
@@ -198,6 +186,7 @@ static PyObject *plan_read(PyObject *cls, PyObject *args, PyObject *kwargs)
     o.unify = unify;
     o.storage_options = store.v;
     o.n_storage_options = store.n;
+    o.first_page = first_page;
     Py_BEGIN_ALLOW_THREADS
     st = hr_plan_read(url.v, url.n, format, &o, &plan, &err);
     Py_END_ALLOW_THREADS
@@ -1005,6 +994,12 @@ static PyObject *plan_gives_blocks(PyObject *op, PyObject *unused)
     return PyBool_FromLong(hr__plan_fragments_of(((plan_object *)op)->plan) == HR_FRAGMENTS_OF_TABLES);
 }
 
+static PyObject *plan_is_beginning(PyObject *op, PyObject *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(hr_plan_is_beginning(((plan_object *)op)->plan));
+}
+
 static PyObject *plan_fragments(PyObject *op, PyObject *unused)
 {
     hr_error err = HR_ERROR_INIT;
@@ -1384,6 +1379,8 @@ static PyMethodDef plan_methods[] = {
       "makes_batches(): whether each table of a run is a batch whose rows belong together." },
     { "gives_blocks", plan_gives_blocks, METH_NOARGS,
       "gives_blocks(): whether the plan's arguments say which rows are in one table of a run." },
+    { "is_beginning", plan_is_beginning, METH_NOARGS,
+      "is_beginning(): whether a list of a store ended after its first page, since first_page was given." },
     { "fragments", plan_fragments, METH_NOARGS,
       "fragments(): the same rows in tables that depend on the rows and the plan's arguments alone." },
     { "repartition", plan_repartition, METH_VARARGS,

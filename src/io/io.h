@@ -184,7 +184,8 @@ typedef struct hr_paths {
     hr_account *account;
     hr_path *items;
     int64_t n, cap;
-    hr_store *store; /* of the URLs; NULL: all paths are local */
+    hr_store *store;   /* of the URLs; NULL: all paths are local */
+    bool is_beginning; /* these files are the first ones of the list; see hr_paths_options.first_page */
 } hr_paths;
 
 typedef struct hr_paths_options {
@@ -194,7 +195,10 @@ typedef struct hr_paths_options {
     const char *const *store_options; /* "name=value", see docs/stores.md */
     int n_store_options;
     bool hidden; /* also files whose names begin with '.' or '_' */
-    bool plain;  /* '*', '?' and '[' are characters of names, also of what does not exist: no path is a pattern */
+    /* Of one URL: a store's list of many pages ends after the first page, if its files are certainly the first ones of
+     * the list. hr_paths.is_beginning says whether this happened. */
+    bool first_page;
+    bool plain; /* '*', '?' and '[' are characters of names, also of what does not exist: no path is a pattern */
     /* Called, perhaps more than once, when the first file of the first URL is known while its list goes on: requests
      * for it can travel meanwhile. In the end another file may be the first one. NULL: nobody wants to know. */
     void (*on_first)(void *context, const hr_path *first, hr_store *store);

@@ -131,6 +131,13 @@ hr_status hr_plan_read(const char *const *urls, int n_urls, const char *format, 
     return st;
 }
 
+bool hr_plan_is_beginning(const hr_plan *p)
+{
+    while (p && p->n_inputs == 1)
+        p = p->inputs[0];
+    return p && p->scan && hr__scan_is_beginning(p->scan);
+}
+
 hr_status hr_plan_tables(hr_table *const *tables, int n_tables, hr_plan **out, hr_error *err)
 {
     HR_NEED(tables, out);

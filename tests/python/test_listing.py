@@ -2,6 +2,7 @@
 
 import bisect
 import io
+import pickle
 import random
 import time
 import uuid
@@ -396,3 +397,86 @@ def test_patterns_of_azure(azure):
     assert listed_by_azure(azure, "az://bucket@acct/y=202*/m=03/**/*.csv") == [
         k for k in in_bytes(DAYS) if "/m=03/" in k
     ]
+
+
+def kinds_of(server):
+    return [kind for kind, *_ in server.requests]
+
+
+def begun(server, path="s3://bucket/in/*.parquet", read=hd.read_parquet, **given):
+    server.forget()
+    options = {"endpoint": server.url, "key": server.key, "secret": server.secret}
+    return read(path, storage_options=options, **given)
+
+
+@pytest.mark.parametrize(
+    ("path", "given"),
+    [
+        ("s3://bucket/in/*.parquet", {}),
+        ("s3://bucket/in/", {"partitioning": None}),
+        ("s3://bucket/in/p*.parquet", {}),
+    ],
+)
+def test_the_beginning_of_a_long_list(files, path, given):
+    """schema() and take() waited for all pages: 60 here."""
+    ds = begun(files, path, **given)
+    assert ds.schema().names == ["id"] and ds.columns() == ["id"]
+    assert ds.take(5) == [{"id": i} for i in range(5)]
+    assert ds.select_columns("id").limit(12).take_all() == [{"id": i % 10} for i in range(12)]
+    assert kinds_of(files).count("LIST") == 2 + ("p*" in path)  # the page, and the records of jobs
+    assert [
+        r["path"][-13:] for r in begun(files, path, include_paths=True, **given).limit(501).take(501)[::100]
+    ] == [f"{i:05}.parquet" for i in range(0, 51, 10)]  # more than the page has
+    assert len(ds.input_files()) == 3000 and ds.filter("id < 1").limit(60).count() == 60
+    assert pickle.loads(pickle.dumps(ds)).take(1) == [{"id": 0}]
+
+
+# name -> (keys, given, path): lists whose first page does not prove the first rows or the columns.
+NOT_KNOWN = {
+    "folders of columns": (["in/k=1/x.parquet", *NUMBERS], {}, "s3://bucket/in/"),
+    "columns behind the page": ([*NUMBERS, "in/z=1/x.parquet"], {}, "s3://bucket/in/"),
+    "any folder": ([*NUMBERS, "in/z=1/x.parquet"], {}, "s3://bucket/in/**/*.parquet"),
+    "a name of a folder": ([*NUMBERS, "in/z=1/x.parquet"], {}, "s3://bucket/in/*"),
+    "a folder in the page": (["in/a/x.parquet", *NUMBERS], {"partitioning": None}, "s3://bucket/in/"),
+    "all columns": (NUMBERS, {"unify": "all"}, "s3://bucket/in/*.parquet"),
+    "any order": (NUMBERS, {"shuffle": "files"}, "s3://bucket/in/*.parquet"),
+    "nothing visible": ([f"in/_{i:03}.parquet" for i in range(60)] + NUMBERS, {}, "s3://bucket/in/*.parquet"),
+    "a pattern's own name": ([*NUMBERS, "in/p*t-z.parquet"], {}, "s3://bucket/in/p*t-z.parquet"),
+    "two paths": (NUMBERS, {}, ["s3://bucket/in/part-000*.parquet", "s3://bucket/in/part-001*.parquet"]),
+}
+
+
+@pytest.mark.parametrize("name", NOT_KNOWN)
+def test_a_beginning_that_is_not_known(files, name):
+    files.keys, given, path = NOT_KNOWN[name]
+    ds = begun(files, path, **given)
+    assert ds._node.beginning is None
+    assert len(ds.input_files()) == len(ds.take_all()) / 10
+    assert ds.schema().names == ["id", *(c for c in "kz" if any(f"/{c}=1/" in f for f in ds.input_files()))]
+
+
+@pytest.mark.parametrize("order", [str.encode, lambda key: key[::-1], lambda key: key.replace("/", "\0")])
+def test_a_beginning_is_that_of_the_whole_list(files, order):
+    """Hidden files, markers of folders and other endings in the first page; stores with any order."""
+    files.order = order
+    files.keys = [
+        "in/",
+        "in/.x.parquet",
+        "in/0.csv",
+        "in/_SUCCESS",
+        "in/A.parquet",
+        *NUMBERS[:200],
+        "in/q/x.parquet",
+    ]
+    ds = begun(files, "s3://bucket/in/*.parquet", include_paths=True)
+    want = [f"s3://bucket/{key}" for key in in_bytes(["in/A.parquet", *NUMBERS[:200]])]
+    rows = ds.take(300)
+    assert [r["path"] for r in rows[::10]] == want[:30]
+    assert ds.input_files() == want
+
+
+def test_a_beginning_with_a_job_s_record(files):
+    """Files that a job has not shown yet are not among the first rows."""
+    files.keys = [*NUMBERS, "in/_headrace_commit_x"]
+    with pytest.raises(HeadraceError):  # it is no record
+        begun(files)

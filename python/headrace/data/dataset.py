@@ -518,7 +518,9 @@ class Dataset(Consumers, Conversions, Writing):
 
     def _known_names(self):
         """Names of the columns; None if they cannot be known, because a function gives no rows."""
-        known = self._node.names() if self._schema is None and self._node.plan.schema() is None else None
+        known = (
+            self._node.names() if self._schema is None and self._node.schema_plan.schema() is None else None
+        )
         if known is not None:
             return known
         schema = self.schema()
@@ -983,7 +985,7 @@ class Dataset(Consumers, Conversions, Writing):
         which a run computes; with fetch_if_missing=False it is then None.
         """
         if self._schema is None:
-            found = self._node.plan.schema()
+            found = self._node.schema_plan.schema()
             if found is None and fetch_if_missing:
                 with self._run(self._node, prefetch=-1) as run:
                     table = run.next()
@@ -1094,7 +1096,13 @@ class Dataset(Consumers, Conversions, Writing):
         return Run(node, self, **options, **DataContext.get_current().run_options())
 
     def _tables(self, node=None):
-        with self._run(node or self._node) as run, progress.of_run(run, "take", node or self._node):
+        node = node or self._node
+        if node.op == "limit" and node.begins_with(n := node.args["n"]):
+            with self._run(node, beginning=True) as run:
+                tables = Table.conformed([t for t in run if t.num_rows])
+            if sum(t.num_rows for t in tables) == n:
+                return tables
+        with self._run(node) as run, progress.of_run(run, "take", node):
             return Table.conformed([t for t in run if t.num_rows])
 
     def take(self, limit: int = 20) -> list[Row]:

@@ -19,6 +19,7 @@ from headrace.data import running
 from headrace.data.paths import is_served, shown
 
 ALL_ROWS = 2**63 - 1  # end of a slice without an end
+BEGINNING_ROWS = 10_000  # at most are taken from the files of a list's first page
 _KEEPS_COLUMNS = (
     "cache",
     "distinct",
@@ -32,6 +33,10 @@ _KEEPS_COLUMNS = (
     "slice",
     "sort",
 )
+
+
+# Operations whose first rows are those of the first rows below; their methods get the plan below.
+_OF_ROWS = ("filter", "limit", "project", "with_columns")
 
 
 def _serve(args):
@@ -49,6 +54,9 @@ class Node:
     """One step: an operation, its arguments and its inputs; immutable. `plan` is the engine's plan; making
     the node makes and checks it.
 
+    A list of a store of many pages is not waited for: the node then makes `beginning`, the plan of the files
+    of the first page, which has the schema and the first rows; `plan` is made when it is first needed.
+
     The node of a function has a Pool, which all datasets based on the node share.
     """
 
@@ -58,7 +66,41 @@ class Node:
         self.inputs = tuple(inputs)
         self.pool = None
         self.process = os.getpid()
-        self.plan = getattr(self, "_" + op)()
+        self.beginning = None
+        self._plan = None
+        if op == "read" and "partition_filter" not in args:
+            first = self._read(first_page=True)
+            if first.is_beginning():
+                self.beginning = first
+            else:
+                self._plan = first
+        elif op in _OF_ROWS and inputs[0].beginning is not None:
+            self.beginning = getattr(self, "_" + op)(inputs[0].beginning)
+        else:
+            self._plan = self._make()
+
+    def _make(self):
+        make = getattr(self, "_" + self.op)
+        return make(self.inputs[0].plan) if self.op in _OF_ROWS else make()
+
+    @property
+    def plan(self) -> Plan:
+        """The engine's plan of all rows."""
+        if self._plan is None:
+            self._plan = self._make()
+        return self._plan
+
+    @property
+    def schema_plan(self) -> Plan:
+        """The plan that knows the schema first."""
+        return self.beginning or self.plan
+
+    def begins_with(self, n: int) -> bool:
+        """Whether the first n rows are probably in the files of the list's first page."""
+        return self.beginning is not None and n <= BEGINNING_ROWS and not self._filters()
+
+    def _filters(self):
+        return self.op == "filter" or any(node._filters() for node in self.inputs)
 
     def here(self) -> Node:
         """The same node for this process: a forked child needs its own workers for functions."""
@@ -90,14 +132,14 @@ class Node:
 
         return _pickled_node, (self.op, sending.dumps(self.args), self.inputs)
 
-    def _read(self):
+    def _read(self, first_page=False):
         args = dict(self.args)
         args.setdefault("format", None)
         args.pop("name", None)
         _serve(args)
         keep = args.pop("partition_filter", None)
         if keep is None:
-            return Plan.read(**args)
+            return Plan.read(**args, first_page=first_page)
         listing = ("urls", "format", "ignore_missing_paths", "suffixes", "storage_options")
         listed = Plan.read(**{k: v for k, v in args.items() if k in listing}).files()
         files = keep([_plain(f) for f in listed])
@@ -128,14 +170,14 @@ class Node:
     def _union(self):
         return Plan.union([n.plan for n in self.inputs])
 
-    def _project(self):
-        return self.inputs[0].plan.project(**self.args)
+    def _project(self, below):
+        return below.project(**self.args)
 
-    def _filter(self):
-        return self.inputs[0].plan.filter(self.args["expr"])
+    def _filter(self, below):
+        return below.filter(self.args["expr"])
 
-    def _with_columns(self):
-        return self.inputs[0].plan.with_columns(self.args["names"], self.args["exprs"])
+    def _with_columns(self, below):
+        return below.with_columns(self.args["names"], self.args["exprs"])
 
     def _group(self):
         return self.inputs[0].plan.group(self.args["keys"], self.args["aggregates"])
@@ -147,8 +189,8 @@ class Node:
     def _number_rows(self):
         return self.inputs[0].plan.number_rows(self.args["name"])
 
-    def _limit(self):
-        return self.inputs[0].plan.limit(self.args["n"])
+    def _limit(self, below):
+        return below.limit(self.args["n"])
 
     def _cache(self):
         return self.inputs[0].plan.cache(self.args["folder"], self.args["limit"] or 0, self.args["version"])
@@ -330,10 +372,10 @@ def _pickled_node(op, args, inputs):
 
 class Run:
     """One pass over a plan: a Feed, and the workers of the plan's functions. next() returns a Table, or None
-    at the end.
+    at the end. beginning: over the node's `beginning`.
     """
 
-    def __init__(self, node, owner=None, **options):
+    def __init__(self, node, owner=None, *, beginning=False, **options):
         node = node.here()
         self.number = next(running.numbers)
         self.running = None
@@ -346,7 +388,8 @@ class Run:
             pool.begin()
         try:
             inline = [p.inline for p in self.pools if p.inline]
-            self.feed = _core.Feed(node.plan, inline_calls=inline, **options)
+            plan = node.beginning if beginning else node.plan
+            self.feed = _core.Feed(plan, inline_calls=inline, **options)
             self.next = self.feed.next if not self.pools else self._next
             at_exit = weakref.WeakMethod(self.close)
             self.running = running.Running(self.feed, node, self.number, at_exit=at_exit)

@@ -1597,6 +1597,22 @@ static void keep_early(file_scan *s, early *e)
     e->source = NULL;
 }
 
+/* Whether the columns and the order of the first files are known without the others. Columns of folders are, if a
+ * pattern of file names leaves no folders below it. */
+static bool can_begin(const char *url, const hr_read_options *o)
+{
+    const char *name = strrchr(url, '/'), *end = strrchr(url, '.');
+
+    if (o->unify || o->shuffle_files)
+        return false;
+    if (!o->partitioning)
+        return true;
+    return strcmp(o->partitioning, "hive") == 0 && !o->partition_base && !o->n_partition_names && name && end > name &&
+           !hr__has_pattern(end) && hr__has_pattern(name) && strcspn(url, "*?[") > (size_t)(name - url);
+}
+
+bool hr__scan_is_beginning(const hr_scan *s) { return is_file_scan(s) && ((const file_scan *)s)->paths.is_beginning; }
+
 hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *format, const hr_read_options *options,
                              hr_scan **out, hr_error *err)
 {
@@ -1620,6 +1636,7 @@ hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *fo
                                       .n_suffixes = options->n_suffixes,
                                       .store_options = options->storage_options,
                                       .n_store_options = options->n_storage_options };
+    listing.first_page = options && n_urls == 1 && format && options->first_page && can_begin(urls[0], options);
     listing.on_first = begin_early;
     listing.context = &early;
     HR_GO(hr__paths_list(urls, n_urls, &listing, NULL, &s->paths, err));

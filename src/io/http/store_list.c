@@ -23,6 +23,10 @@
  *
  * The first page of an ascending list has the first file, of which the caller is told while the list goes on.
  *
+ * A caller who wants no more than the beginning (first_page) gets the files of the first page, if they are certainly
+ * the first ones of the whole list: see is_beginning. A store can list the keys of folders at another place than the
+ * order of bytes has, so the page has none.
+ *
  * The result is sorted by key, byte by byte, as a local folder's is: some stores list in no order. Directory buckets of
  * S3 also take only prefixes that end with a slash: the folder is listed, and keys without the prefix are left out.
  *
@@ -73,6 +77,8 @@ typedef struct listing {
     int64_t page_keys;        /* of the first page */
     int64_t n_asked, n_found; /* requests for folders, and their keys */
     bool is_odd;              /* the store lists in another order than that of bytes */
+    bool is_flat;             /* the first page has only keys of the prefix's own folder */
+    bool is_beginning;        /* the list has ended after its first page */
     const hr_store_kind *kind;
     int guards[MOST_GUARDS]; /* lengths of the prefix: folders whose records the list does not show */
     int n_guards;
@@ -205,6 +211,14 @@ static bool ascends(const span *s, const hr_list_page *page)
     return true;
 }
 
+static bool has_folders(const hr_list_page *page, size_t n_prefix)
+{
+    for (int64_t i = 0; i < page->n; i++)
+        if (strlen(page->items[i].key) > n_prefix && strchr(page->items[i].key + n_prefix, '/'))
+            return true;
+    return false;
+}
+
 /* Takes the keys of a page that belong to the span, and how it goes on. */
 static hr_status take_page(listing *l, span *s, hr_list_page *page, hr_error *err)
 {
@@ -212,6 +226,8 @@ static hr_status take_page(listing *l, span *s, hr_list_page *page, hr_error *er
         l->is_odd = true;
         return HR_OK;
     }
+    if (l->options->first_page && !s->token && !s->after)
+        l->is_flat = !has_folders(page, strlen(l->prefix));
     if (page->n && !s->first)
         HR_TRY(keep(&s->first, page->items[0].key, err));
     if (page->n)
@@ -630,6 +646,18 @@ static void tell_first(const listing *l)
         l->options->on_first(l->options->context, &l->out->items[0], l->store);
 }
 
+/* Whether the files of the first page are the first ones of the whole list. A page with folders, in any order of the
+ * store, and a record of a job prove nothing. A pattern that is the name of something that exists chooses only that:
+ * its name would be in the page. */
+static bool is_beginning(const listing *l)
+{
+    const span *s = &l->spans[0];
+
+    return l->options->first_page && l->begin == 0 && !s->is_done && l->out->n > 0 && l->may_cut && !l->is_odd &&
+           l->is_flat && !l->is_named && l->records->n == 0 &&
+           (!l->pattern || (strcmp(l->pattern, s->last) < 0 && strncmp(l->pattern, s->last, strlen(l->pattern)) != 0));
+}
+
 static hr_status list_once(listing *l, hr_error *err)
 {
     int64_t begin_records = l->records->n;
@@ -653,7 +681,11 @@ static hr_status list_once(listing *l, hr_error *err)
             HR_GO(run_round(l, is_first, &more, err));
             if (is_first)
                 tell_first(l);
+            if (is_first && (l->is_beginning = is_beginning(l)))
+                break;
         }
+        if (l->is_beginning)
+            break;
         if (l->is_odd || are_small(l) || (l->may_cut && !is_whole(l))) {
             again = true;
             l->may_cut = l->may_divide = false;
@@ -690,6 +722,7 @@ hr_status hr__store_list(hr_store *s, const char *url, const char *prefix, const
             st = check_guards(&l, &again, err);
         if (!st && !again)
             st = hr__store_leave_out(s, &records, begin, out, &ended, &again, err);
+        out->is_beginning = l.is_beginning;
         hr__paths_clear(&records);
     }
     hr__paths_clear(&ended);
