@@ -303,7 +303,9 @@ static PyMethodDef functions[] = {
       "Waits for all. max_bytes 0: no limit." },
     { "url_is_writable", pyhr_url_is_writable, METH_VARARGS, "url_is_writable(url): whether writers know its scheme." },
     { "object_read", pyhr_object_read, METH_VARARGS,
-      "object_read(url, options): (bytes, version); NotFoundError: there is no such object." },
+      "object_read(url, options, offset=0, n=...): (bytes, version), of n bytes from offset on, or of the last "
+      "-offset\n"
+      "ones; NotFoundError: there is no such object." },
     { "object_save", pyhr_object_save, METH_VARARGS,
       "object_save(url, path, options): copies an object into a local file, which appears when it is complete." },
     { "object_put", pyhr_object_put, METH_VARARGS,

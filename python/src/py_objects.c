@@ -44,14 +44,16 @@ PyObject *pyhr_object_read(PyObject *module, PyObject *args)
     hr_text data = { 0 };
     texts given = { 0 };
     char *tag = NULL;
+    long long offset = 0, n = INT64_MAX;
     const char *url;
     hr_status st;
 
-    if (!PyArg_ParseTuple(args, "O&O", pyhr_text_arg, &url, &list) || texts_of(list, "storage_options", &given) < 0)
+    if (!PyArg_ParseTuple(args, "O&O|LL", pyhr_text_arg, &url, &list, &offset, &n) ||
+        texts_of(list, "storage_options", &given) < 0)
         return NULL;
     options = options_of(&given);
     Py_BEGIN_ALLOW_THREADS
-    st = hr__object_read(&options, url, &data, &tag, &err);
+    st = hr__object_read_range(&options, url, offset, HR_MAX(n, 0), &data, &tag, &err);
     Py_END_ALLOW_THREADS
     made = st ? pyhr_raise(s, st, &err) : Py_BuildValue("(y#s)", data.data ? data.data : "", (Py_ssize_t)data.n, tag);
     hr__text_clear(&data);

@@ -11,7 +11,7 @@ from object_server import S3Server
 
 import headrace.data as hd
 from headrace.data.filesystems import place
-from headrace.exceptions import InvalidArgument, UnsupportedError
+from headrace.exceptions import InvalidArgument
 
 pa = pytest.importorskip("pyarrow")
 fsspec = pytest.importorskip("fsspec")
@@ -141,5 +141,3 @@ def test_what_the_engine_does_not_reach_is_served():
     assert place("read", of("https"), "https://host/x.csv") == ("https://host/x.csv", {})
     with pytest.raises(InvalidArgument, match="a path or a URL"):
         place("read", of("https"), "x.csv")
-    with pytest.raises(UnsupportedError, match="only local files"):
-        hd.read_zarr("b/k", filesystem=of("s3"))

@@ -288,8 +288,6 @@ def test_what_stores_do_not_have_is_said(stores):
     with pytest.raises(UnsupportedError, match=r"_OrcSink: http://host/x: nothing is written") as e:
         hd.range(3).write_orc("http://host/x?sig=hush")
     assert "hush" not in str(e.value)
-    with pytest.raises(UnsupportedError, match=r"read_zarr: s3://bucket/x: only local stores"):
-        hd.read_zarr("s3://bucket/x")
 
 
 # Names in keys.

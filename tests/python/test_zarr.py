@@ -1,10 +1,13 @@
 """Zarr stores by the zarr package, and damaged ones."""
 
+import pickle
+
 import numpy as np
 import pytest
+from object_server import ObjectServer, S3Server
 
 import headrace.data as hd
-from headrace.exceptions import DataError, InvalidArgument, NotFoundError, UnsupportedError
+from headrace.exceptions import DataError, HeadraceError, InvalidArgument, NotFoundError, UnsupportedError
 
 zarr = pytest.importorskip("zarr")
 
@@ -134,3 +137,69 @@ def test_damaged_descriptions(tmp_path, version):
         hd.read_zarr(str(path))
     with pytest.raises(NotFoundError, match="no.zarr"):
         hd.read_zarr(str(tmp_path / "no.zarr"))
+
+
+@pytest.fixture
+def s3(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    (tmp_path / "bucket").mkdir()
+    server = S3Server(tmp_path)
+    yield server
+    server.close()
+
+
+def options_of(server):
+    return {"endpoint": server.url, "key": server.key, "secret": server.secret}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_stores_of_urls(tmp_path, s3, version):
+    """read_zarr took local paths only."""
+    want = np.arange(60 * 3, dtype="f4").reshape(60, 3)
+    g = zarr.create_group(str(tmp_path / "bucket/dir/g.zarr"), zarr_format=version)
+    shards = {"shards": (20, 3)} if version == 3 else {}
+    g.create_array("x", shape=want.shape, chunks=(10, 3), dtype="f4", **shards)[:] = want
+    g.create_array("missing", shape=(60,), chunks=(10,), dtype="i4", fill_value=7)
+    ds = hd.read_zarr("s3://bucket/dir/g.zarr/", storage_options=options_of(s3))
+    assert ds.schema().names == ["missing", "x"] and ds.count() == 60
+    np.testing.assert_array_equal(column(ds, "x"), want)
+    assert set(column(ds, "missing").tolist()) == {7}
+    s3.forget()
+    one = hd.read_zarr("s3://bucket/dir/g.zarr/x", storage_options=options_of(s3))
+    np.testing.assert_array_equal(column(one), want)
+    named = hd.read_zarr("s3://bucket/dir/g.zarr", arrays="x", storage_options=options_of(s3))
+    assert pickle.loads(pickle.dumps(named)).take(1)[0]["x"].tolist() == [0, 1, 2]
+    server = ObjectServer(tmp_path / "bucket")
+    np.testing.assert_array_equal(column(hd.read_zarr(f"{server.url}/dir/g.zarr/x?sig=hush")), want)
+    with pytest.raises(NotFoundError) as e:
+        hd.read_zarr(f"{server.url}/dir/none?sig=hush")
+    assert "hush" not in str(e.value)
+    server.close()
+
+
+def test_stores_of_filesystems():
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    a = zarr.create_array(
+        zarr.storage.FsspecStore.from_url("memory://hr_zarr/a.zarr"), shape=(20,), chunks=(6,), dtype="i8"
+    )
+    a[:] = np.arange(20)
+    try:
+        assert column(hd.read_zarr("/hr_zarr/a.zarr", filesystem=memory)).tolist() == list(range(20))
+    finally:
+        memory.rm("/hr_zarr", recursive=True)
+
+
+def test_errors_of_stores(tmp_path, s3):
+    given = options_of(s3)
+    with pytest.raises(NotFoundError, match="s3://bucket/none: no Zarr store"):
+        hd.read_zarr("s3://bucket/none", storage_options=given)
+    a = zarr.create_array(str(tmp_path / "bucket/a.zarr"), shape=(8,), chunks=(2,), shards=(4,), dtype="i4")
+    a[:] = 1
+    ds = hd.read_zarr("s3://bucket/a.zarr", storage_options=given)
+    (tmp_path / "bucket/a.zarr/c/1").write_bytes(b"")
+    with pytest.raises(DataError, match=r"s3://bucket/a.zarr: rows from 0: c/1: the shard is empty"):
+        ds.take_all()
+    with pytest.raises(HeadraceError, match="s3://bucket") as e:
+        hd.read_zarr("s3://bucket/a.zarr", storage_options=given | {"secret": "hush"})
+    assert "hush" not in str(e.value) and type(e.value) is not NotFoundError

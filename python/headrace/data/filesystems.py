@@ -10,7 +10,7 @@ Tests: tests/python/test_filesystems.py
 import os
 
 from headrace import lazy_module
-from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
+from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.data.paths import is_url, storage_texts
 
 served = lazy_module("headrace.data.served")
@@ -77,16 +77,6 @@ def place(where, filesystem, path):
     if settings:
         return None
     return _url(scheme, path), {name: value for name, value in options.items() if _is_set(value)}
-
-
-def local_path(where, filesystem, path):
-    """The path of local files in a filesystem, for what reads and writes only those."""
-    found = place(where, filesystem, path)
-    if found is None or (filesystem is not None and is_url(found[0])):
-        raise UnsupportedError(
-            f"{where}: filesystem {type(filesystem).__name__}: only local files are supported"
-        )
-    return found[0]
 
 
 def places(where, filesystem, paths, storage_options):

@@ -43,20 +43,23 @@ static hr_status find(const hr_store_options *o, const char *url, found *out, hr
     return hr__paths_open(&out->list, 0, NULL, &out->source, err);
 }
 
-static hr_status read_once(const hr_store_options *o, const char *url, hr_text *out, char **tag, hr_error *err)
+static hr_status read_once(const hr_store_options *o, const char *url, int64_t offset, int64_t most, hr_text *out,
+                           char **tag, hr_error *err)
 {
     found f = { 0 };
     uint8_t *data = NULL;
     hr_status st;
-    int64_t n;
+    int64_t n, begin;
 
     *tag = NULL;
     hr__text_clear(out);
     HR_GO(find(o, url, &f, err));
     n = f.source->n_bytes;
+    begin = HR_MIN(n, offset < 0 ? HR_MAX(0, n + offset) : offset);
+    n = HR_MIN(n - begin, most);
     if (!(data = hr__alloc(NULL, (size_t)n + 1)))
         HR_GO(hr__error_memory(err, url, n));
-    HR_GO(hr__source_read(f.source, data, 0, n, err));
+    HR_GO(hr__source_read(f.source, data, begin, n, err));
     hr__text_add_bytes(out, (const char *)data, n);
     *tag = hr__strdup(NULL, f.list.items[0].tag ? f.list.items[0].tag : "");
     if (out->failed || !*tag)
@@ -69,11 +72,17 @@ done:
 
 hr_status hr__object_read(const hr_store_options *o, const char *url, hr_text *out, char **tag, hr_error *err)
 {
+    return hr__object_read_range(o, url, 0, INT64_MAX, out, tag, err);
+}
+
+hr_status hr__object_read_range(const hr_store_options *o, const char *url, int64_t offset, int64_t n, hr_text *out,
+                                char **tag, hr_error *err)
+{
     hr_status st = HR_OK;
 
     for (int i = 0; i < TRIES; i++) {
         hr_error_clear(err);
-        st = read_once(o, url, out, tag, err);
+        st = read_once(o, url, offset, n, out, tag, err);
         if (st != HR_BAD_DATA) /* which says that it was replaced */
             break;
         hr__free(*tag);

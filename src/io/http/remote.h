@@ -95,6 +95,9 @@ typedef struct hr_store_options {
 /* tag (new; "": the store gives none) is its version. HR_NOT_FOUND: there is no such object. */
 hr_status hr__object_read(const hr_store_options *o, const char *url, hr_text *out, char **tag,
                           hr_error *err) HR_MUST_USE;
+/* At most n bytes from `offset` on; offset < 0: the last -offset bytes. */
+hr_status hr__object_read_range(const hr_store_options *o, const char *url, int64_t offset, int64_t n, hr_text *out,
+                                char **tag, hr_error *err) HR_MUST_USE;
 /* Into a local file, which appears when it is complete. */
 hr_status hr__object_save(const hr_store_options *o, const char *url, const char *path, hr_error *err) HR_MUST_USE;
 /* if_tag "": only if there is none; a version: only in its place, otherwise HR_MISMATCH; NULL: in any case. A store

@@ -1,5 +1,7 @@
 """read_zarr: arrays of Zarr stores, versions 2 and 3, cut along their first axis in whole chunks.
 
+Local stores are read by zarr itself; those of URLs and filesystems through zarr_store.py, by the engine.
+
 The zarr package decodes without Python's lock, so threads read the slabs.
 """
 
@@ -11,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace._core import DataError, InvalidArgument, NotFoundError, UnsupportedError
+from headrace._core import DataError, HeadraceError, InvalidArgument, NotFoundError, UnsupportedError
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.datasource.datasource import read_tasks
-from headrace.data.filesystems import local_path
+from headrace.data.filesystems import places
 from headrace.data.paths import is_url, path_list, shown
 from headrace.data.sources.slabs import SlabTasks, slab_rows
 from headrace.optional import package
@@ -24,16 +26,39 @@ if TYPE_CHECKING:
     from headrace.data.dataset import Dataset
 
 
-def _open(where, path):
-    """The arrays of a store by column: 'data' for an array, the members' names for a group."""
+class _Remote:
+    """A store that the engine reaches. As text it is the URL without its secrets."""
+
+    def __init__(self, url, options, served):
+        self.url, self.options, self.served = url, options or [], served
+
+    def __str__(self):
+        return shown(self.url)
+
+    def store(self):
+        from headrace.data.sources.zarr_store import EngineStore
+
+        options = self.options + ([self.served.option] if self.served is not None else [])
+        return EngineStore(self.url, options)
+
+
+def _open(where, path, names=None):
+    """The arrays of a store by column: 'data' for an array, the members' names for a group. names: of a group
+    in a remote store, whose members are then not listed; None: all.
+    """
     zarr = package("zarr", where)
     try:
-        node = zarr.open(path, mode="r")
+        node = zarr.open(path.store() if isinstance(path, _Remote) else path, mode="r")
         if hasattr(node, "shape"):
             return {"data": node}
+        if names and isinstance(path, _Remote) and all(name in node for name in names):
+            found = {name: node[name] for name in names}
+            return {name: a for name, a in found.items() if hasattr(a, "shape")}
         return {name: a for name, a in sorted(node.arrays())}
-    except MemoryError:
+    except (MemoryError, HeadraceError):
         raise
+    except FileNotFoundError:
+        raise NotFoundError(f"{path}: no Zarr store (a folder) at this path") from None
     except Exception as e:  # a damaged store makes zarr raise any class of exception
         raise DataError(f"{path}: {type(e).__name__}: {e}") from None
 
@@ -82,18 +107,25 @@ def _check_shards(path, array, begin, end):
     first = range(begin // array.shards[0], -(-end // array.shards[0]))
     others = [range(-(-n // s)) for n, s in zip(array.shape[1:], array.shards[1:], strict=True)]
     for place in itertools.product(first, *others):
-        file = os.path.join(path, array.path, array.metadata.encode_chunk_key(place))
-        if os.path.exists(file) and os.path.getsize(file) == 0:
-            raise DataError(f"{file}: the shard is empty (0 bytes)")
+        key = os.path.join(array.path, array.metadata.encode_chunk_key(place))
+        if _is_empty(path, array, key):
+            raise DataError(f"{path}: rows from {begin}: {key}: the shard is empty (0 bytes)")
+
+
+def _is_empty(path, array, key):
+    if isinstance(path, _Remote):
+        return array.store.is_empty(key)
+    file = os.path.join(path, key)
+    return os.path.exists(file) and os.path.getsize(file) == 0
 
 
 def _slab(path, columns, begin, end):
-    arrays = _open("read_zarr", path)
+    arrays = _open("read_zarr", path, columns)
     try:
         for c in columns:
             _check_shards(path, arrays[c], begin, end)
         parts = {c: arrays[c][begin:end] if arrays[c].ndim else arrays[c][...] for c in columns}
-    except MemoryError:
+    except (MemoryError, HeadraceError):
         raise
     except Exception as e:  # any class, as in _open
         raise DataError(f"{path}: rows from {begin}: {type(e).__name__}: {e}") from None
@@ -102,11 +134,9 @@ def _slab(path, columns, begin, end):
 
 def _store(where, path, names):
     """(path, columns, rows, rows per slab)."""
-    if is_url(path):
-        raise UnsupportedError(f"{where}: {shown(path)}: only local stores are supported")
-    if not os.path.isdir(path):
+    if not isinstance(path, _Remote) and not os.path.isdir(path):
         raise NotFoundError(f"{path}: no Zarr store (a folder) at this path")
-    arrays = _open(where, path)
+    arrays = _open(where, path, names)
     for name in names or []:
         if name not in arrays:
             raise NotFoundError(f"{path}: no array '{name}'; the arrays are {', '.join(arrays)}")
@@ -127,6 +157,7 @@ def read_zarr(
     *,
     arrays: Any = None,
     filesystem: Any = None,
+    storage_options: dict[str, Any] | None = None,
     chunk_shapes: Any = None,
     array_paths: Any = None,
     allow_full_metadata_scan: bool = False,
@@ -141,13 +172,16 @@ def read_zarr(
     arrays (array_paths is the same): names of a group's arrays; None: all at its top. Arrays of more axes
     become tensor columns, complex numbers pairs. Missing chunks have the fill value. Threads read slabs of
     whole chunks; each holds about 4 MiB, or one chunk, in memory. Needs zarr 3. DataError names the store.
-    chunk_shapes and overlap are an error; allow_full_metadata_scan and align_axis_0 have no effect.
+    storage_options and filesystem are those of other readers: the engine then fetches the objects. Without
+    consolidated metadata a group's members are found by a list of all objects below it, unless arrays= names
+    them. chunk_shapes and overlap are an error; allow_full_metadata_scan and align_axis_0 have no effect.
     """
     accept_cluster_arguments("read_zarr", other)
     if chunk_shapes is not None or overlap:
         raise UnsupportedError("read_zarr: chunk_shapes and overlap: a row is a slice along the first axis")
     arrays = array_paths if arrays is None else arrays
     names = [arrays] if isinstance(arrays, str) else arrays and list(arrays)
-    places = [local_path("read_zarr", filesystem, one) for one in path_list(path)]
-    stores = [_store("read_zarr", one.rstrip("/"), names) for one in places]
+    found, options, served = places("read_zarr", filesystem, path_list(path), storage_options)
+    remote = [_Remote(one, options, served) if is_url(one) else one.rstrip("/") for one in found]
+    stores = [_store("read_zarr", one, names) for one in remote]
     return read_tasks("zarr", SlabTasks(_slab, stores), compute="threads", concurrency=concurrency)
