@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
@@ -20,6 +21,14 @@ zarr = package("zarr.abc.store", "read_zarr")
 THREADS = 16  # that wait for chunks, of all stores of the process
 
 _threads: concurrent.futures.ThreadPoolExecutor | None = None
+
+
+def _forget_pool():
+    global _threads
+    _threads = None
+
+
+os.register_at_fork(after_in_child=_forget_pool)  # its threads stay in the parent
 
 
 def _pool():
