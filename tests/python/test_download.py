@@ -221,3 +221,35 @@ def test_wrong_arguments():
     ):
         with pytest.raises(InvalidArgument, match=text):
             col("url").download(**options)
+
+
+def test_paths_in_a_filesystem(tmp_path):
+    """filesystem= was an error. Of one that Python threads serve, and of the local one."""
+    fsspec = pytest.importorskip("fsspec")
+    memory = fsspec.filesystem("memory")
+    fs = pytest.importorskip("pyarrow.fs")
+    for i in range(40):
+        memory.pipe(f"/hr_download/{i}", b"x" * i)
+        (tmp_path / str(i)).write_bytes(b"x" * i)
+    try:
+        for filesystem, folder in ((memory, "/hr_download"), (fs.LocalFileSystem(), str(tmp_path))):
+            paths = [f"{folder}/{i}" for i in range(40)]
+            ds = hd.from_items([{"p": p} for p in [*paths, None, f"{folder}/none"]])
+            made = ds.with_column("b", download("p", filesystem=filesystem))
+            assert [r["b"] for r in made.take_all()] == [b"x" * i for i in range(40)] + [None, None]
+            small = ds.with_column("b", download("p", filesystem=filesystem, max_bytes=9)).take_all()
+            assert [r["b"] is None for r in small[8:11]] == [False, False, True]
+            with pytest.raises(NotFoundError, match="none"):
+                ds.with_column("b", download("p", filesystem=filesystem, on_error="raise")).take_all()
+    finally:
+        memory.rm("/hr_download", recursive=True)
+
+
+def test_a_filesystem_opens_nothing_else():
+    """URLs in data are not the user's words: a path of this machine is no path of a store."""
+    fs = pytest.importorskip("pyarrow.fs")
+    s3 = fs.S3FileSystem(anonymous=True, region="eu-west-1")
+    for url in ("file:///etc/passwd", "http://169.254.169.254/x"):
+        ds = hd.from_items([{"p": url}]).with_column("b", download("p", filesystem=s3))
+        with pytest.raises(InvalidArgument):
+            ds.take_all()

@@ -17,22 +17,27 @@ import os
 import re
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote
 
-from headrace import _core
+from headrace import _core, lazy_module
 from headrace._core import HeadraceError, InvalidArgument, TypeMismatchError, UnsupportedError
+from headrace.data.filesystems import place, places
 from headrace.data.function_expressions import called
-from headrace.data.paths import STORE_SCHEMES, storage_texts
+from headrace.data.paths import STORE_SCHEMES
 from headrace.exceptions import DataError, NotFoundError
 from headrace.optional import package
 
 if TYPE_CHECKING:
     from headrace.data.expressions import Expr
 
+served = lazy_module("headrace.data.served")
+
 CALL_ROWS = 16  # few, so that little memory holds them
 THREADS = 4
+MOST_BYTES = 2**62
 STORES = ("http", "https", "s3", "gs", "az")
 URL_SCHEMES = (*STORES, *STORE_SCHEMES)
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -88,10 +93,11 @@ class Download:
     one object for equal arguments, which threads share.
     """
 
-    def __init__(self, on_error, max_bytes, allow_local, allow_private, storage):
+    def __init__(self, on_error, max_bytes, allow_local, allow_private, storage, filesystem=None):
         self.raises, self.max_bytes = on_error == "raise", max_bytes
         self.allow_local, self.allow_private = allow_local, allow_private
-        self.given = on_error, max_bytes, allow_local, allow_private, storage
+        self.given = on_error, max_bytes, allow_local, allow_private, storage, filesystem
+        self.storage, self.filesystem = storage, filesystem
         self.lock, self.store = threading.Lock(), None
 
     def __reduce__(self):
@@ -99,12 +105,13 @@ class Download:
 
     def text(self, column):
         """For plans: without the storage options, which may be secrets."""
-        on_error, max_bytes, allow_local, allow_private, storage = self.given
+        on_error, max_bytes, allow_local, allow_private, storage, filesystem = self.given
         parts = [f"on_error={on_error!r}"]
         parts += [f"max_bytes={max_bytes}"] if max_bytes else []
         parts += ["allow_local=True"] if allow_local else []
         parts += ["allow_private=True"] if allow_private else []
         parts += ["storage_options=..."] if storage else []
+        parts += [f"filesystem={type(filesystem).__name__}"] if filesystem is not None else []
         return f"{column}.download({', '.join(parts)})"
 
     def __call__(self, uris):
@@ -114,7 +121,10 @@ class Download:
             return package("pyarrow", "download").array(found, "large_binary")
 
     def found(self, uris):
-        found = [self.local(uri) if uri is not None else None for uri in uris.to_pylist()]
+        found = uris.to_pylist()
+        if isinstance(self.filesystem, served.Served):
+            return self.of_filesystem(found)
+        found = [self.local(uri) if uri is not None else None for uri in found]
         places = [i for i, value in enumerate(found) if isinstance(value, str)]
         if places:
             got = self.fetched([found[i] for i in places])
@@ -122,10 +132,28 @@ class Download:
                 found[i] = self.settled(value)
         return found
 
+    def of_filesystem(self, paths):
+        """The bytes of files of a filesystem that threads of this process serve."""
+        with ThreadPoolExecutor(CALL_ROWS, "headrace-download") as threads:
+            return list(threads.map(self.one_served, paths))
+
+    def one_served(self, path):
+        if path is None:
+            return None
+        most = self.max_bytes or MOST_BYTES
+        options = [*self.storage, self.filesystem.option]
+        try:
+            data = _core.object_read(self.filesystem.url(path), options, 0, most + 1)[0]
+            if len(data) > most:
+                raise DataError(f"{path}: it has more than {most} bytes")
+        except HeadraceError as error:
+            return self.settled(error)
+        return data
+
     def fetched(self, urls):
         with self.lock:
             if self.store is None:
-                self.store = _core.store(self.given[-1])
+                self.store = _core.store(self.storage)
         return _core.download(self.store, urls, self.max_bytes, self.allow_private)
 
     def settled(self, value):
@@ -137,7 +165,9 @@ class Download:
         return None
 
     def local(self, uri):
-        """The bytes of a local file; a URL stays."""
+        """The bytes of a local file; a URL stays. A path in a filesystem is first made one of both."""
+        if self.filesystem is not None:
+            uri = place("download", self.filesystem, uri)[0]
         scheme = SCHEME.match(uri)
         scheme = scheme[1].lower() if scheme else "file"
         if scheme in URL_SCHEMES:
@@ -163,6 +193,8 @@ class Download:
 
 
 def made(*given):
+    if given[-1] is not None:  # it is not kept for ever
+        return Download(*given)
     if given not in _made:
         _made[given] = Download(*given)
     return _made[given]
@@ -176,18 +208,24 @@ def downloaded(
     allow_local: bool,
     allow_private: bool,
     storage_options: Mapping[str, Any] | None,
+    filesystem: Any = None,
 ) -> Expr:
-    """The expression of Expr.download and download()."""
+    """The expression of Expr.download and download(). Who gives a filesystem allows its paths, also those of
+    the local one.
+    """
     if on_error not in ("raise", "null"):
         raise InvalidArgument(f"download: on_error: expected 'raise' or 'null', found {on_error!r}")
     if max_bytes is not None:
         max_bytes = _core.parse_bytes(max_bytes) if isinstance(max_bytes, str) else max_bytes
         if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
             raise InvalidArgument(f"download: max_bytes: expected at least 1 byte, found {max_bytes!r}")
-    texts = storage_texts("download", storage_options) or []
+    _, texts, by = places("download", filesystem, ["a/b"], storage_options)
+    texts = texts or []
+    filesystem = by or filesystem
+    allow_local = allow_local or filesystem is not None
     _core.store(texts)  # raises if there is no such option
     package("pyarrow", "download")
-    fn = made(on_error, max_bytes or 0, bool(allow_local), bool(allow_private), tuple(texts))
+    fn = made(on_error, max_bytes or 0, bool(allow_local), bool(allow_private), tuple(texts), filesystem)
     return called(fn, "large_binary", (column,), {}, rows=CALL_ROWS, threads=THREADS, text=fn.text(column))
 
 
@@ -208,14 +246,10 @@ def download(
 
     A null gives null, and so does a file that cannot be read, as in Ray Data, unless on_error="raise". The
     other arguments are those of `col("url").download()`, which raises and reads no local paths by itself.
-    filesystem: not supported.
+    filesystem: one of pyarrow or fsspec; the column has paths in it.
     """
     from headrace.data.expressions import col
 
-    if filesystem is not None:
-        raise UnsupportedError(
-            "download: filesystem is not supported; storage_options say how URLs are reached"
-        )
     if not isinstance(uri_column_name, str):
         raise TypeMismatchError(f"download: expected a column's name, found {type(uri_column_name).__name__}")
     return downloaded(
@@ -225,4 +259,5 @@ def download(
         allow_local=allow_local,
         allow_private=allow_private,
         storage_options=storage_options,
+        filesystem=filesystem,
     )
