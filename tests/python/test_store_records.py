@@ -112,6 +112,21 @@ def test_where_files_are_left_out(store):
         assert store.ids(path) == whole[path], path
 
 
+@pytest.mark.parametrize("page", [1, 4])
+@pytest.mark.parametrize("path", ["/out/", "/out/*.parquet"])
+def test_a_record_behind_the_first_page(store, path, page):
+    """take() reads the files of the first page, and the record that hides them stands on a later one."""
+    record, body = store.write("out", max_rows_per_file=2)
+    for i in range(10):
+        store.put(f"out/z{i}.parquet", OTHER)
+    store.file("out/_SUCCESS").unlink()
+    store.put(record, body)
+    store.server.page = page
+    ds = hd.read_parquet(f"{store.url}{path}", storage_options=store.options, partitioning=None)
+    assert [row["id"] for row in ds.select_columns("id").take(5)] == [1000] * 5
+    assert ds.select_columns("id").sort("id").take_all() == [{"id": 1000}] * 10
+
+
 @pytest.mark.parametrize("path", ["/out", "/out/*", "/out/[0-9a-f]*.parquet", "/out/JOB*", "/o*"])
 def test_a_folder_without_partitions(store, path):
     record, body = store.write("out", max_rows_per_file=2)

@@ -77,6 +77,7 @@ typedef struct listing {
     int64_t page_keys;        /* of the first page */
     int64_t n_asked, n_found; /* requests for folders, and their keys */
     bool is_odd;              /* the store lists in another order than that of bytes */
+    bool may_begin;           /* the first page is enough, if it proves the first files; see is_beginning */
     bool is_flat;             /* the first page has only keys of the prefix's own folder */
     bool is_beginning;        /* the list has ended after its first page */
     const hr_store_kind *kind;
@@ -226,7 +227,7 @@ static hr_status take_page(listing *l, span *s, hr_list_page *page, hr_error *er
         l->is_odd = true;
         return HR_OK;
     }
-    if (l->options->first_page && !s->token && !s->after)
+    if (l->may_begin && !s->token && !s->after)
         l->is_flat = !has_folders(page, strlen(l->prefix));
     if (page->n && !s->first)
         HR_TRY(keep(&s->first, page->items[0].key, err));
@@ -653,8 +654,8 @@ static bool is_beginning(const listing *l)
 {
     const span *s = &l->spans[0];
 
-    return l->options->first_page && l->begin == 0 && !s->is_done && l->out->n > 0 && l->may_cut && !l->is_odd &&
-           l->is_flat && !l->is_named && l->records->n == 0 &&
+    return l->may_begin && l->begin == 0 && !s->is_done && l->out->n > 0 && l->may_cut && !l->is_odd && l->is_flat &&
+           !l->is_named && l->records->n == 0 &&
            (!l->pattern || (strcmp(l->pattern, s->last) < 0 && strncmp(l->pattern, s->last, strlen(l->pattern)) != 0));
 }
 
@@ -715,6 +716,7 @@ hr_status hr__store_list(hr_store *s, const char *url, const char *prefix, const
         again = false;
         l.records = &records;
         l.out = out;
+        l.may_begin = options->first_page && i == 0; /* else a record on a later page is there, and not on the first */
         hr__paths_cut(out, begin);
         find_guards(&l, false);
         st = list_once(&l, err);
