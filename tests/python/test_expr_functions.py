@@ -25,7 +25,7 @@ from headrace.data.expressions import (
     unnest,
     uuid,
 )
-from headrace.exceptions import HeadraceError, InvalidArgument, TypeMismatchError, UnsupportedError
+from headrace.exceptions import HeadraceError, InvalidArgument, TypeMismatchError
 
 
 @udf(return_dtype="int64")
@@ -306,7 +306,7 @@ def test_download(tmp_path):
     assert sizes[3:] == list(range(2, 41))
     with pytest.raises(HeadraceError, match=r"download: hdfs://b/k: expected .* or a local path"):
         hd.from_items([{"uri": "hdfs://b/k"}]).with_column("b", download("uri")).to_arrow()
-    with pytest.raises(UnsupportedError, match="filesystem"):
+    with pytest.raises(TypeMismatchError, match="filesystem: expected one of pyarrow.fs or fsspec"):
         download("uri", filesystem=object())
     with pytest.raises(InvalidArgument, match="uri"):
         hd.range(3).with_column("b", download("uri"))

@@ -127,6 +127,8 @@ REGEXES = st.sampled_from([r"a", r"[a-z]+", r"\d+", r"^a", r"b$", r"(a)(b)?", r"
 def test_patterns(function, arrow, column, pattern, ignore_case):
     if function == "count_regex" and pattern == "^a":
         return  # Arrow cuts off what it has seen, so that every a is a first one
+    if pattern == r"\s" and any("\v" in text for text in column.to_pylist() if text):
+        return  # a space of PCRE2 and Python, and none of RE2
     want = arrow(column, pattern, ignore_case=ignore_case)
     check(column, getattr(X, function)(pattern, ignore_case=ignore_case), want)
 

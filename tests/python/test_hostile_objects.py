@@ -285,6 +285,7 @@ HELD = {
     ("py_split.c", "hr__split_lanes"),
     ("py_plan.c", "hr__plan_makes_batches"),  # looks at the plan's operators
     ("py_plan.c", "hr__plan_fragments_of"),
+    ("py_plan.c", "hr_plan_is_beginning"),
     ("py_split.c", "hr__split_unref"),
     ("py_feed.c", "hr_feed_close"),
     ("py_materialized.c", "hr__materialized_free"),

@@ -101,7 +101,7 @@ def test_report_is_in_the_trace(storage, tmp_path, context):
 
     with headrace.observe.dashboard() as board:
         fit(loop, storage, datasets={"train": hd.range(10_000)})
-        (record,) = board.live.records.values()
+        (record,) = board._live.records.values()
     spans = json.loads(f"[{','.join(text for _, text in record.spans)}]")
     assert record.ranks == 2 and record.rows == 10_000 and not record.works
     assert [sum(s[4] for s in spans if s[3] == "report" and s[0] == t) for t in (50_000, 50_001)] == [2, 2]
