@@ -243,10 +243,6 @@ def error(name: str) -> UnsupportedError | None:
     return None if text is None else UnsupportedError(f"{name}: {text}")
 
 
-def _importing(module: str, name: str) -> str:
-    return f"from {module} import {name}"
-
-
 def hook(
     module: str, otherwise: str | None = None, elsewhere: dict[str, str] | None = None
 ) -> Callable[[str], Any]:
@@ -263,10 +259,9 @@ def hook(
             return getattr(importlib.import_module(otherwise), name)
         text = f"module {module!r} has no attribute {name!r}"
         if elsewhere is not None and name in elsewhere:
-            text += (
-                f": write {elsewhere[name] if '(' in elsewhere[name] else _importing(elsewhere[name], name)}"
-            )
-            raise NoAttribute(text)
+            where = elsewhere[name]
+            write = where if "(" in where else f"from {where} import {name}"
+            raise NoAttribute(f"{text}: write {write}")
         raise AttributeError(text)
 
     return attribute

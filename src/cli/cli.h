@@ -61,9 +61,9 @@ hr_status cli_check_environment(hr_error *err) HR_MUST_USE;
 /* environment.c: the name that is most like `name`; NULL: none is. */
 const char *cli_nearest(const char *name, const char *const *names, int n_names);
 /* environment.c: the same as the end of a message, "; did you mean 'x'?" or "", in `out`. */
-/* Below: getopt_long() whose errors, '?', are one line by cli_misused. */
-int cli_option(const command *cmd, int argc, char **argv, const char *short_options);
 const char *cli_hint(const char *name, const char *const *names, int n_names, char *out, size_t cap);
+/* options.c: getopt_long() whose errors, '?', are one line by cli_misused. */
+int cli_option(const command *cmd, int argc, char **argv, const char *short_options);
 
 /* --- terminal.c */
 bool cli_colours(FILE *to); /* a terminal, and neither NO_COLOR nor TERM=dumb; or CLICOLOR_FORCE */

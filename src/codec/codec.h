@@ -11,6 +11,8 @@
 #include "data/data.h"
 #include "io/io.h"
 
+#include <iconv.h>
+
 typedef struct hr_codec {
     const char *name;
     const char *suffixes; /* separated by blanks, without dots; NULL: no files of its own */
@@ -61,9 +63,8 @@ hr_status hr__codec_pack_file(const hr_codec *c, hr_view in, uint8_t *out, int64
 hr_status hr__codec_stream(const hr_codec *c, hr_source *source, hr_account *account, hr_stream **out,
                            hr_error *err) HR_MUST_USE;
 
-#define HR_ENCODING_BYTES 60 /* of a name */
-/* Spelling k of an encoding's name, to try with iconv; false: no more. */
-bool hr__encoding_spelling(const char *name, int k, char out[HR_ENCODING_BYTES]);
+/* From this encoding, as users write it, to UTF-8; (iconv_t)-1: the system does not know it. */
+iconv_t hr__encoding_open(const char *encoding);
 /* A stream that turns text in this encoding ("latin-1", "utf-16", as users write it) into UTF-8: recode.c. Takes
  * `below`, even on failure. HR_INVALID names an unknown encoding. `name`: for errors, borrowed while the stream
  * lives. */

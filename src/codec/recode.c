@@ -8,16 +8,16 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <iconv.h>
 #include <strings.h>
 
 #define IN_BYTES (64 << 10)
+#define MAX_NAME 60
 
 typedef struct recode_stream {
     hr_stream base;
     hr_stream *below;
     const char *name;
-    char encoding[HR_ENCODING_BYTES];
+    char encoding[MAX_NAME];
     iconv_t state;
     int64_t offset; /* the offset of bytes[at] in the stream below */
     int64_t at, n;
@@ -28,11 +28,12 @@ typedef struct recode_stream {
     char ready[IN_BYTES];
 } recode_stream;
 
-bool hr__encoding_spelling(const char *name, int k, char out[HR_ENCODING_BYTES])
+/* Spelling k of a name; false: no more. */
+static bool spelling(const char *name, int k, char out[MAX_NAME])
 {
     size_t n = 0;
 
-    for (const char *c = name; *c && n + 1 < HR_ENCODING_BYTES; c++) {
+    for (const char *c = name; *c && n + 1 < MAX_NAME; c++) {
         bool is_mark = *c == '-' || *c == '_' || *c == ' ';
         bool joins = is_mark && (!strcasecmp(c + 1, "le") || !strcasecmp(c + 1, "be"));
 
@@ -46,20 +47,20 @@ bool hr__encoding_spelling(const char *name, int k, char out[HR_ENCODING_BYTES])
 
 bool hr__encoding_is_utf8(const char *name)
 {
-    char plain[HR_ENCODING_BYTES];
+    char plain[MAX_NAME];
 
-    hr__encoding_spelling(name, 3, plain);
+    spelling(name, 3, plain);
     return !strcmp(plain, "UTF8") || !strcmp(plain, "U8");
 }
 
-static iconv_t open_state(const char *encoding)
+iconv_t hr__encoding_open(const char *encoding)
 {
     iconv_t state = (iconv_t)-1;
-    char text[HR_ENCODING_BYTES];
+    char text[MAX_NAME];
 
     if (strcasecmp(encoding, "utf-8-sig") == 0)
         encoding = "UTF-8";
-    for (int k = 0; state == (iconv_t)-1 && hr__encoding_spelling(encoding, k, text); k++)
+    for (int k = 0; state == (iconv_t)-1 && spelling(encoding, k, text); k++)
         state = iconv_open("UTF-8", text);
     return state;
 }
@@ -149,8 +150,8 @@ hr_status hr__recode_stream(hr_stream *takes_below, const char *encoding, const 
     s->below = takes_below;
     s->name = name;
     s->state = (iconv_t)-1;
-    strncpy(s->encoding, encoding, HR_ENCODING_BYTES - 1);
-    s->state = open_state(encoding);
+    strncpy(s->encoding, encoding, MAX_NAME - 1);
+    s->state = hr__encoding_open(encoding);
     if (s->state == (iconv_t)-1)
         HR_FAIL(HR_INVALID, "%s: this system does not know the encoding '%s'", name, encoding);
     *out = &s->base;

@@ -51,8 +51,7 @@ static double run_done_locked(hr_run *r)
         sum += passed;
         n++;
     }
-    sum = r->out_ended ? 1 : n ? sum / n : 0;
-    r->counts.done = HR_MAX(r->counts.done, sum);
+    r->counts.done = HR_MAX(r->counts.done, n ? sum / n : 0);
     return r->counts.done;
 }
 
@@ -91,7 +90,7 @@ void hr__run_counts(hr_run *r, hr_run_counts *out)
         out->bad_rows += r->stages[i]->counts.skipped.bad;
     }
     out->bytes_out = r->n_ops ? r->ops[r->n_ops - 1]->bytes_out : 0;
-    out->done = run_done_locked(r);
+    out->done = r->out_ended ? 1 : run_done_locked(r);
     out->slowest = slowest_of(r);
     hr__run_unlock(r);
     for (int i = 0; i < r->n_stages; i++)

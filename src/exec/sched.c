@@ -75,7 +75,7 @@ typedef struct work {
     int64_t reserved;
 } work;
 
-static hr_ticket **slot(const hr_stage *s, int64_t seq) { return &s->window.tickets[seq % s->window.cap]; }
+static hr_ticket **slot(hr_stage *s, int64_t seq) { return &s->window.tickets[seq % s->window.cap]; }
 
 static bool has_tickets(const hr_stage *s) { return s->window.head_seq < s->window.next_seq; }
 
@@ -174,42 +174,34 @@ static bool admit(hr_stage *s, hr_ticket *t, int64_t *reserved)
     return hr__account_reserve(s->run->account, t->estimate, force);
 }
 
-/* Bytes of the tables of this ticket and of all between the head and it. */
-static int64_t bytes_ahead(const hr_stage *s, const hr_ticket *t)
-{
-    int64_t sum = 0;
-
-    for (int64_t q = s->window.head_seq + 1; q <= t->seq; q++) {
-        hr_ticket *older = *slot(s, q);
-
-        sum += older ? atomic_load_explicit(&older->made_bytes, memory_order_relaxed) : 0;
-    }
-    return sum;
-}
-
 /* Whether a ticket behind the head has made enough. A fragment that cannot be split, such as a file in gzip, may give
  * hundreds of tables. While who comes next finds no table, threads have nothing better to do than to make them: else
  * the oldest file would be read by one thread, and all others would wait for it. While it finds some, a store of tables
  * lets a consumer that is as fast as the threads never wait. Older tickets come first: theirs is all of the memory, as
- * equal parts would stop tickets of large tables after two. */
-static bool is_ahead(const hr_stage *s, const hr_ticket *t)
+ * equal parts would stop tickets of large tables after two. n_bytes: of its tables and of those between the head and
+ * it. */
+static bool is_ahead(const hr_stage *s, const hr_ticket *t, int64_t n_bytes)
 {
     bool hungry = s->next ? !s->next->in.items.n : !s->run->out.n;
 
     if (t->out.n < MAX_AHEAD)
         return false;
     return s->window.begins_small ||
-           bytes_ahead(s, t) >= hr__account_limit(s->run->account) / (hungry ? HUNGRY_SHARE : AHEAD_SHARE);
+           n_bytes >= hr__account_limit(s->run->account) / (hungry ? HUNGRY_SHARE : AHEAD_SHARE);
 }
 
 static hr_ticket *ready_ticket(hr_stage *s, int64_t *reserved)
 {
+    int64_t ahead = 0;
+
     for (int64_t q = s->window.head_seq; q < s->window.next_seq; q++) {
         hr_ticket *t = *slot(s, q);
 
+        if (t && q > s->window.head_seq)
+            ahead += atomic_load_explicit(&t->made_bytes, memory_order_relaxed);
         if (!t || t->state != HR_TICKET_READY)
             continue;
-        if (t->out.n && (q == s->window.head_seq || s->run->options.any_order || is_ahead(s, t)))
+        if (t->out.n && (q == s->window.head_seq || s->run->options.any_order || is_ahead(s, t, ahead)))
             continue; /* its output must be drained first */
         t->is_first = q == s->window.head_seq;
         if (t->awaits && !t->is_first && !atomic_load_explicit(&t->awaits->run.settled, memory_order_acquire))

@@ -124,7 +124,6 @@ static const hr_stream_class decoder_class = { decoder_read, decoder_close };
 hr_status hr__csv_decode(hr_stream *below, const char *name, const char *encoding, int errors, hr_account *account,
                          hr_stream **out, hr_error *err)
 {
-    char spelling[HR_ENCODING_BYTES];
     decoder *d = hr__alloc(account, sizeof *d);
     hr_status st;
 
@@ -142,9 +141,7 @@ hr_status hr__csv_decode(hr_stream *below, const char *name, const char *encodin
     d->at = 0;
     d->n = 0;
     d->n_small = 0;
-    d->cd = (iconv_t)-1;
-    for (int k = 0; d->cd == (iconv_t)-1 && hr__encoding_spelling(encoding, k, spelling); k++)
-        d->cd = iconv_open("UTF-8", spelling);
+    d->cd = hr__encoding_open(encoding);
     if (d->cd != (iconv_t)-1 && d->name && d->encoding) {
         *out = &d->base;
         return HR_OK;
