@@ -258,7 +258,7 @@ class FakeGcs(Store):
 
 NGINX = """
 daemon off;
-worker_processes 2;
+worker_processes 1;
 pid {folder}/nginx.pid;
 error_log {folder}/error.log;
 {user}
@@ -277,6 +277,7 @@ http {{
         location /moved/ {{ rewrite ^/moved/(.*)$ /$1 redirect; }}
         location /away/ {{ rewrite ^/away/(.*)$ http://localhost:{other}/asks/$1 redirect; }}
         location /loop/ {{ return 302 /loop/; }}
+        location /log_is_written {{ access_log off; return 204; }}
         location /ends/ {{ return 444; }}
         location /busy/ {{ return 503; }}
         location /slow/ {{ alias {folder}/root/; limit_rate_after 16k; limit_rate 256k; }}
@@ -356,7 +357,11 @@ class Nginx(Store):
         path.write_bytes(data)
 
     def asked(self, log="access.log"):
-        """Lines of a log: the method, path, status, range, authorization, protocol."""
+        """Lines of a log: the method, path, status, range, authorization, protocol.
+
+        nginx writes a line after the answer has left. Its one process answers this request after that.
+        """
+        assert ask(self.port, "GET", "/log_is_written") == 204
         with contextlib.suppress(FileNotFoundError):
             return (self.folder / log).read_text().splitlines()
         return []
