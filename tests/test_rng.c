@@ -86,18 +86,17 @@ static void values_that_stay(void **state)
     assert_true(b.lo == 0xbdc0fdb2aa7520e6 && b.hi == 0x4279150cd9bb8225);
 }
 
-/* All orders of four things, about equally often; the same key and length, the same order. */
-static void orders(void **state)
+/* All orders of four things, about equally often; the same key and length, the same order, which stays. */
+static void orders_of(void (*permute)(uint32_t *, int64_t, uint64_t), uint32_t first, uint32_t last)
 {
     enum { KEYS = 24 * 400 };
     int seen[256] = { 0 }, n_seen = 0;
     uint32_t long_one[1000], again[1000];
 
-    (void)state;
     for (uint64_t key = 0; key < KEYS; key++) {
         uint32_t v[4] = { 0, 1, 2, 3 };
 
-        hr__random_permute(v, 4, key);
+        permute(v, 4, key);
         assert_int_equal(1 << v[0] | 1 << v[1] | 1 << v[2] | 1 << v[3], 15);
         seen[v[0] | v[1] << 2 | v[2] << 4 | v[3] << 6]++;
     }
@@ -109,11 +108,53 @@ static void orders(void **state)
     assert_int_equal(n_seen, 24);
     for (uint32_t i = 0; i < 1000; i++)
         long_one[i] = again[i] = i;
-    hr__random_permute(long_one, 1000, 7);
-    hr__random_permute(again, 1000, 7);
+    permute(long_one, 1000, 7);
+    permute(again, 1000, 7);
     assert_memory_equal(long_one, again, sizeof again);
-    assert_int_equal(long_one[0], 116);
-    assert_int_equal(long_one[999], 899);
+    assert_int_equal(long_one[0], first);
+    assert_int_equal(long_one[999], last);
+}
+
+static void orders(void **unused)
+{
+    (void)unused;
+    orders_of(hr__random_permute, 116, 899);
+    orders_of(hr__random_shuffle, 277, 924);
+}
+
+/* Each value comes to each tenth of the places about equally often. */
+static void places(void **unused)
+{
+    enum { N = 100, KEYS = 10000 };
+    static int seen[N][10];
+
+    (void)unused;
+    for (uint64_t key = 0; key < KEYS; key++) {
+        uint32_t v[N];
+
+        hr__random_order(v, N, key << 20);
+        for (int i = 0; i < N; i++)
+            seen[v[i]][i / 10]++;
+    }
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < 10; k++)
+            assert_in_range(seen[i][k], KEYS / 10 - 180, KEYS / 10 + 180); /* 6 standard deviations of 30 */
+}
+
+/* hr__random_order is hr__random_shuffle of the numbers from 0. */
+static void order_of_numbers(void **unused)
+{
+    static const int64_t lengths[] = { 0, 1, 2, 31, 32, 33, 1000 };
+    uint32_t order[1000], v[1000];
+
+    (void)unused;
+    for (int k = 0; k < HR_LEN(lengths); k++) {
+        for (uint32_t i = 0; i < 1000; i++)
+            v[i] = i;
+        hr__random_order(order, lengths[k], 99);
+        hr__random_shuffle(v, lengths[k], 99);
+        assert_memory_equal(order, v, (size_t)lengths[k] * sizeof *v);
+    }
 }
 
 /* Rows together are rows one by one. */
@@ -145,6 +186,8 @@ int main(void)
         cmocka_unit_test(bits_are_balanced),
         cmocka_unit_test(values_that_stay),
         cmocka_unit_test(orders),
+        cmocka_unit_test(places),
+        cmocka_unit_test(order_of_numbers),
         cmocka_unit_test(test_rows),
     };
 

@@ -84,8 +84,55 @@ void hr__random_permute(uint32_t *v, int64_t n, uint64_t key)
     }
 }
 
-/* The same for rows that follow each other, eight at a time: the rounds of eight counters stand side by side in
- * vectors. */
+/* What hr__random_shuffle chooses for PLACES rows from `first` on: for each a place up to the row itself. A draw of 64
+ * bits makes two choices. */
+enum { PLACES = 32 };
+
+static void draw_places(uint32_t *at, int64_t first, uint64_t key)
+{
+    for (int k = 0; k < PLACES; k += 2) {
+        uint64_t bits = mix(key + (uint64_t)(first + k)), row = (uint64_t)(first + k);
+
+        at[k] = (uint32_t)((bits >> 32) * (row + 1) >> 32);
+        at[k + 1] = (uint32_t)((bits & UINT32_MAX) * (row + 2) >> 32);
+    }
+}
+
+/* Fisher and Yates from the start: each row changes places with one up to itself. */
+void hr__random_shuffle(uint32_t *v, int64_t n, uint64_t key)
+{
+    uint32_t at[PLACES];
+
+    for (int64_t first = 0; first < n; first += PLACES) {
+        int64_t some = HR_MIN(n - first, PLACES);
+
+        draw_places(at, first, key);
+        for (int64_t k = 0; k < some; k++) {
+            uint32_t here = v[first + k];
+
+            v[first + k] = v[at[k]];
+            v[at[k]] = here;
+        }
+    }
+}
+
+void hr__random_order(uint32_t *out, int64_t n, uint64_t key)
+{
+    uint32_t at[PLACES];
+
+    for (int64_t first = 0; first < n; first += PLACES) {
+        int64_t some = HR_MIN(n - first, PLACES);
+
+        draw_places(at, first, key);
+        for (int64_t k = 0; k < some; k++) {
+            out[first + k] = out[at[k]]; /* before it is set, if this is the place itself */
+            out[at[k]] = (uint32_t)(first + k);
+        }
+    }
+}
+
+/* hr__random_coord for rows that follow each other, eight at a time: the rounds of eight counters stand side by side
+ * in vectors. */
 enum { LANES = 8 };
 
 static void philox_lanes(uint64_t key, uint64_t counter_hi, const uint64_t *counter_lo, uint64_t *hi)

@@ -42,38 +42,52 @@ def philox(key, high, low):
 GROUP, MANY, LEAF = 16, 65_536, 131_072
 
 
-def permuted(values, seed, epoch, layer, window):
-    values = list(values)
-    key = philox(mix(mix(seed) ^ epoch), layer, window)
-    for left in range(len(values), 1, -1):
-        other = mix((key + left) & MASK) * left >> 64
-        values[other], values[left - 1] = values[left - 1], values[other]
+def key_of(seed, epoch, layer, window):
+    return philox(mix(mix(seed) ^ epoch), layer, window)
+
+
+def permuted(values, *how):
+    """Each value changes places with one up to itself; a draw makes two choices."""
+    values, key = list(values), key_of(*how)
+    for i in range(len(values)):
+        bits = mix((key + i // 2 * 2) & MASK)
+        half = bits & 0xFFFFFFFF if i % 2 else bits >> 32
+        other = half * (i + 1) >> 32
+        values[i], values[other] = values[other], values[i]
     return values
 
 
-def permuted_groups(values, *how):
-    groups = permuted([values[i : i + GROUP] for i in range(0, len(values), GROUP)], *how)
-    return [v for group in groups for v in group]
+def groups_dealt(values, section, *how):
+    """Groups are dealt to sections, and are in order there; the rest stays at the end."""
+    n, key = len(values) // GROUP, key_of(*how)
+    order = list(range(n))
+    for left in range(n, 1, -1):
+        other = mix((key + left) & MASK) * left >> 64
+        order[other], order[left - 1] = order[left - 1], order[other]
+    each = section // GROUP
+    groups = [g for begin in range(0, n, each) for g in sorted(order[begin : begin + each])]
+    return [v for g in groups for v in values[g * GROUP : (g + 1) * GROUP]] + values[n * GROUP :]
 
 
 def second_layer(values, seed, epoch, window):
-    n_leaves = -(-len(values) // LEAF)
-    if n_leaves <= 1:
+    if not values:
+        return []
+    each = -(-len(values) // -(-len(values) // LEAF))
+    each = min(LEAF, -(-each // GROUP) * GROUP)
+    if len(values) <= each:
         return permuted(values, seed, epoch, 2, window)
-    values = permuted_groups(values, seed, epoch, 2, window)
-    each = -(-len(values) // n_leaves)
-    leaves = [values[i * each : (i + 1) * each] for i in range(n_leaves)]
+    values = groups_dealt(values, each, seed, epoch, 2, window)
+    leaves = [values[at : at + each] for at in range(0, len(values), each)]
     return [v for i, leaf in enumerate(leaves) for v in permuted(leaf, seed, epoch, 16 + i, window)]
 
 
 def model(rows, window, seed, epoch):
     """The definition: windows, then windows shifted by half a window over the result."""
-    first = []
-    for k, begin in enumerate(range(0, len(rows), window)):
-        draw = permuted_groups if window >= MANY else permuted
-        first += draw(rows[begin : begin + window], seed, epoch, 1, k)
-    half = window // 2
+    first, half = [], window // 2
     half -= half % GROUP if window >= MANY else 0
+    for k, begin in enumerate(range(0, len(rows), window)):
+        some, how = rows[begin : begin + window], (seed, epoch, 1, k)
+        first += groups_dealt(some, half, *how) if window >= MANY else permuted(some, *how)
     borders = [0, *range(half, len(rows), window), len(rows)]
     second = []
     for k, (begin, end) in enumerate(zip(borders, borders[1:], strict=False)):

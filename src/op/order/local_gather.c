@@ -27,9 +27,7 @@ static hr_status permuted(const hr_mem *mem, const hr_pick_list *list, hr_table 
 
     if (!order)
         return hr__error_memory(err, "local_shuffle", list->n * (int64_t)sizeof *order);
-    for (int64_t i = 0; i < list->n; i++)
-        order[i] = (uint32_t)i;
-    hr__random_permute(order, list->n, list->key);
+    hr__random_order(order, list->n, list->key);
     st = hr__table_pick_runs(mem, list->schema, parts, n_parts, list->picks, order, list->n, origin, out, err);
     hr__free(order);
     return st;

@@ -11,11 +11,11 @@
  * the last windows. So the order does not depend on cuts of tables, threads or memory, and each epoch has its own
  * order.
  *
- * A window of MANY_ROWS rows or more does not fit in a cache. There the first layer permutes groups of 16 neighbours;
- * the second layer takes the groups apart, but touches half of the window's cache lines instead of all. A window larger
- * than a leaf is permuted by groups in the second layer, and then row by row within each leaf: one copy handles one
- * leaf. For input sorted by class this makes batches a few hundredths less even than chance (docs/shuffling.md has the
- * figures).
+ * A window of MANY_ROWS rows or more does not fit in a cache. There the first layer only deals groups of 16 neighbours
+ * to the two windows of the second layer that share its rows; the second layer takes the groups apart. A window larger
+ * than a leaf deals groups to its leaves, which are then permuted row by row: one copy handles one leaf, and reads its
+ * groups in the order in which they lie in memory. For input sorted by class this makes batches a few hundredths less
+ * even than chance (docs/shuffling.md has the figures).
  *
  * Window k of the second layer needs the windows k - 1 and k of the first layer. So rows wait in *chunks*: one window,
  * or several small ones. When a chunk is full, the operator emits every row whose place this chunk and the one before
@@ -244,25 +244,34 @@ static uint64_t key_of(const hr_op *op, hr_task *task, int64_t layer, int64_t wi
         .lo;
 }
 
-/* Permutes the groups of rows[0, n); the order within a group stays. The last group may be shorter. */
-static hr_status permute_groups(hr_account *account, uint32_t *rows, int64_t n, uint64_t key, hr_error *err)
+/* Deals the groups of rows[0, n) at random to sections of `section` rows, a multiple of GROUP_ROWS; the last section
+ * may be shorter. Within a section groups are in ascending order: whoever reads its rows goes forwards through memory.
+ * Rows that do not fill a group stay at the end. */
+static hr_status deal_groups(hr_account *account, uint32_t *rows, int64_t n, int64_t section, uint64_t key,
+                             hr_error *err)
 {
-    int64_t n_groups = (n + GROUP_ROWS - 1) / GROUP_ROWS, at = 0;
-    uint32_t *room = hr__alloc(account, (size_t)(n_groups + n) * sizeof *room), *from = room + n_groups;
+    int64_t n_groups = n / GROUP_ROWS, n_sections = (n + section - 1) / section, each = section / GROUP_ROWS;
+    int64_t n_room = 2 * n_groups + n_sections + n;
+    uint32_t *order = hr__alloc(account, (size_t)n_room * sizeof *order);
+    uint32_t *section_of = order + n_groups, *next = section_of + n_groups, *from = next + n_sections;
 
-    if (!room)
-        return hr__error_memory(err, "local_shuffle", (n_groups + n) * (int64_t)sizeof *room);
-    memcpy(from, rows, (size_t)n * sizeof *rows);
+    if (!order)
+        return hr__error_memory(err, "local_shuffle", n_room * (int64_t)sizeof *order);
     for (int64_t i = 0; i < n_groups; i++)
-        room[i] = (uint32_t)i;
-    hr__random_permute(room, n_groups, key);
+        order[i] = (uint32_t)i;
+    hr__random_permute(order, n_groups, key);
+    for (int64_t i = 0; i < n_groups; i++)
+        section_of[order[i]] = (uint32_t)(i / each);
+    for (int64_t i = 0; i < n_sections; i++)
+        next[i] = (uint32_t)(i * section);
+    memcpy(from, rows, (size_t)n * sizeof *rows);
     for (int64_t i = 0; i < n_groups; i++) {
-        int64_t begin = (int64_t)room[i] * GROUP_ROWS, some = HR_MIN(GROUP_ROWS, n - begin);
+        uint32_t *at = &next[section_of[i]];
 
-        memcpy(rows + at, from + begin, (size_t)some * sizeof *rows);
-        at += some;
+        memcpy(rows + *at, from + i * GROUP_ROWS, GROUP_ROWS * sizeof *rows);
+        *at += GROUP_ROWS;
     }
-    hr__free(room);
+    hr__free(order);
     return HR_OK;
 }
 
@@ -283,9 +292,9 @@ static hr_status draw_chunk(const hr_op *op, hr_task *task, shuffle_state *s, hr
         uint64_t key = key_of(op, task, FIRST_LAYER, s->chunk * windows + k);
 
         if (s->window >= MANY_ROWS)
-            HR_TRY(permute_groups(account, c->order + begin, n, key, err));
+            HR_TRY(deal_groups(account, c->order + begin, n, s->half, key, err));
         else
-            hr__random_permute(c->order + begin, n, key);
+            hr__random_shuffle(c->order + begin, n, key);
     }
     return HR_OK;
 }
@@ -296,18 +305,27 @@ static uint64_t leaf_key(const hr_op *op, hr_task *task, int64_t window, int64_t
     return key_of(op, task, n_leaves > 1 ? LEAVES + i : SECOND_LAYER, window);
 }
 
+/* How many rows each part of n rows has, the last one aside, if a part may have `most`: equal parts, of whole groups
+ * where that is possible. */
+static int64_t part_rows(int64_t n, int64_t most)
+{
+    int64_t n_parts = (n + most - 1) / most, each = (n + n_parts - 1) / HR_MAX(n_parts, 1);
+
+    return HR_MIN(most, (each + GROUP_ROWS - 1) / GROUP_ROWS * GROUP_ROWS);
+}
+
 /* Draws one window of the second layer. Not `drawn`: without the order within leaves. */
 static hr_status draw_window(const hr_op *op, hr_task *task, int64_t window, uint32_t *rows, int64_t n, bool drawn,
                              hr_error *err)
 {
-    int64_t n_leaves = (n + LEAF_ROWS - 1) / LEAF_ROWS, each = (n + n_leaves - 1) / n_leaves;
+    int64_t each = part_rows(n, LEAF_ROWS), n_leaves = (n + each - 1) / each;
 
     if (n_leaves > 1)
-        HR_TRY(permute_groups(hr__task_run(task)->account, rows, n, key_of(op, task, SECOND_LAYER, window), err));
+        HR_TRY(deal_groups(hr__task_run(task)->account, rows, n, each, key_of(op, task, SECOND_LAYER, window), err));
     if (!drawn)
         return HR_OK;
     for (int64_t i = 0, at = 0; i < n_leaves; i++, at += each)
-        hr__random_permute(rows + at, HR_MIN(each, n - at), leaf_key(op, task, window, i, n_leaves));
+        hr__random_shuffle(rows + at, HR_MIN(each, n - at), leaf_key(op, task, window, i, n_leaves));
     return HR_OK;
 }
 
@@ -386,7 +404,7 @@ static hr_status emit(const hr_op *op, hr_task *task, shuffle_state *s, int64_t 
 {
     hr_status st = HR_OK;
     int64_t most = pick_list_rows(s, task);
-    int64_t n_lists = (end - begin + most - 1) / most, each = (end - begin + n_lists - 1) / HR_MAX(n_lists, 1);
+    int64_t each = part_rows(end - begin, most), n_lists = (end - begin + each - 1) / each;
     int64_t window = window_at(s, begin);
     /* Not drawn: each pick list is a leaf or a window of one, with rows in groups; local_gather.c draws it. */
     bool drawn = s->window < MANY_ROWS || most != LEAF_ROWS || window_at(s, end - 1) != window;
@@ -589,7 +607,7 @@ static void shuffle_fingerprint(const hr_op *op, hr_hash *h)
 {
     const shuffle_op *o = (const shuffle_op *)op;
 
-    hr__hash_int(h, 2); /* version of the drawing: a position is valid for one version only */
+    hr__hash_int(h, 3); /* version of the drawing: a position is valid for one version only */
     hr__hash_int(h, o->window_rows);
     hr__hash_int(h, o->has_seed);
     hr__hash_int(h, (int64_t)o->seed);
