@@ -310,6 +310,9 @@ typedef struct hr_read_options {
     /* Of one store's folder or pattern: a list of many pages may end after its first page, if the files there are
      * certainly the first ones and have the columns of all. hr_plan_is_beginning says whether this happened. */
     bool first_page;
+    /* A plan made with first_page of the same URL and options: if it is some seconds old at most, the list goes on
+     * behind its files. Borrowed by the call. NULL: the list begins anew. */
+    const hr_plan *begun;
 } hr_read_options;
 
 /* Reads files: paths, folders (all their files, depth first by name) or glob patterns, in that order. A column that a

@@ -35,7 +35,7 @@ static hr_status read_both(const hr_read_options *options, const hr_projection *
     hr_status st = HR_OK;
     hr_fragment fragment;
 
-    HR_GO(hr__scan_new_files(&url, 1, "binary", options, &s, err));
+    HR_GO(hr__scan_new_files(&url, 1, "binary", options, NULL, &s, err));
     for (int i = 0; i < 2; i++) {
         HR_GO(hr__scan_open(s, i, &(hr_open){ .projection = columns }, &f, err));
         HR_GO(f->cls->fragment(f, 0, &fragment, err));

@@ -221,7 +221,7 @@ static void test_blocks(void **state)
             if (k >= 0)
                 bytes[k ? sizes[i] - 1 : 0] ^= 1;
             temp_file(dir, "b/a.txt", bytes, sizes[i]);
-            assert_ok(hr__scan_new_files(urls, 1, "text", NULL, &s, &err), &err);
+            assert_ok(hr__scan_new_files(urls, 1, "text", NULL, NULL, &s, &err), &err);
             assert_ok(hr__scan_input_hashes(s, 0, 1, &after, &err), &err);
             assert_true(after != 0);
             assert_true(k < 0 || sizes[i] == 0 || after != before);

@@ -89,7 +89,7 @@ static hr_scan *scan_files(const char *a, const char *b, const char *format, con
     hr_error err = HR_ERROR_INIT;
     hr_scan *s = NULL;
 
-    assert_ok(hr__scan_new_files(urls, b ? 2 : 1, format, options, &s, &err), &err);
+    assert_ok(hr__scan_new_files(urls, b ? 2 : 1, format, options, NULL, &s, &err), &err);
     return s;
 }
 
@@ -198,7 +198,7 @@ static void test_schemas(void **state)
         hr_error err = HR_ERROR_INIT;
         hr_scan *s = NULL;
         hr_table *t = NULL;
-        hr_status st = hr__scan_new_files(urls, 2, "parquet", NULL, &s, &err);
+        hr_status st = hr__scan_new_files(urls, 2, "parquet", NULL, NULL, &s, &err);
 
         if (!st)
             st = read_scan(s, disagree[i].column ? &projection : NULL, 1 << 20, &t, &err);
@@ -222,15 +222,15 @@ static void test_wrong(void **state)
     hr_scan *s = NULL;
 
     (void)state;
-    assert_status(hr__scan_new_files(&url, 1, "nonsense", NULL, &s, &err), HR_INVALID, &err);
+    assert_status(hr__scan_new_files(&url, 1, "nonsense", NULL, NULL, &s, &err), HR_INVALID, &err);
     assert_contains(err.text, "format 'nonsense' is unknown; formats are parquet, ");
     assert_contains(err.text, ", text, ");
-    assert_status(hr__scan_new_files(&url, 1, "text", &bad, &s, &err), HR_INVALID, &err);
+    assert_status(hr__scan_new_files(&url, 1, "text", &bad, NULL, &s, &err), HR_INVALID, &err);
     assert_contains(err.text, "nonsense");
-    assert_status(hr__scan_new_files(&flat, 1, "parquet", &bad, &s, &err), HR_INVALID, &err);
-    assert_status(hr__scan_new_files(&bytes, 1, NULL, NULL, &s, &err), HR_INVALID, &err);
+    assert_status(hr__scan_new_files(&flat, 1, "parquet", &bad, NULL, &s, &err), HR_INVALID, &err);
+    assert_status(hr__scan_new_files(&bytes, 1, NULL, NULL, NULL, &s, &err), HR_INVALID, &err);
     assert_contains(err.text, "bytes.bin: neither the name nor the first bytes");
-    assert_status(hr__scan_new_files(&bytes, 0, NULL, NULL, &s, &err), HR_NOT_FOUND, &err);
+    assert_status(hr__scan_new_files(&bytes, 0, NULL, NULL, NULL, &s, &err), HR_NOT_FOUND, &err);
     assert_contains(err.text, "no path given");
     assert_null(s);
     s = scan_files(in_dir("parquet.bin"), NULL, NULL, NULL); /* by its first bytes */
@@ -301,7 +301,7 @@ static hr_status files_with_faults(void *context, hr_error *err)
     hr_table *t = NULL;
     hr_status st = HR_OK;
 
-    HR_GO(hr__scan_new_files(context, 2, NULL, &options, &s, err));
+    HR_GO(hr__scan_new_files(context, 2, NULL, &options, NULL, &s, err));
     HR_GO(read_scan(s, NULL, 1 << 20, &t, err));
 done:
     hr_table_unref(t);
@@ -367,7 +367,7 @@ static void test_unified(void **state)
     hr_table *t = NULL;
 
     (void)state;
-    assert_ok(hr__scan_new_files(urls, 3, "parquet", &options, &s, &err), &err);
+    assert_ok(hr__scan_new_files(urls, 3, "parquet", &options, NULL, &s, &err), &err);
     if (!hr__scan_schema(s, &schema, &err)) {
         assert_string_equal(type_text(schema->fields[hr__schema_find(schema, "id")].type), "double");
         hr__schema_unref(schema);
@@ -406,20 +406,20 @@ static void test_given(void **state)
 
     (void)state;
     schema_of(wide, &given);
-    assert_ok(hr__scan_new_files(&url, 1, NULL, &options, &s, &err), &err);
+    assert_ok(hr__scan_new_files(&url, 1, NULL, &options, NULL, &s, &err), &err);
     assert_ok(read_scan(s, NULL, 1 << 20, &t, &err), &err);
     assert_int_equal(t->schema->n, 1);
     assert_true(((const double *)(const void *)hr__array_values(t->columns[0]))[149] == 149);
     hr_table_unref(t);
     hr__scan_unref(s);
     schema_of(narrow, &given);
-    assert_ok(hr__scan_new_files(&url, 1, NULL, &options, &s, &err), &err);
+    assert_ok(hr__scan_new_files(&url, 1, NULL, &options, NULL, &s, &err), &err);
     assert_status(read_scan(s, NULL, 1 << 20, &t, &err), HR_TYPE, &err);
     assert_contains(err.text, "flat_plain.parquet: column 'id' is int64, in the schema it is int8");
     hr__scan_unref(s);
     schema_of(narrow, &given); /* taken also where the scan cannot be made */
     url = "/not there";
-    assert_status(hr__scan_new_files(&url, 1, NULL, &options, &s, &err), HR_NOT_FOUND, &err);
+    assert_status(hr__scan_new_files(&url, 1, NULL, &options, NULL, &s, &err), HR_NOT_FOUND, &err);
     hr__schema_unref(wide);
     hr__schema_unref(narrow);
     hr_error_clear(&err);
@@ -438,7 +438,7 @@ static void test_orders(void **state)
     (void)state;
     for (int i = 0; i < HR_LEN(urls); i++)
         urls[i] = in_dir("in/a.txt");
-    assert_ok(hr__scan_new_files(urls, 64, "text", &options, &s, &err), &err);
+    assert_ok(hr__scan_new_files(urls, 64, "text", &options, NULL, &s, &err), &err);
     assert_ok(hr__scan_order(s, 1, 2, &a, &err), &err);
     assert_ok(hr__scan_order(s, 1, 2, &b, &err), &err);
     assert_memory_equal(a, b, sizeof *a * 64);
@@ -456,7 +456,7 @@ static void test_orders(void **state)
     hr__scan_unref(s);
     options.shuffle_seed = &seed;
     options.shuffle_once = true;
-    assert_ok(hr__scan_new_files(urls, 64, "text", &options, &s, &err), &err);
+    assert_ok(hr__scan_new_files(urls, 64, "text", &options, NULL, &s, &err), &err);
     assert_ok(hr__scan_order(s, 1, 2, &a, &err), &err);
     assert_ok(hr__scan_order(s, 9, 3, &b, &err), &err);
     assert_memory_equal(a, b, sizeof *a * 64);
@@ -479,7 +479,7 @@ static hr_status add_columns_with_faults(void *context, hr_error *err)
     hr_table *t = NULL;
     hr_status st = HR_OK;
 
-    HR_GO(hr__scan_new_files(context, 2, NULL, &options, &s, err));
+    HR_GO(hr__scan_new_files(context, 2, NULL, &options, NULL, &s, err));
     HR_GO(read_scan(s, NULL, 1 << 20, &t, err));
     HR_GO(hr__scan_order(s, 0, 0, &order, err));
 done:
@@ -514,7 +514,7 @@ static void test_crowd(void **state)
     for (int i = 0; i < HR_LEN(urls); i++)
         urls[i] = data_path("flat_plain.parquet");
     assert_ok(hr_set_num_threads(4, &err), &err);
-    assert_ok(hr__scan_new_files(urls, HR_LEN(urls), "parquet", &options, &s, &err), &err);
+    assert_ok(hr__scan_new_files(urls, HR_LEN(urls), "parquet", &options, NULL, &s, &err), &err);
     assert_ok(hr__scan_count(s, &n, &err), &err);
     assert_int_equal(n, 200 * 150);
     assert_ok(hr__scan_schema(s, &schema, &err), &err);
@@ -522,7 +522,7 @@ static void test_crowd(void **state)
     hr__scan_unref(s);
     urls[150] = in_dir("bytes.bin");
     urls[170] = in_dir("in/d.bin");
-    assert_ok(hr__scan_new_files(urls, HR_LEN(urls), "parquet", &options, &s, &err), &err);
+    assert_ok(hr__scan_new_files(urls, HR_LEN(urls), "parquet", &options, NULL, &s, &err), &err);
     assert_int_not_equal(hr__scan_count(s, &n, &err), HR_OK);
     assert_contains(err.text, "bytes.bin");
     hr_error_clear(&err);

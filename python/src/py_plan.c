@@ -134,12 +134,13 @@ static PyObject *plan_read(PyObject *cls, PyObject *args, PyObject *kwargs)
     static char *names[] = {
         "urls",    "format",       "columns",        "ignore_missing_paths", "suffixes",        "include_paths",
         "options", "partitioning", "partition_base", "partition_names",      "partition_types", "partition_others",
-        "schema",  "unify",        "shuffle",        "storage_options",      "first_page",      NULL
+        "schema",  "unify",        "shuffle",        "storage_options",      "first_page",      "begun",
+        NULL
     };
     pyhr_state *s = PyType_GetModuleState((PyTypeObject *)cls);
     PyObject *storage = Py_None;
     PyObject *urls, *columns = Py_None, *suffixes = Py_None, *options = Py_None, *made = NULL, *keep = NULL;
-    PyObject *keys = Py_None, *types = Py_None, *schema = Py_None, *shuffle = Py_None;
+    PyObject *keys = Py_None, *types = Py_None, *schema = Py_None, *shuffle = Py_None, *begun = NULL;
     texts url = { 0 }, column = { 0 }, suffix = { 0 }, option = { 0 }, key = { 0 }, store = { 0 };
     const char *format = NULL, *include_paths = NULL, *partitioning = NULL, *base = NULL, **type = NULL;
     hr_read_options o = { .struct_bytes = sizeof o, .partition_text = true };
@@ -150,10 +151,10 @@ static PyObject *plan_read(PyObject *cls, PyObject *args, PyObject *kwargs)
     uint64_t seed = 0;
     hr_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oz|OpOO&OzO&OOpOpOOp", names, &urls, &format, &columns, &ignore,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oz|OpOO&OzO&OOpOpOOpO!", names, &urls, &format, &columns, &ignore,
                                      &suffixes, pyhr_text_or_none, &include_paths, &options, &partitioning,
                                      pyhr_text_or_none, &base, &keys, &types, &others, &schema, &unify, &shuffle,
-                                     &storage, &first_page))
+                                     &storage, &first_page, s->plan, &begun))
         return NULL;
     n_types = maybe_texts(types, &type, &keep);
     if (n_types < 0 || texts_get(&url, urls, "paths") < 0 || texts_get(&column, columns, "columns") < 0 ||
@@ -187,6 +188,7 @@ static PyObject *plan_read(PyObject *cls, PyObject *args, PyObject *kwargs)
     o.storage_options = store.v;
     o.n_storage_options = store.n;
     o.first_page = first_page;
+    o.begun = begun ? ((plan_object *)begun)->plan : NULL;
     Py_BEGIN_ALLOW_THREADS
     st = hr_plan_read(url.v, url.n, format, &o, &plan, &err);
     Py_END_ALLOW_THREADS
@@ -1332,10 +1334,11 @@ static PyMethodDef plan_methods[] = {
     { "read", WITH_WORDS(plan_read), WORDS | CLASS,
       "read(urls, format, columns=None, ignore_missing_paths=False, suffixes=None, include_paths=None, options=None,\n"
       "partitioning=None, partition_base=None, partition_names=None, partition_types=None, schema=None, unify=False,\n"
-      "shuffle=None, storage_options=None): files.\n\n"
+      "shuffle=None, storage_options=None, first_page=False, begun=None): files.\n\n"
       "Lists the paths, reads no file. options: 'name=value' of the format. storage_options:\n"
       "'name=value' of URLs. partition_types: Arrow formats or None.\n"
-      "schema: an object with __arrow_c_schema__. shuffle: (seed or None, whether each epoch has its own order)." },
+      "schema: an object with __arrow_c_schema__. shuffle: (seed or None, whether each epoch has its own order).\n"
+      "begun: the plan of first_page whose list goes on." },
     { "tables", plan_tables, METH_O | CLASS, "tables(list of Table): rows in memory, shared." },
     { "range", plan_range, METH_VARARGS | CLASS,
       "range(n, name, n_blocks=0): the int64 column of 0 .. n-1, in n_blocks blocks." },

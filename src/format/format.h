@@ -229,9 +229,10 @@ bool hr__format_same_suffix(const char *a, const char *b); /* of two paths, unde
 typedef struct hr_scan hr_scan; /* immutable, counted; safe in a forked child */
 
 bool hr__scan_is_beginning(const hr_scan *s); /* its files are the first ones of the list: hr_read_options.first_page */
-/* Files. Lists paths now; opens none. HR_NOT_FOUND, HR_INVALID name the path or option. */
+/* Files. Lists paths now; opens none. HR_NOT_FOUND, HR_INVALID name the path or option. Borrows `begun`: a scan of the
+ * first files of the same list, which goes on behind them; NULL: none. */
 hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *format, const hr_read_options *options,
-                             hr_scan **out, hr_error *err) HR_MUST_USE;
+                             const hr_scan *begun, hr_scan **out, hr_error *err) HR_MUST_USE;
 /* Each table is one fragment of file 0. Shares the tables. Schemas must be equal. */
 hr_status hr__scan_new_tables(hr_table *const *tables, int n, hr_scan **out, hr_error *err) HR_MUST_USE;
 /* n_blocks fragments of equal size, except the last; n_blocks 0: fragments of 1 Mi rows. */

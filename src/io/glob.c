@@ -67,7 +67,7 @@ static size_t scheme_length(const char *url)
     return n > 1 && isalpha((unsigned char)url[0]) && strncmp(url + n, "://", 3) == 0 ? n : 0;
 }
 
-static bool is_remote(const char *url)
+bool hr__url_is_remote(const char *url)
 {
     size_t n = scheme_length(url);
     bool is_http = (n == 4 && strncasecmp(url, "http", n) == 0) || (n == 5 && strncasecmp(url, "https", n) == 0);
@@ -217,7 +217,7 @@ static void path_clear(hr_path *p)
 /* False: no memory. */
 static bool set_shown(const hr_paths *p, hr_path *item)
 {
-    if (!is_remote(item->path))
+    if (!hr__url_is_remote(item->path))
         return true;
     if (!(item->shown = hr__url_shown(item->path, p->account)))
         return false;
@@ -661,7 +661,7 @@ hr_status hr__paths_list(const char *const *urls, int n_urls, const hr_paths_opt
 
     *out = (hr_paths){ .account = account };
     for (int i = 0, n; i < n_urls; i += n) {
-        for (n = 0; i + n < n_urls && is_remote(urls[i + n]);)
+        for (n = 0; i + n < n_urls && hr__url_is_remote(urls[i + n]);)
             n++;
         if (!n) {
             n = 1;
@@ -690,10 +690,11 @@ void hr__paths_clear(hr_paths *p)
         path_clear(&p->items[i]);
     hr__free(p->items);
     hr__store_unref(p->store);
+    hr__list_rest_free(p->rest);
     *p = (hr_paths){ .account = p->account };
 }
 
-bool hr__paths_is_remote(const hr_paths *p, int64_t i) { return is_remote(p->items[i].path); }
+bool hr__paths_is_remote(const hr_paths *p, int64_t i) { return hr__url_is_remote(p->items[i].path); }
 
 hr_status hr__paths_open(const hr_paths *p, int64_t i, hr_account *account, hr_source **out, hr_error *err)
 {

@@ -173,7 +173,8 @@ void hr__part_sweep(const char *folder);
 
 /* --- lists of files: glob.c */
 
-typedef struct hr_store hr_store; /* http/http.h */
+typedef struct hr_store hr_store;         /* http/http.h */
+typedef struct hr_list_rest hr_list_rest; /* http/store_list.c */
 typedef struct hr_path {
     char *path;
     char *tag;                 /* the ETag of a URL; NULL: none */
@@ -184,10 +185,13 @@ typedef struct hr_paths {
     hr_account *account;
     hr_path *items;
     int64_t n, cap;
-    hr_store *store;   /* of the URLs; NULL: all paths are local */
-    bool is_beginning; /* these files are the first ones of the list; see hr_paths_options.first_page */
+    hr_store *store;    /* of the URLs; NULL: all paths are local */
+    bool is_beginning;  /* these files are the first ones of the list; see hr_paths_options.first_page */
+    hr_list_rest *rest; /* how the list of a beginning goes on; NULL: it begins anew */
 } hr_paths;
 
+/* ANY: of a folder or a pattern. LEVEL: not if a folder that the pattern names has files. */
+typedef enum hr_first_page { HR_FIRST_NEVER, HR_FIRST_OF_LEVEL, HR_FIRST_OF_ANY } hr_first_page;
 typedef struct hr_paths_options {
     bool ignore_missing;         /* skips a path that does not exist */
     const char *const *suffixes; /* of files in folders, in any case; NULL: all except hidden ones */
@@ -197,7 +201,8 @@ typedef struct hr_paths_options {
     bool hidden; /* also files whose names begin with '.' or '_' */
     /* Of one URL: a store's list of many pages ends after the first page, if its files are certainly the first ones of
      * the list. hr_paths.is_beginning says whether this happened. */
-    bool first_page;
+    hr_first_page first_page;
+    const hr_paths *begun; /* the beginning of the same list: what is left of it is listed; NULL: all */
     bool plain; /* '*', '?' and '[' are characters of names, also of what does not exist: no path is a pattern */
     /* Called, perhaps more than once, when the first file of the first URL is known while its list goes on: requests
      * for it can travel meanwhile. In the end another file may be the first one. NULL: nobody wants to know. */
@@ -231,7 +236,8 @@ static inline const char *hr__paths_shown(const hr_paths *p, int64_t i)
 {
     return p->items[i].shown ? p->items[i].shown : p->items[i].path;
 }
-int64_t hr__percent_decode(char *s); /* "a%20b" -> "a b", in place; -> its length, zero bytes of "%00" included */
+bool hr__url_is_remote(const char *url); /* of a store, or of http */
+int64_t hr__percent_decode(char *s);     /* "a%20b" -> "a b", in place; -> its length, zero bytes of "%00" included */
 /* The local path of a URL, new: "file:///a%20b" -> "/a b". HR_UNSUPPORTED names another scheme. */
 hr_status hr__path_of_url(const char *url, hr_account *account, char **out, hr_error *err) HR_MUST_USE;
 

@@ -109,6 +109,16 @@ static hr_status take_scan(hr_status st, hr_scan *scan, hr_plan **out, hr_error 
     return st;
 }
 
+/* The scan of a plan that only has the first files of a list; NULL: it has others. */
+static const hr_scan *scan_of_beginning(const hr_plan *p)
+{
+    while (p && p->n_inputs == 1)
+        p = p->inputs[0];
+    return p && p->scan && hr__scan_is_beginning(p->scan) ? p->scan : NULL;
+}
+
+bool hr_plan_is_beginning(const hr_plan *p) { return scan_of_beginning(p) != NULL; }
+
 hr_status hr_plan_read(const char *const *urls, int n_urls, const char *format, const hr_read_options *options,
                        hr_plan **out, hr_error *err)
 {
@@ -120,7 +130,7 @@ hr_status hr_plan_read(const char *const *urls, int n_urls, const char *format, 
 
     *out = NULL;
     HR_TRY(HR_STRUCT_READ(hr_read_options, options, &o));
-    st = hr__scan_new_files(urls, n_urls, format, &o, &s, err);
+    st = hr__scan_new_files(urls, n_urls, format, &o, scan_of_beginning(o.begun), &s, err);
     st = take_scan(st, s, out, err);
     if (!st && o.columns) { /* the name of a missing column fails here, not in the run */
         hr_plan *all = *out;
@@ -129,13 +139,6 @@ hr_status hr_plan_read(const char *const *urls, int n_urls, const char *format, 
         hr_plan_unref(all);
     }
     return st;
-}
-
-bool hr_plan_is_beginning(const hr_plan *p)
-{
-    while (p && p->n_inputs == 1)
-        p = p->inputs[0];
-    return p && p->scan && hr__scan_is_beginning(p->scan);
 }
 
 hr_status hr_plan_tables(hr_table *const *tables, int n_tables, hr_plan **out, hr_error *err)

@@ -16,11 +16,13 @@ from headrace.exceptions import HeadraceError
 
 
 class ListServer(S3Server):
-    """Lists `keys` in the order of `order`, a function of a key; ignores_start: lists from the beginning."""
+    """Lists `keys` in the order of `order`, a function of a key; ignores_start: lists from the beginning;
+    ignores_level: lists the keys of folders too.
+    """
 
     keys = ()
     order = staticmethod(str.encode)
-    ignores_start = False
+    ignores_start = ignores_level = False
     on_list = None
 
     def _list(self, handler, bucket, query):
@@ -35,7 +37,12 @@ class ListServer(S3Server):
             self.at_once -= 1
 
     def _page(self, handler, query):
-        keys = sorted((k for k in self.keys if k.startswith(query["prefix"][0])), key=self.order)
+        prefix = query["prefix"][0]
+        keys = {k for k in self.keys if k.startswith(prefix)}
+        if "delimiter" in query and not self.ignores_level:
+            ends = {k: k.find("/", len(prefix)) + 1 for k in keys}
+            keys = {k[:end] if (end := ends[k]) else k for k in keys}
+        keys = sorted(keys, key=self.order)
         if "continuation-token" in query:
             behind = query["continuation-token"][0]
         else:
@@ -43,7 +50,12 @@ class ListServer(S3Server):
         begin = bisect.bisect_right([self.order(k) for k in keys], self.order(behind)) if behind else 0
         page = keys[begin : begin + self.page]
         cut = begin + self.page < len(keys)
-        lines = [f"<Contents><Key>{k}</Key><ETag>&quot;1&quot;</ETag><Size>1</Size></Contents>" for k in page]
+        lines = [
+            f"<CommonPrefixes><Prefix>{k}</Prefix></CommonPrefixes>"
+            if k.endswith("/")
+            else f"<Contents><Key>{k}</Key><ETag>&quot;1&quot;</ETag><Size>1</Size></Contents>"
+            for k in page
+        ]
         if cut:
             lines.append(
                 f"<IsTruncated>true</IsTruncated><NextContinuationToken>{page[-1]}</NextContinuationToken>"
@@ -170,7 +182,9 @@ def test_pages_travel_at_once(server, shape):
 def test_short_lists_cost_few_requests(server):
     server.keys, server.page = NUMBERS[:1500], 1000
     listed(server)
-    assert [kind for kind, *_ in server.requests].count("LIST") <= 6
+    assert [kind for kind, *_ in server.requests].count(
+        "LIST"
+    ) <= 8  # two prove that the page is the beginning
     server.keys = NUMBERS[:1000]
     listed(server)
     assert len(server.requests) == 1
@@ -217,12 +231,12 @@ class FileServer(ListServer):
         text = handler.wfile.getvalue().decode()
         handler.wfile = wfile
         head, _, body = text.partition("\r\n\r\n")
-        body = body.replace("<Size>1<", f"<Size>{size}<").replace("&quot;1&quot;", tag)
+        body = body.replace("<Size>1<", f"<Size>{size}<").replace("&quot;1&quot;", tag).encode()
         handler._headers_buffer = []
         handler.send_response(200)
         handler.send_header("Content-Length", str(len(body)))
         handler.end_headers()
-        handler.wfile.write(body.encode())
+        handler.wfile.write(body)
 
 
 @pytest.fixture
@@ -386,7 +400,7 @@ def test_many_small_folders_of_azure_cost_few_requests(azure):
     """One request for each of 1,500 folders would be 50 times the pages."""
     azure.keys, azure.page = SMALL, 100
     assert listed_by_azure(azure) == in_bytes(SMALL)
-    assert len(azure.requests) <= 32
+    assert len(azure.requests) <= 34
     azure.keys = MIXED
     assert listed_by_azure(azure) == in_bytes(MIXED)
     assert len(azure.requests) < 120
@@ -437,7 +451,26 @@ NOT_KNOWN = {
     "columns behind the page": ([*NUMBERS, "in/z=1/x.parquet"], {}, "s3://bucket/in/"),
     "any folder": ([*NUMBERS, "in/z=1/x.parquet"], {}, "s3://bucket/in/**/*.parquet"),
     "a name of a folder": ([*NUMBERS, "in/z=1/x.parquet"], {}, "s3://bucket/in/*"),
-    "a folder in the page": (["in/a/x.parquet", *NUMBERS], {"partitioning": None}, "s3://bucket/in/"),
+    "a name without a key": (
+        [f"in/k=1/v/{i:03}.parquet" for i in range(300)] + ["in/z=1/z=1/x.parquet"],
+        {},
+        "s3://bucket/in/k=*/*/*.parquet",
+    ),
+    "a folder that the pattern names": (
+        [f"in/k=1/x.parquet/{i:03}.parquet" for i in range(300)],
+        {},
+        "s3://bucket/in/k=*/*.parquet",
+    ),
+    "types of others": (
+        [f"in/k=1/{i:03}.parquet" for i in range(300)] + ["in/z=1/x.parquet"],
+        {"partitioning": hd.Partitioning("hive", field_types={"k": str})},
+        "s3://bucket/in/",
+    ),
+    "another base": (
+        [f"in/k=1/{i:03}.parquet" for i in range(300)] + ["in/z=1/x.parquet"],
+        {"partitioning": hd.Partitioning("hive", base_dir="s3://bucket/in/k=1")},
+        "s3://bucket/in/",
+    ),
     "all columns": (NUMBERS, {"unify": "all"}, "s3://bucket/in/*.parquet"),
     "any order": (NUMBERS, {"shuffle": "files"}, "s3://bucket/in/*.parquet"),
     "nothing visible": ([f"in/_{i:03}.parquet" for i in range(60)] + NUMBERS, {}, "s3://bucket/in/*.parquet"),
@@ -452,7 +485,9 @@ def test_a_beginning_that_is_not_known(files, name):
     ds = begun(files, path, **given)
     assert ds._node.beginning is None
     assert len(ds.input_files()) == len(ds.take_all()) / 10
-    assert ds.schema().names == ["id", *(c for c in "kz" if any(f"/{c}=1/" in f for f in ds.input_files()))]
+    below = "k=1" if name == "another base" else ""  # a base is no column
+    found = [f.partition(below)[2] if below else f for f in ds.input_files()]
+    assert ds.schema().names == ["id", *(c for c in "kz" if any(f"/{c}=1/" in f for f in found))]
 
 
 @pytest.mark.parametrize("order", [str.encode, lambda key: key[::-1], lambda key: key.replace("/", "\0")])
@@ -480,3 +515,125 @@ def test_a_beginning_with_a_job_s_record(files):
     files.keys = [*NUMBERS, "in/_headrace_commit_x"]
     with pytest.raises(HeadraceError):  # it is no record
         begun(files)
+
+
+MONTHS = [f"in/y={y}/m={m:02}/{i:03}.parquet" for y in (2023, 2024) for m in range(1, 13) for i in range(40)]
+NAMED = hd.Partitioning("hive", field_names=["y", "m"])
+FOLDERS = {
+    "columns with names": (MONTHS, {"partitioning": NAMED}, "s3://bucket/in/"),
+    "columns with names and a base": (
+        MONTHS,
+        {"partitioning": hd.Partitioning("hive", "s3://bucket/in", ["y", "m"], {"y": int})},
+        "s3://bucket/in/",
+    ),
+    "columns of a pattern": (MONTHS, {}, "s3://bucket/in/y=*/m=*/*.parquet"),
+    "folders that are columns": (
+        [key.replace("y=", "").replace("m=", "") for key in MONTHS],
+        {"partitioning": hd.Partitioning("dir", "s3://bucket/in/", ["y", "m"])},
+        "s3://bucket/in/",
+    ),
+    "no columns": (MONTHS, {"partitioning": None}, "s3://bucket/in/"),
+    "any folder": (MONTHS, {"partitioning": None}, "s3://bucket/in/**/*.parquet"),
+}
+
+
+@pytest.mark.parametrize("order", [str.encode, as_folders])
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_beginning_with_folders(files, name, order):
+    """These waited for the whole list. The store is asked for names behind the last key's folders."""
+    keys, given, path = FOLDERS[name]
+    files.keys, files.order = keys, order
+    ds = begun(files, path, include_paths=True, **given)
+    assert ds._node.beginning is not None
+    assert [r["path"] for r in ds.take(450)][::10] == [f"s3://bucket/{key}" for key in keys[:45]]
+    names = ["id", *([] if given and given["partitioning"] is None else ["y", "m"]), "path"]
+    assert ds.schema().names == names
+    assert kinds_of(files).count("LIST") <= 6  # the page, two folders of the last key, records of jobs
+    assert ds.input_files() == [f"s3://bucket/{key}" for key in keys]
+
+
+# Keys whose order by folders is another one: a/ and its files come before a-b.
+BEFORE = {
+    "behind the page": [*(f"in/a/{i:03}.parquet" for i in range(200)), "in/a-b.parquet"],
+    "a folder behind the page": [*(f"in/a/{i:03}.parquet" for i in range(200)), "in/a-b/x.parquet"],
+    "of a folder above": [*(f"in/a/b/{i:03}.parquet" for i in range(200)), "in/a.b/x.parquet"],
+    "in the page": [
+        *(f"in/a/{i:03}.parquet" for i in range(20)),
+        "in/a-b.parquet",
+        *(f"in/c/{i:03}.parquet" for i in range(90)),
+    ],
+    "many names": [
+        *(f"in/a/{i:03}.parquet" for i in range(200)),
+        *(f"in/a{c}{i}/x.parquet" for c in " !+-.0a" for i in range(60)),
+    ],
+    "none": [*(f"in/a/{i:03}.parquet" for i in range(200)), "in/a0.parquet", "in/ab/x.parquet"],
+}
+
+
+@pytest.mark.parametrize("order", [str.encode, as_folders])
+@pytest.mark.parametrize("name", BEFORE)
+def test_a_beginning_in_the_order_of_folders(files, name, order):
+    files.keys, files.order = BEFORE[name], order
+    ds = begun(files, "s3://bucket/in/", partitioning=None, include_paths=True)
+    assert (ds._node.beginning is not None) == (order is str.encode or name == "none")
+    want = [f"s3://bucket/{key}" for key in in_bytes(files.keys)]
+    assert [r["path"] for r in ds.take(300)][::10] == want[:30]
+    assert ds.input_files() == want
+
+
+@pytest.mark.parametrize("order", [str.encode, as_folders])
+@pytest.mark.parametrize("name", BEFORE)
+def test_a_beginning_of_azure(azure, name, order):
+    azure.keys, azure.order, azure.page = BEFORE[name], order, 50
+    azure.forget()
+    options = {"endpoint": azure.url, "account_key": azure.key}
+    where = "az://bucket@acct/"
+    ds = hd.read_binary_files(where + "in/", include_paths=True, storage_options=options)
+    assert (ds._node.beginning is not None) == (order is str.encode or name == "none")
+    want = [where + key for key in in_bytes(azure.keys)]
+    assert ds._node.schema_plan.files()[:30] == want[:30]
+    assert ds.input_files() == want
+
+
+def test_a_store_that_lists_no_level(files):
+    """Its answer says nothing on what comes behind the folder."""
+    files.keys, files.order, files.ignores_level = BEFORE["behind the page"], as_folders, True
+    ds = begun(files, "s3://bucket/in/", partitioning=None, include_paths=True)
+    assert ds._node.beginning is None
+    assert ds.take(1)[0]["path"] == "s3://bucket/in/a-b.parquet"
+
+
+def test_random_beginnings(files):
+    rng = random.Random(3)
+    found = 0
+    for _ in range(150):
+        letters = rng.choice(["01", "ab/", "aB0-/.", "a-/", "é0z/"])
+        keys = {"".join(rng.choices(letters, k=rng.randint(1, 9))).strip("/") or "x" for _ in range(60)}
+        keys = [k for k in keys if not any(part[:1] in ("", ".", "_") for part in k.split("/"))]
+        files.keys, files.page = [f"in/{k}.parquet" for k in keys], rng.choice([2, 3, 10])
+        files.order = rng.choice([str.encode, as_folders])
+        if keys:
+            ds = begun(files, "s3://bucket/in/", partitioning=None, include_paths=True)
+            found += ds._node.beginning is not None
+            want = [f"s3://bucket/{key}" for key in in_bytes(files.keys)]
+            assert [r["path"] for r in ds.take(40)][::10] == want[:4]
+            assert ds.input_files() == want
+    assert found > 50
+
+
+def test_the_list_goes_on_behind_its_beginning(files):
+    """The first page was asked for twice when all files were needed."""
+    files.keys = MONTHS
+    ds = begun(files, "s3://bucket/in/", partitioning=NAMED)
+    before = len(files.requests)
+    assert len(ds.input_files()) == len(MONTHS)
+    pages = [path for kind, path, *_ in files.requests[before:] if kind == "LIST"]
+    assert pages and all("start-after" in p or "continuation-token" in p or "_headrace" in p for p in pages)
+
+
+def test_a_list_that_changes_behind_its_beginning(files):
+    """A key of the first page that goes meanwhile is an error when it is read, as for any list."""
+    files.keys = MONTHS
+    ds = begun(files, "s3://bucket/in/", partitioning=NAMED)
+    files.keys = [*MONTHS, "in/y=2025/m=01/000.parquet"]
+    assert ds.input_files() == [f"s3://bucket/{key}" for key in files.keys]

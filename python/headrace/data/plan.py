@@ -139,6 +139,8 @@ class Node:
         _serve(args)
         keep = args.pop("partition_filter", None)
         if keep is None:
+            if self.beginning is not None:
+                args["begun"] = self.beginning
             return Plan.read(**args, first_page=first_page)
         listing = ("urls", "format", "ignore_missing_paths", "suffixes", "storage_options")
         listed = Plan.read(**{k: v for k, v in args.items() if k in listing}).files()

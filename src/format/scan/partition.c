@@ -12,6 +12,7 @@
  * scan.c). Each column is one array with a row per file, beside the texts of the folders. */
 #include "expr/expr.h"
 #include "format/scan/scan.h"
+#include "io/http/remote.h"
 
 #include <stdlib.h>
 #include <strings.h>
@@ -500,6 +501,15 @@ static hr_status check_base(const finder *f, hr_error *err)
                         f->base);
 }
 
+/* The base in the form of the paths. */
+static hr_status take_base(finder *f, const char *base, hr_error *err)
+{
+    if (!hr__url_is_remote(base))
+        return hr__path_of_url(base, NULL, &f->base, err);
+    f->base = hr__url_shown(base, NULL);
+    return f->base ? HR_OK : hr__error_memory(err, "partitions", (int64_t)strlen(base));
+}
+
 static hr_status begin(finder *f, hr_error *err)
 {
     const hr_read_options *o = f->options;
@@ -512,7 +522,7 @@ static hr_status begin(finder *f, hr_error *err)
     if (o->n_partition_names > MAX_KEYS)
         return hr_error_set(err, HR_UNSUPPORTED, "%d partition columns, at most %d", o->n_partition_names, MAX_KEYS);
     if (o->partition_base && o->partition_base[0])
-        HR_TRY(hr__path_of_url(o->partition_base, NULL, &f->base, err));
+        HR_TRY(take_base(f, o->partition_base, err));
     HR_TRY(check_base(f, err));
     if (o->n_partition_names > 0 && !(f->hive && o->partition_others))
         return given_keys(f, err);

@@ -1597,24 +1597,59 @@ static void keep_early(file_scan *s, early *e)
     e->source = NULL;
 }
 
-/* Whether the columns and the order of the first files are known without the others. Columns of folders are, if a
- * pattern of file names leaves no folders below it. */
-static bool can_begin(const char *url, const hr_read_options *o)
+/* Whether the caller names all partition columns and their types, for files that all lie below the base. */
+static bool names_columns(const char *url, const hr_read_options *o)
+{
+    size_t n = o->partition_base ? strlen(o->partition_base) : 0;
+
+    while (n > 0 && o->partition_base[n - 1] == '/')
+        n--;
+    if (o->n_partition_names == 0 || o->partition_others ||
+        (n && (strncmp(url, o->partition_base, n) || (url[n] && url[n] != '/'))))
+        return false;
+    for (int i = 0; i < o->n_partition_names && !o->partition_text; i++)
+        if (!o->partition_types || !o->partition_types[i])
+            return false;
+    return true;
+}
+
+/* Whether a pattern of files names the key of each folder: "day=*", but not "*", and no "**". */
+static bool names_keys(const char *url, const hr_read_options *o)
 {
     const char *name = strrchr(url, '/'), *end = strrchr(url, '.');
+    bool any = false;
 
-    if (o->unify || o->shuffle_files)
+    if (!name || end < name || hr__has_pattern(end) || !hr__has_pattern(url))
         return false;
-    if (!o->partitioning)
-        return true;
-    return strcmp(o->partitioning, "hive") == 0 && !o->partition_base && !o->n_partition_names && name && end > name &&
-           !hr__has_pattern(end) && hr__has_pattern(name) && strcspn(url, "*?[") > (size_t)(name - url);
+    for (const char *part = url, *slash; (slash = strchr(part, '/')); part = slash + 1) {
+        const char *wild = strpbrk(part, "*?["), *equals = strchr(part, '=');
+
+        if (!wild || wild > slash)
+            continue;
+        if (!equals || equals > wild || equals == part)
+            return false;
+        any = true;
+    }
+    return !any || o->partition_text;
+}
+
+/* Whether the columns of the first files are known without the others. Folders of which the list has not told yet can
+ * make columns, unless their names are given. */
+static hr_first_page first_page_of(const char *url, const hr_read_options *o)
+{
+    if (!o->first_page || o->unify || o->shuffle_files)
+        return HR_FIRST_NEVER;
+    if (!o->partitioning || names_columns(url, o))
+        return HR_FIRST_OF_ANY;
+    return strcmp(o->partitioning, "hive") == 0 && !o->partition_base && !o->n_partition_names && names_keys(url, o)
+               ? HR_FIRST_OF_LEVEL
+               : HR_FIRST_NEVER;
 }
 
 bool hr__scan_is_beginning(const hr_scan *s) { return is_file_scan(s) && ((const file_scan *)s)->paths.is_beginning; }
 
 hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *format, const hr_read_options *options,
-                             hr_scan **out, hr_error *err)
+                             const hr_scan *begun, hr_scan **out, hr_error *err)
 {
     hr_paths_options listing = { 0 };
     early early = { format, NULL };
@@ -1636,7 +1671,10 @@ hr_status hr__scan_new_files(const char *const *urls, int n_urls, const char *fo
                                       .n_suffixes = options->n_suffixes,
                                       .store_options = options->storage_options,
                                       .n_store_options = options->n_storage_options };
-    listing.first_page = options && n_urls == 1 && format && options->first_page && can_begin(urls[0], options);
+    if (options && n_urls == 1 && format)
+        listing.first_page = first_page_of(urls[0], options);
+    if (n_urls == 1 && begun && hr__scan_is_beginning(begun))
+        listing.begun = &((const file_scan *)begun)->paths;
     listing.on_first = begin_early;
     listing.context = &early;
     HR_GO(hr__paths_list(urls, n_urls, &listing, NULL, &s->paths, err));

@@ -18,6 +18,7 @@ void hr__url_hide(const char *url, hr_error *err);         /* the error's text h
 /* Adds the files of n URLs to the list, in their order. Requests of several URLs are under way at once. */
 hr_status hr__url_list(hr_store *store, const char *const *urls, int n, const hr_paths_options *options, hr_paths *out,
                        hr_error *err) HR_MUST_USE;
+void hr__list_rest_free(hr_list_rest *r); /* NULL is fine */
 /* Sends no request. Borrows all. */
 hr_status hr__url_source_open(const hr_path *listed, hr_store *store, hr_account *account, hr_source **out,
                               hr_error *err) HR_MUST_USE;

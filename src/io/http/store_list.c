@@ -24,8 +24,9 @@
  * The first page of an ascending list has the first file, of which the caller is told while the list goes on.
  *
  * A caller who wants no more than the beginning (first_page) gets the files of the first page, if they are certainly
- * the first ones of the whole list: see is_beginning. A store can list the keys of folders at another place than the
- * order of bytes has, so the page has none.
+ * the first ones of the whole list: see is_beginning. A store that keeps folders as folders lists "a/b" before "a-b",
+ * which comes first in the order of bytes: see take_doubts. If the same caller wants all files within seconds, the list
+ * goes on behind that page.
  *
  * The result is sorted by key, byte by byte, as a local folder's is: some stores list in no order. Directory buckets of
  * S3 also take only prefixes that end with a slash: the folder is listed, and keys without the prefix are left out.
@@ -43,10 +44,11 @@
 #define MOST_CUTS 160
 #define MOST_GUARDS 8
 #define MOST_LEVELS 8
-#define FEW_FOLDERS 8         /* of a page: a folder has an eighth of a page, or more */
-#define SMALL_SHARE 40        /* folders with less than this part of a page are not worth a request each */
-#define TRIES 64              /* requests for folders that tell whether they are */
-#define PAGE_BYTES (16 << 20) /* 5,000 keys of 1,024 bytes, some encoded, and what stands around them */
+#define FEW_FOLDERS 8                      /* of a page: a folder has an eighth of a page, or more */
+#define SMALL_SHARE 40                     /* folders with less than this part of a page are not worth a request each */
+#define TRIES 64                           /* requests for folders that tell whether they are */
+#define REST_NS (10 * INT64_C(1000000000)) /* an older list begins anew */
+#define PAGE_BYTES (16 << 20)              /* 5,000 keys of 1,024 bytes, some encoded, and what stands around them */
 
 /* Keys behind `after`, up to `upto`. */
 typedef struct span {
@@ -73,22 +75,31 @@ typedef struct listing {
     int64_t begin;  /* of this list in `out` */
     bool is_named;  /* the pattern names what exists: only that counts */
     bool may_cut;
-    bool may_divide;          /* into folders */
-    int64_t page_keys;        /* of the first page */
-    int64_t n_asked, n_found; /* requests for folders, and their keys */
-    bool is_odd;              /* the store lists in another order than that of bytes */
-    bool may_begin;           /* the first page is enough, if it proves the first files; see is_beginning */
-    bool is_flat;             /* the first page has only keys of the prefix's own folder */
-    bool is_beginning;        /* the list has ended after its first page */
+    bool may_divide;           /* into folders */
+    int64_t page_keys;         /* of the first page */
+    int64_t n_asked, n_found;  /* requests for folders, and their keys */
+    bool is_odd;               /* the store lists in another order than that of bytes */
+    bool may_begin;            /* the first page is enough, if it proves the first files; see is_beginning */
+    bool is_beginning;         /* the list has ended after its first page */
+    bool is_deep;              /* a folder that the pattern names has files */
+    char *doubts[MOST_LEVELS]; /* see take_doubts */
+    int n_doubts;
     const hr_store_kind *kind;
+    const hr_paths *begun;   /* the beginning of this list, which goes on behind it; NULL: none */
     int guards[MOST_GUARDS]; /* lengths of the prefix: folders whose records the list does not show */
     int n_guards;
 } listing;
 
-static void spans_clear(listing *l)
+/* How a list goes on behind its first page. */
+struct hr_list_rest {
+    span *spans;
+    int64_t n, n_full, page_keys, at_ns;
+};
+
+static void spans_free(span *spans, int64_t n)
 {
-    for (int64_t i = 0; i < l->n; i++) {
-        span *s = &l->spans[i];
+    for (int64_t i = 0; i < n; i++) {
+        span *s = &spans[i];
 
         hr__free(s->after);
         hr__free(s->upto);
@@ -100,9 +111,20 @@ static void spans_clear(listing *l)
         hr__free(s->within);
         hr__free(s->behind);
     }
-    hr__free(l->spans);
+    hr__free(spans);
+}
+
+static void spans_clear(listing *l)
+{
+    spans_free(l->spans, l->n);
     l->spans = NULL;
     l->n = l->cap = 0;
+}
+
+static void doubts_clear(listing *l)
+{
+    while (l->n_doubts > 0)
+        hr__free(l->doubts[--l->n_doubts]);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ pages */
@@ -180,6 +202,15 @@ static bool is_named(const char *pattern, const char *key, const hr_paths_option
     return (pattern[n] == 0 && key[n] == 0) || (key[n] == '/' && hr__key_fits(NULL, key + n + 1, options));
 }
 
+static int64_t count_slashes(const char *s)
+{
+    int64_t n = 0;
+
+    for (; (s = strchr(s, '/')); s++)
+        n++;
+    return n;
+}
+
 /* Adds the key if it fits. After the first one that the pattern names itself, only such keys count. */
 static hr_status take_file(listing *l, const hr_list_key *k, hr_error *err)
 {
@@ -191,6 +222,7 @@ static hr_status take_file(listing *l, const hr_list_key *k, hr_error *err)
     if (!is_name &&
         (l->is_named || !hr__key_fits(l->pattern, l->pattern ? k->key : k->key + strlen(l->prefix), l->options)))
         return HR_OK;
+    l->is_deep = l->is_deep || (l->pattern && count_slashes(k->key) > count_slashes(l->pattern));
     return add_key(l->url, k, l->out, err);
 }
 
@@ -212,12 +244,62 @@ static bool ascends(const span *s, const hr_list_page *page)
     return true;
 }
 
-static bool has_folders(const hr_list_page *page, size_t n_prefix)
+/* Whether the name is that of the folder, and goes on with a byte before the slash: "a-b" of the folder "a". */
+static bool is_before_slash(const char *name, const char *folder)
 {
-    for (int64_t i = 0; i < page->n; i++)
-        if (strlen(page->items[i].key) > n_prefix && strchr(page->items[i].key + n_prefix, '/'))
-            return true;
-    return false;
+    size_t n = strlen(folder);
+
+    return strncmp(name, folder, n) == 0 && name[n] && (unsigned char)name[n] < '/';
+}
+
+static bool has_before_slash(const hr_list_page *page, const char *folder)
+{
+    bool found = false;
+
+    for (int64_t i = 0; i < page->n && !found; i++)
+        found = is_before_slash(page->items[i].key, folder);
+    for (int64_t i = 0; i < page->n_folders && !found; i++)
+        found = is_before_slash(page->folders[i], folder);
+    return found;
+}
+
+/* Finds what can come behind the first page, and before its last key in the order of bytes.
+ *
+ * The page's keys ascend byte by byte. If the store lists by bytes, all other keys are behind them. If it lists folder
+ * by folder, by the bytes of names, the two orders differ only where a folder's name begins another name that goes on
+ * with a byte before the slash: "a/" and "a-b". Both orders have "a/x" in the page, so "a-b" can come behind the page
+ * only if the page ends inside of "a/". Such folders of the last key are the doubts; the store is asked for names that
+ * begin so. A name of this kind in the page proves the order of bytes. */
+static hr_status take_doubts(listing *l, const hr_list_page *page, hr_error *err)
+{
+    const char *last = page->items[page->n - 1].key, *slash = strchr(last + strlen(l->prefix), '/');
+
+    for (; slash; slash = strchr(slash + 1, '/')) {
+        char *folder = hr__strndup(NULL, last, (size_t)(slash - last));
+
+        if (!folder)
+            return hr__error_memory(err, l->url, slash - last);
+        if (has_before_slash(page, folder)) {
+            hr__free(folder);
+            doubts_clear(l);
+            return HR_OK;
+        }
+        if (l->n_doubts == MOST_LEVELS) {
+            hr__free(folder);
+            l->may_begin = false;
+            return HR_OK;
+        }
+        l->doubts[l->n_doubts++] = folder;
+    }
+    return HR_OK;
+}
+
+/* The first page of the list, which may be enough. */
+static hr_status take_first(listing *l, const span *s, const hr_list_page *page, hr_error *err)
+{
+    doubts_clear(l);
+    l->may_begin = page->n > 0 && ascends(s, page) && l->way != HR_LIST_FOLDERS;
+    return l->may_begin ? take_doubts(l, page, err) : HR_OK;
 }
 
 /* Takes the keys of a page that belong to the span, and how it goes on. */
@@ -227,8 +309,8 @@ static hr_status take_page(listing *l, span *s, hr_list_page *page, hr_error *er
         l->is_odd = true;
         return HR_OK;
     }
-    if (l->may_begin && !s->token && !s->after)
-        l->is_flat = !has_folders(page, strlen(l->prefix));
+    if (l->may_begin && s == l->spans && !s->last)
+        HR_TRY(take_first(l, s, page, err));
     if (page->n && !s->first)
         HR_TRY(keep(&s->first, page->items[0].key, err));
     if (page->n)
@@ -337,22 +419,52 @@ static bool has_path(const hr_paths *p, const char *path)
     return false;
 }
 
-/* *again: a job has made a record while the pages were asked for. */
-static hr_status check_guards(listing *l, bool *again, hr_error *err)
+/* Whether the page has only names of the folder's level, and none with a byte before the slash. */
+static bool is_clear(const hr_list_page *page, const char *folder)
 {
-    hr_http_request r[MOST_GUARDS] = { 0 };
+    size_t n = strlen(folder);
+
+    for (int64_t i = 0; i < page->n; i++)
+        if (strncmp(page->items[i].key, folder, n) == 0 && page->items[i].key[n] == '/' && page->items[i].key[n + 1])
+            return false; /* the store has given a list of all levels */
+    return !has_before_slash(page, folder);
+}
+
+/* Whether no name can come behind the first page, and before its last key. The answer has the names that begin with
+ * that of the doubt's folder: a list by folders has those with a byte before the slash first. */
+static bool is_settled(const listing *l, const char *doubt, const hr_http_request *r)
+{
+    hr_list_page page = { 0 };
+    hr_error err = HR_ERROR_INIT;
+    bool settled = !r->st && !parse_page(l, r, &page, &err) && is_clear(&page, doubt);
+
+    hr__list_clear(&page);
+    hr_error_clear(&err);
+    return settled;
+}
+
+/* *again: a job has made a record while the pages were asked for, or the first page is not the beginning. */
+static hr_status check_end(listing *l, bool *again, hr_error *err)
+{
+    hr_http_request r[MOST_GUARDS + MOST_LEVELS] = { 0 };
+    int n, n_doubts = l->is_beginning ? l->n_doubts : 0;
     hr_paths found = { 0 };
     hr_status st = HR_OK;
 
     find_guards(l, true);
+    n = l->n_guards + n_doubts;
     for (int i = 0; i < l->n_guards; i++)
         r[i].st = guard_request(l, l->guards[i], NULL, &r[i], &r[i].err);
-    hr__http_run_all(r, l->n_guards);
+    for (int i = l->n_guards; i < n; i++)
+        r[i].st = ask(l, &(hr_list_query){ .prefix = l->doubts[i - l->n_guards], .level = true }, &r[i], &r[i].err);
+    hr__http_run_all(r, n);
     for (int i = 0; i < l->n_guards && !st; i++)
         st = take_guard(l, l->guards[i], &r[i], &found, err);
     for (int64_t i = 0; i < found.n && !st; i++)
         *again = *again || !has_path(l->records, found.items[i].path);
-    for (int i = 0; i < l->n_guards; i++)
+    for (int i = l->n_guards; i < n; i++)
+        *again = *again || !is_settled(l, l->doubts[i - l->n_guards], &r[i]);
+    for (int i = 0; i < n; i++)
         hr__http_clear(&r[i]);
     hr__paths_clear(&found);
     return st;
@@ -647,16 +759,74 @@ static void tell_first(const listing *l)
         l->options->on_first(l->options->context, &l->out->items[0], l->store);
 }
 
-/* Whether the files of the first page are the first ones of the whole list. A page with folders, in any order of the
- * store, and a record of a job prove nothing. A pattern that is the name of something that exists chooses only that:
- * its name would be in the page. */
+/* Whether the files of the first page are the first ones of the whole list, if no doubt is left. A record of a job
+ * proves nothing. A pattern that is the name of something that exists chooses only that: its name would be in the
+ * page. */
 static bool is_beginning(const listing *l)
 {
     const span *s = &l->spans[0];
 
-    return l->may_begin && l->begin == 0 && !s->is_done && l->out->n > 0 && l->may_cut && !l->is_odd && l->is_flat &&
-           !l->is_named && l->records->n == 0 &&
+    return l->may_begin && l->begin == 0 && !s->is_done && l->out->n > 0 && !l->is_odd && !l->is_named &&
+           !(l->is_deep && l->options->first_page == HR_FIRST_OF_LEVEL) && l->records->n == 0 &&
            (!l->pattern || (strcmp(l->pattern, s->last) < 0 && strncmp(l->pattern, s->last, strlen(l->pattern)) != 0));
+}
+
+/* ------------------------------------------------------------------------------------------------------------- rest */
+
+void hr__list_rest_free(hr_list_rest *r)
+{
+    if (r)
+        spans_free(r->spans, r->n);
+    hr__free(r);
+}
+
+/* The beginning takes the spans. Without memory the list begins anew. */
+static void keep_rest(listing *l)
+{
+    hr_list_rest *r = hr__alloc(NULL, sizeof *r);
+
+    if (!r)
+        return;
+    *r = (hr_list_rest){ l->spans, l->n, l->n_full, l->page_keys, hr__clock_ns() };
+    l->out->rest = r;
+    l->spans = NULL;
+    l->n = l->cap = 0;
+}
+
+static bool copy_text(char **to, const char *from) { return !from || (*to = hr__strdup(NULL, from)); }
+
+/* The files of the beginning, and copies of the spans behind them. */
+static hr_status take_rest(listing *l, hr_error *err)
+{
+    const hr_list_rest *r = l->begun->rest;
+
+    if (!hr__grow(NULL, (void **)&l->spans, &l->cap, r->n, sizeof *l->spans))
+        return hr__error_memory(err, l->url, r->n * (int64_t)sizeof *l->spans);
+    for (int64_t i = 0; i < r->n; i++) {
+        const span *from = &r->spans[i];
+        span *to = &l->spans[l->n++];
+
+        *to = (span){ .passed = from->passed, .is_done = from->is_done };
+        if (!copy_text(&to->after, from->after) || !copy_text(&to->upto, from->upto) ||
+            !copy_text(&to->token, from->token) || !copy_text(&to->first, from->first) ||
+            !copy_text(&to->over, from->over) || !copy_text(&to->last, from->last) ||
+            !copy_text(&to->prefix, from->prefix) || !copy_text(&to->within, from->within) ||
+            !copy_text(&to->behind, from->behind))
+            return hr__error_memory(err, l->url, sizeof *to);
+    }
+    for (int64_t i = 0; i < l->begun->n; i++) {
+        const hr_path *p = &l->begun->items[i];
+
+        HR_TRY(hr__paths_add(l->out, p->path, p->tag, p->n_bytes, p->mtime_ns, err));
+    }
+    l->n_full = r->n_full;
+    l->page_keys = r->page_keys;
+    return HR_OK;
+}
+
+static bool goes_on(const hr_paths *begun)
+{
+    return begun && begun->rest && hr__clock_ns() - begun->rest->at_ns < REST_NS;
 }
 
 static hr_status list_once(listing *l, hr_error *err)
@@ -669,24 +839,29 @@ static hr_status list_once(listing *l, hr_error *err)
     l->way = l->kind->list_way ? l->kind->list_way(l->store, l->url) : HR_LIST_PAGES;
     l->may_cut = l->way == HR_LIST_BEHIND;
     l->may_divide = l->way == HR_LIST_PAGES;
-    for (bool again = true; again;) {
+    for (bool again = true, anew = !goes_on(l->begun); again; anew = true) {
         bool more = true;
 
         again = false;
-        if (!hr__grow(NULL, (void **)&l->spans, &l->cap, 1, sizeof *l->spans))
+        if (!anew)
+            HR_GO(take_rest(l, err));
+        else if (!hr__grow(NULL, (void **)&l->spans, &l->cap, 1, sizeof *l->spans))
             HR_GO(hr__error_memory(err, l->url, sizeof *l->spans));
-        l->spans[l->n++] = (span){ 0 };
-        l->is_odd = l->is_named = false;
+        else
+            l->spans[l->n++] = (span){ 0 };
+        l->is_odd = l->is_named = l->is_deep = false;
         l->n_asked = l->n_found = 0;
-        for (bool is_first = true; more && !l->is_odd && !are_small(l); is_first = false) {
+        for (bool is_first = anew; more && !l->is_odd && !are_small(l); is_first = false) {
             HR_GO(run_round(l, is_first, &more, err));
             if (is_first)
                 tell_first(l);
             if (is_first && (l->is_beginning = is_beginning(l)))
                 break;
         }
-        if (l->is_beginning)
+        if (l->is_beginning) {
+            keep_rest(l);
             break;
+        }
         if (l->is_odd || are_small(l) || (l->may_cut && !is_whole(l))) {
             again = true;
             l->may_cut = l->may_divide = false;
@@ -714,17 +889,21 @@ hr_status hr__store_list(hr_store *s, const char *url, const char *prefix, const
         listing l = { .store = s, .url = url, .prefix = prefix, .pattern = pattern, .options = options };
 
         again = false;
+        l.begun = i == 0 && begin == 0 ? options->begun : NULL;
         l.records = &records;
         l.out = out;
         l.may_begin = options->first_page && i == 0; /* else a record on a later page is there, and not on the first */
         hr__paths_cut(out, begin);
+        hr__list_rest_free(out->rest);
+        out->rest = NULL;
         find_guards(&l, false);
         st = list_once(&l, err);
         if (!st && l.n_full)
-            st = check_guards(&l, &again, err);
+            st = check_end(&l, &again, err);
         if (!st && !again)
             st = hr__store_leave_out(s, &records, begin, out, &ended, &again, err);
         out->is_beginning = l.is_beginning;
+        doubts_clear(&l);
         hr__paths_clear(&records);
     }
     hr__paths_clear(&ended);
