@@ -176,15 +176,42 @@ def test_pages_travel_at_once(server, shape):
     server.keys, server.page, server.delay_s = SHAPES[shape], len(SHAPES[shape]) // 30, 0.02
     listed(server)
     assert server.most_at_once > 8
-    assert len(server.requests) < 100
+    assert len(server.requests) < 120
+
+
+@pytest.mark.parametrize("page", [20, 50])
+@pytest.mark.parametrize("refuses", [False, True])
+def test_folders_are_where_a_list_is_cut(server, refuses, page):
+    """Words make no other word likely: a page came after the other. Who may not list a level goes on so."""
+    words = ["alpha", "beta", "gamma", "delta", "kappa", "lambda", "omega", "sigma", "tau", "zeta"]
+    server.keys = in_bytes(f"in/{a}{b}/{i:02}" for a in words for b in words for i in range(6))
+    server.page, server.delay_s = page, 0.005
+    listing = server._list
+
+    def refuse(handler, bucket, query):
+        if "delimiter" in query:
+            return server.refuse(handler, 403, "AccessDenied")
+        return listing(handler, bucket, query)
+
+    if refuses:
+        server._list = refuse
+    assert listed(server, "s3://bucket/in/") == server.keys
+    assert len(server.requests) < 5 * len(server.keys) // page
+    assert (server.most_at_once > 8) != refuses
+
+
+def test_levels_of_many_pages(server):
+    """Folders behind the first page of a level are asked for when the list comes there."""
+    server.keys = in_bytes(f"in/{i * 7919 % 10000:04x}/{j}" for i in range(900) for j in "abc")
+    server.page = 30
+    assert listed(server, "s3://bucket/in/") == server.keys
+    assert len(server.requests) < 4 * 90
 
 
 def test_short_lists_cost_few_requests(server):
     server.keys, server.page = NUMBERS[:1500], 1000
     listed(server)
-    assert [kind for kind, *_ in server.requests].count(
-        "LIST"
-    ) <= 8  # two prove that the page is the beginning
+    assert kinds_of(server).count("LIST") <= 9  # two prove that the page is the beginning, one is a level
     server.keys = NUMBERS[:1000]
     listed(server)
     assert len(server.requests) == 1

@@ -8,6 +8,8 @@
  * The list comes in pages of 1,000 keys or more, and each page names the next one. A store that can begin a list behind
  * any key is asked for several *spans* of the keys at once: after a page that is not the last one, what follows is cut
  * at keys that the page's keys make likely ("part-1", "part-2" after "part-00999"). A wrong guess costs a request.
+ * Where the page's last key lies in folders, the levels above it are listed beside the next pages, and what follows is
+ * cut at their folders.
  * Each span ends with the first key behind it, which has to be the first key of the next span: this proves that the
  * spans together are the store's list. Otherwise (objects come and go meanwhile), and if the keys do not ascend byte by
  * byte, the pages are asked for again, one after the other.
@@ -38,9 +40,12 @@
 #include <string.h>
 
 #define MAX_LISTS 10 /* while jobs end at the same time */
-#define AT_ONCE 32   /* spans that are asked for at the same time */
-#define SPREAD 4     /* spans for each page that was not the last one: a short list is not cut into many */
-#define CUTS 8       /* that are enough after one page */
+#define AT_ONCE 64   /* spans that are asked for at the same time */
+#define FOLDERS_AT_ONCE 32
+#define LEVELS_AT_ONCE 16
+#define FIRST_SPREAD 4 /* spans after the first page: a short list is not cut into many */
+#define SPREAD 6       /* spans for each page that was not the last one */
+#define CUTS 8         /* that are enough after one page */
 #define MOST_CUTS 160
 #define MOST_GUARDS 8
 #define MOST_LEVELS 8
@@ -63,6 +68,14 @@ typedef struct span {
     bool is_done;
 } span;
 
+/* The folders of one level, whose names are keys to cut at. */
+typedef struct level {
+    char *prefix, *after; /* it begins behind this key */
+    char *end;            /* the last folder of an answer that was not complete; NULL: all are known */
+    int64_t per_page;     /* the folders of this level that a page had */
+    bool is_asked;
+} level;
+
 typedef struct listing {
     hr_store *store;
     const char *url, *prefix, *pattern;
@@ -71,6 +84,8 @@ typedef struct listing {
     hr_paths *records, *out;
     span *spans; /* in the order of the keys */
     int64_t n, cap;
+    level *levels;
+    int64_t n_levels, cap_levels;
     int64_t n_full; /* pages that were not the last one */
     int64_t begin;  /* of this list in `out` */
     bool is_named;  /* the pattern names what exists: only that counts */
@@ -119,6 +134,18 @@ static void spans_clear(listing *l)
     spans_free(l->spans, l->n);
     l->spans = NULL;
     l->n = l->cap = 0;
+}
+
+static void levels_clear(listing *l)
+{
+    for (int64_t i = 0; i < l->n_levels; i++) {
+        hr__free(l->levels[i].prefix);
+        hr__free(l->levels[i].after);
+        hr__free(l->levels[i].end);
+    }
+    hr__free(l->levels);
+    l->levels = NULL;
+    l->n_levels = l->cap_levels = 0;
 }
 
 static void doubts_clear(listing *l)
@@ -558,7 +585,13 @@ static int64_t cut_span(listing *l, int64_t place, const hr_list_page *page, int
     const char *first = page->items[0].key, *last = page->items[page->n - 1].key;
     int64_t before = l->n;
     char *cuts[MOST_CUTS];
-    int n = find_cuts(first, last, l->spans[place].upto, strlen(l->prefix), cuts);
+    size_t folder = (size_t)folder_of(last, (int)strlen(last)), n_prefix = strlen(l->prefix);
+    bool alone = l->n_full == 1 || folder <= n_prefix; /* levels will tell of folders */
+    int n;
+
+    if (!alone && strncmp(first, last, folder) != 0)
+        return 0;
+    n = find_cuts(first, last, l->spans[place].upto, alone ? n_prefix : folder, cuts);
 
     for (int i = 0; i < n; i++)
         if (n <= most || (i + 1) * most / n > i * most / n)
@@ -571,7 +604,94 @@ static int64_t cut_span(listing *l, int64_t place, const hr_list_page *page, int
 /* The number of spans that can be added to n_open ones. */
 static int64_t room_for(const listing *l, int64_t n_open)
 {
-    return HR_MAX(0, HR_MIN(AT_ONCE, SPREAD * l->n_full) - n_open);
+    return HR_MAX(0, HR_MIN(AT_ONCE, l->n_full == 1 ? FIRST_SPREAD : SPREAD * l->n_full) - n_open);
+}
+
+/* ----------------------------------------------------------------------------------------------------------- levels */
+
+static bool is_known(const listing *l, const char *prefix, size_t n, const char *last)
+{
+    for (int64_t i = 0; i < l->n_levels; i++) {
+        const level *v = &l->levels[i];
+
+        if (strlen(v->prefix) == n && memcmp(v->prefix, prefix, n) == 0 && (!v->end || strcmp(last, v->end) < 0))
+            return true;
+    }
+    return false;
+}
+
+/* The different names of a level that the page has; n: the length of the level's prefix. */
+static int64_t count_names(const hr_list_page *page, size_t n)
+{
+    int64_t found = 1;
+
+    for (int64_t i = 1; i < page->n; i++) {
+        const char *a = page->items[i - 1].key, *b = page->items[i].key;
+
+        found += strlen(b) > n && strncmp(a, b, n + strcspn(b + n, "/") + 1) != 0;
+    }
+    return found;
+}
+
+/* The folders between the prefix and the last key of a page that is not the last one: their levels are asked for in the
+ * next round. page: NULL: it has gone. Without memory there are fewer cuts. */
+static void add_levels(listing *l, const char *last, const hr_list_page *page)
+{
+    size_t n = strlen(l->prefix);
+
+    for (const char *slash; (slash = strchr(last + n, '/')); n = (size_t)(slash + 1 - last)) {
+        level v = { .per_page = page ? count_names(page, n) : 1 };
+
+        if (is_known(l, last, n, last))
+            continue;
+        v.prefix = hr__strndup(NULL, last, n);
+        v.after = hr__strdup(NULL, last);
+        if (v.prefix && v.after &&
+            hr__grow(NULL, (void **)&l->levels, &l->cap_levels, l->n_levels + 1, sizeof *l->levels)) {
+            l->levels[l->n_levels++] = v;
+            continue;
+        }
+        hr__free(v.prefix);
+        hr__free(v.after);
+    }
+}
+
+/* The span whose open part has the key; -1: none. */
+static int64_t find_span(const listing *l, const char *key)
+{
+    for (int64_t i = 0; i < l->n; i++) {
+        const span *s = &l->spans[i];
+
+        if (s->upto && strcmp(key, s->upto) >= 0)
+            continue;
+        return !s->is_done && (!s->after || strcmp(key, s->after) > 0) && (!s->last || strcmp(key, s->last) > 0) ? i
+                                                                                                                 : -1;
+    }
+    return -1;
+}
+
+/* Cuts at folders of the level, so that each part has a page at least, if folders are as large as those before. Who may
+ * not list a level has fewer cuts. */
+static void take_level(listing *l, level *v, const hr_http_request *r, int64_t most)
+{
+    hr_list_page page = { 0 };
+    hr_error err = HR_ERROR_INIT;
+    int64_t step;
+
+    if (!r->st && !parse_page(l, r, &page, &err) && page.n_folders > 0 && most > 0) {
+        step = HR_MAX(v->per_page, (page.n_folders + most - 1) / most);
+        for (int64_t i = 0; i < page.n_folders; i += step) {
+            int64_t place = find_span(l, page.folders[i]);
+            char *cut = place < 0 ? NULL : hr__strdup(NULL, page.folders[i]);
+
+            if (cut)
+                cut_at(l, place, cut);
+        }
+        if (page.truncated)
+            v->end = hr__strdup(NULL, page.folders[page.n_folders - 1]);
+    }
+    hr__list_clear(&page);
+    hr_error_clear(&err);
 }
 
 /* ---------------------------------------------------------------------------------------------------------- folders */
@@ -682,8 +802,11 @@ static hr_status take_round(listing *l, const int64_t *places, hr_http_request *
         if (!st && l->may_divide)
             st = take_folders(l, places[i], &page, err);
         l->page_keys = HR_MAX(l->page_keys, page.n);
-        if (!st && l->may_cut && !l->is_odd && !s->is_done && page.n > 1)
+        if (!st && l->may_cut && !l->is_odd && !s->is_done && page.n > 1) {
+            if (n_open < AT_ONCE)
+                add_levels(l, page.items[page.n - 1].key, &page);
             n_open += cut_span(l, places[i], &page, room_for(l, n_open));
+        }
         hr__list_clear(&page);
     }
     return st;
@@ -708,33 +831,59 @@ static hr_status run_first(const listing *l, hr_http_request *r, hr_error *err)
     return HR_OK;
 }
 
-/* Asks for the next page of each open span. *more: there were any. */
+static int64_t count_open(const listing *l)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < l->n; i++)
+        n += !l->spans[i].is_done;
+    return n;
+}
+
+/* Asks for levels that are new, from r on. -> their number. */
+static int ask_levels(listing *l, hr_http_request *r, int64_t *which)
+{
+    int n = 0;
+
+    for (int64_t i = 0; i < l->n_levels && n < LEVELS_AT_ONCE; i++) {
+        level *v = &l->levels[i];
+
+        if (v->is_asked)
+            continue;
+        v->is_asked = true;
+        r[n].st = ask(l, &(hr_list_query){ .prefix = v->prefix, .after = v->after, .level = true }, &r[n], &r[n].err);
+        which[n++] = i;
+    }
+    return n;
+}
+
+/* Asks for the next page of each open span, and for levels. *more: there were any. */
 static hr_status run_round(listing *l, bool is_first, bool *more, hr_error *err)
 {
-    hr_http_request *r = hr__zalloc(NULL, AT_ONCE * sizeof *r);
-    int64_t places[AT_ONCE], n_open = 0;
+    hr_http_request *r = hr__zalloc(NULL, (AT_ONCE + LEVELS_AT_ONCE) * sizeof *r);
+    int64_t places[AT_ONCE], levels[LEVELS_AT_ONCE], n_open = count_open(l);
     hr_status st = HR_OK;
-    int n = 0;
+    int n = 0, n_levels = 0;
 
     if (!r)
         return hr__error_memory(err, l->url, (int64_t)(AT_ONCE * sizeof *r));
-    for (int64_t i = 0; i < l->n; i++) {
-        if (l->spans[i].is_done)
-            continue;
-        n_open++;
-        if (n < AT_ONCE)
+    for (int64_t i = 0; i < l->n && n < (l->may_divide ? FOLDERS_AT_ONCE : AT_ONCE); i++)
+        if (!l->spans[i].is_done)
             places[n++] = i;
-    }
     *more = n > 0;
     if (is_first)
         HR_GO(run_first(l, r, err));
     for (int i = 0; i < n && !is_first; i++)
         r[i].st = page_request(l, &l->spans[places[i]], &r[i], &r[i].err);
-    if (!is_first)
-        hr__http_run_all(r, n);
+    if (!is_first) {
+        n_levels = n > 0 && l->may_cut ? ask_levels(l, r + n, levels) : 0;
+        hr__http_run_all(r, n + n_levels);
+    }
     st = take_round(l, places, r, n, n_open, err);
+    for (int i = 0; i < n_levels && !st && !l->is_odd; i++)
+        take_level(l, &l->levels[levels[i]], &r[n + i], AT_ONCE - count_open(l));
 done:
-    for (int i = 0; i < AT_ONCE; i++)
+    for (int i = 0; i < AT_ONCE + LEVELS_AT_ONCE; i++)
         hr__http_clear(&r[i]);
     hr__free(r);
     return st;
@@ -821,6 +970,8 @@ static hr_status take_rest(listing *l, hr_error *err)
     }
     l->n_full = r->n_full;
     l->page_keys = r->page_keys;
+    if (l->may_cut)
+        add_levels(l, r->spans[0].last, NULL);
     return HR_OK;
 }
 
@@ -869,10 +1020,12 @@ static hr_status list_once(listing *l, hr_error *err)
             hr__paths_cut(l->records, begin_records);
         }
         spans_clear(l);
+        levels_clear(l);
     }
     hr__paths_sort(l->out, l->begin);
 done:
     spans_clear(l);
+    levels_clear(l);
     return st;
 }
 
