@@ -113,19 +113,33 @@ void hr__source_ahead_ranges(hr_source *s, hr_file_range *ranges, int n)
 typedef struct plain_stream {
     hr_stream base;
     hr_source *source;
-    int64_t at;
+    int64_t at, announced; /* both: bytes before it */
+    int64_t most;          /* that are announced ahead */
 } plain_stream;
 
-#define AHEAD_BYTES (4 << 20) /* the read-ahead that the stream requests */
+#define AHEAD_BYTES (4 << 20)          /* the read-ahead that the stream requests */
+#define AHEAD_OF_NETWORK (16 << 20)    /* over a network, after the stream has read as many; */
+#define AHEAD_OF_SMALL_LIMIT (1 << 20) /* a sixteenth of the memory limit, but no less than this */
+
+/* Announces more when a quarter of what was announced ahead is read: some ranges travel while others are read. */
+static void announce(plain_stream *s)
+{
+    int64_t want = HR_MIN(s->most, HR_MAX(AHEAD_BYTES, s->at * 2));
+
+    if (s->announced > s->at + want - want / 4)
+        return;
+    s->announced = HR_MAX(s->announced, s->at);
+    hr__source_ahead(s->source, s->announced, s->at + want - s->announced);
+    s->announced = s->at + want;
+}
 
 static hr_status plain_read(hr_stream *base, void *out, int64_t n, int64_t *n_read, hr_error *err)
 {
     plain_stream *s = (plain_stream *)base;
 
     HR_TRY(hr__source_read_some(s->source, out, s->at, n, n_read, err));
-    if (s->at / AHEAD_BYTES != (s->at + *n_read) / AHEAD_BYTES)
-        hr__source_ahead(s->source, s->at + *n_read, AHEAD_BYTES);
     s->at += *n_read;
+    announce(s);
     return HR_OK;
 }
 
@@ -146,7 +160,10 @@ hr_status hr__stream_new(hr_source *source, hr_account *account, hr_stream **out
         return hr__error_memory(err, source->name, sizeof *s);
     s->base.cls = &plain_class;
     s->source = hr__source_ref(source);
-    hr__source_ahead(source, 0, AHEAD_BYTES);
+    s->most = AHEAD_BYTES;
+    if (hr__source_is_remote(source))
+        s->most = HR_MAX(AHEAD_OF_SMALL_LIMIT, HR_MIN(AHEAD_OF_NETWORK, hr__account_limit(account) / 16));
+    announce(s);
     *out = &s->base;
     return HR_OK;
 }

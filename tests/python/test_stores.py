@@ -1,5 +1,6 @@
 """URLs: rows, order, resume and errors are those of local files, whatever the server does."""
 
+import gzip
 import os
 import re
 import shutil
@@ -341,6 +342,21 @@ WRITERS = {
     "csv": (hd.read_csv, pa.csv.write_csv),
     "arrow": (hd.read_arrow, lambda t, path: hd.from_arrow(t).write_arrow(str(path), single_file=True)),
 }
+
+
+def test_a_long_file_in_gzip_travels_ahead_of_its_reads(server, tmp_path, monkeypatch):
+    """The next range was asked for when the one before it was read up."""
+    numbers = np.random.default_rng(0).integers(0, 1 << 62, 1_200_000)
+    path = tmp_path / "numbers.csv.gz"
+    path.write_bytes(gzip.compress(b"n\n" + b"\n".join(b"%d" % n for n in numbers), 1))
+    monkeypatch.setattr(hd.DataContext.get_current(), "memory_limit_bytes", 64 << 20)
+    server.root, server.delay_s = tmp_path, 0.02
+    at_once = []
+    server.fault = lambda number, handler: at_once.append(server.at_once)
+    found = hd.read_csv(f"{server.url}/numbers.csv.gz").to_arrow()
+    assert np.array_equal(found["n"].to_numpy(), numbers)
+    assert max(at_once) > 1
+    assert server.body_bytes() < path.stat().st_size + (5 << 20)  # the beginning gives the schema, too
 
 
 def small_files(folder, kind):
