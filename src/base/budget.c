@@ -205,6 +205,8 @@ static void call_waiter(void)
         fn();
 }
 
+void hr__budget_wake(void) { call_waiter(); }
+
 /* True once for each refusal of this level. */
 static bool take_refusal(hr_account *a) { return atomic_load(&a->refused) && atomic_exchange(&a->refused, false); }
 

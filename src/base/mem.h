@@ -60,6 +60,7 @@ void hr__account_release(hr_account *a, int64_t n_bytes);
  * inside the call that freed the bytes: fn must not take a lock under which anybody frees. One per process (the
  * scheduler's wake-up). */
 void hr__budget_set_waiter(void (*fn)(void));
+void hr__budget_wake(void); /* calls the waiter: something else than bytes came that work waits for */
 /* hr_set_num_threads calls fn with the new number, without locks. One per process (the scheduler). */
 void hr__threads_set_hook(void (*fn)(int n_threads));
 extern _Thread_local bool

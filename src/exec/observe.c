@@ -89,7 +89,7 @@ static hr_stage_does what_it_does(const hr_stage *s)
         return HR_STAGE_AWAITS_OUTPUT;
     if (s->watch.n_calling)
         return HR_STAGE_AWAITS_FUNCTION;
-    if (s->watch.n_receiving || s->window.awaits)
+    if (s->watch.n_receiving || s->window.awaits || !hr__gate_accepts(s))
         return HR_STAGE_AWAITS_NETWORK;
     if (s->watch.refused)
         return HR_STAGE_AWAITS_MEMORY;
@@ -116,6 +116,8 @@ static bool no_more_tickets(const hr_stage *s)
 
 static hr_cause cause_of(const hr_stage *s, const hr_ticket *t, bool full)
 {
+    if (!s->gate.draining && !hr__gate_accepts(s))
+        return HR_CAUSE_NETWORK;
     if (t && t->state == HR_TICKET_PENDING)
         return t->receiving ? HR_CAUSE_NETWORK : HR_CAUSE_FUNCTION;
     if (!t && s->window.awaits) /* files that open ahead: open_ahead.c */

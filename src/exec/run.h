@@ -419,6 +419,7 @@ bool hr__has_shares_locked(const hr_run *r); /* shares of a call wait for a thre
 void hr__do_shares(hr_run *r);               /* does shares as long as there are any. Lock not held */
 
 /* --- sched.c */
+bool hr__gate_accepts(const hr_stage *s); /* its stream operator takes a table now; not while it runs */
 bool hr__next_accepts(const hr_stage *s); /* what is downstream of the stage has room for its output */
 bool hr__run_work(void *run, int thread); /* the work of a run, as a client of the pool */
 

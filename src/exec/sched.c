@@ -52,7 +52,7 @@
  * 4. A stage that needs no more rows cuts itself and everything upstream. Its stream operator still gets `finish`.
  * 5. Back pressure. A stage drains only while the next stage's queue has fewer than 2 x its window's limit of items, or
  *    the output queue fewer than `prefetch` tables. Then its DONE tickets stay, its window fills and `take` stops, and
- *    so on up to the scan.
+ *    so on up to the scan. Neither does it while its stream operator does not accept (a writer whose bytes travel).
  * 6. With options.any_order tickets are drained as they complete, an error ends the run at once, and there are no
  *    markers.
  *
@@ -111,6 +111,13 @@ bool hr__next_accepts(const hr_stage *s)
     return s->input_of_next == s->next->in.current && s->next->in.items.n < 2 * s->next->window.limit;
 }
 
+bool hr__gate_accepts(const hr_stage *s)
+{
+    const hr_op *op = s->gate.stream ? s->gate.stream->run.op : NULL;
+
+    return !op || !op->cls->accepts || op->cls->accepts(s->gate.task.state);
+}
+
 /* The ticket whose output may be passed on now; NULL: none. */
 static hr_ticket *drainable(hr_stage *s)
 {
@@ -128,7 +135,7 @@ static hr_ticket *drainable(hr_stage *s)
 
 static bool can_drain(hr_stage *s)
 {
-    if (s->gate.draining || s->ended || !hr__next_accepts(s))
+    if (s->gate.draining || s->ended || !hr__next_accepts(s) || !hr__gate_accepts(s))
         return false;
     return drainable(s) || (!has_tickets(s) && !s->window.taking && inputs_done(s));
 }
@@ -629,7 +636,7 @@ static void drain(hr_stage *s, int thread)
     hr_status st = HR_OK;
 
     hr__run_lock(r);
-    while (!st && !r->st && !r->cancelled && !s->ended && hr__next_accepts(s)) {
+    while (!st && !r->st && !r->cancelled && !s->ended && hr__next_accepts(s) && hr__gate_accepts(s)) {
         if ((t = drainable(s)))
             st = drain_ticket_relocks(s, t, thread, &garbage, &err);
         else if (!has_tickets(s) && !s->window.taking && inputs_done(s))

@@ -194,6 +194,10 @@ typedef struct hr_op_class {
     void (*stop)(const hr_op *op, hr_op_run *run); /* after the last task; always, if start succeeded */
     /* After an error: the output of this call goes on before the error. */
     hr_status (*push)(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err);
+    /* STREAM, of hr__task_state: false: what it gave to a network before has to leave first, and the scheduler pushes
+     * nothing. Called with the run's lock held, while the operator does not run: reads atomics only. Who makes it true
+     * calls hr__budget_wake. NULL: it always accepts. */
+    bool (*accepts)(const void *state);
     /* After hr__resume: may emit, suspend again (HR_PENDING), or fail. */
     hr_status (*resumed)(const hr_op *op, hr_task *task, hr_error *err);
     /* After hr__task_more: called when all its emitted tables have passed the operators after it, before its next

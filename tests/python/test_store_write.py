@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -87,6 +89,43 @@ def test_large_and_empty_files(cloud):
     none = hd.from_items([{"text": "a"}]).filter(expr="text == 'b'")
     none.write_json(cloud.url + "/none.jsonl", single_file=True, storage_options=cloud.options)
     assert (cloud.server.root / "bucket" / "none.jsonl").read_bytes() == b""
+
+
+def test_a_writer_at_its_limit_holds_no_thread(cloud, monkeypatch):
+    """A thread of the pool waited for parts to leave: with one thread all other runs stood still."""
+    context = hd.DataContext.get_current()
+    monkeypatch.setattr(context, "memory_limit_bytes", 64 << 20)
+    go, parts, path = threading.Event(), [], "/large.npy"
+
+    def hold(kind, path, handler):
+        if kind == "PART":
+            parts.append(path)
+            assert go.wait(60)
+
+    def write():
+        hd.range(8_000_000).write_numpy(
+            cloud.url + path, column="id", single_file=True, storage_options=cloud.options
+        )
+
+    cloud.server.on_write = hold
+    before, context.num_threads = context.num_threads, 1
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            written = pool.submit(write)
+            try:
+                while len(parts) < 2:
+                    time.sleep(0.01)
+                time.sleep(0.3)  # the writer has reached its limit
+                assert pool.submit(hd.range(1000).sum, "id").result(30) == 499_500
+                assert not written.done()
+                assert len(parts) <= 5  # a quarter of the limit, in parts of 5 MiB, and a chunk
+            finally:
+                go.set()
+            written.result(60)
+    finally:
+        context.num_threads = before
+    values = np.load(cloud.server.root / "bucket" / path[1:])
+    assert np.array_equal(values, np.arange(8_000_000))
 
 
 def test_modes(cloud):

@@ -447,8 +447,10 @@ struct hr_uploads {
     int64_t part_bytes, most_bytes; /* of a part; of all parts that are not sent yet */
     hr_upload **items;
     int64_t n, cap;
-    bool committed; /* the uploads are not ours to abort */
-    hr_mutex lock;  /* guards what follows, and the uploads while parts are under way; before net.lock */
+    bool committed;       /* the uploads are not ours to abort */
+    bool never_waits;     /* a write goes on without room */
+    atomic_bool has_room; /* for one more chunk of a writer */
+    hr_mutex lock;        /* guards what follows, and the uploads while parts are under way; before net.lock */
     hr_cond moved;
     struct hr_transfer *flying;
     int64_t n_flying, flying_bytes;

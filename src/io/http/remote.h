@@ -53,7 +53,11 @@ hr_status hr__store_clean(const char *url, const char *job, const char *const *o
                           hr_error *err) HR_MUST_USE;
 void hr__uploads_free(hr_uploads *takes); /* aborts the uploads that are not committed; NULL is fine */
 hr_status hr__upload_begin(hr_uploads *u, const char *url, hr_upload **out, hr_error *err) HR_MUST_USE; /* borrowed */
-/* Waits while too many bytes are under way. */
+/* For threads of the pool: writes do not wait while too many bytes are under way. Who writes looks before whether there
+ * is room for a chunk, which is 1/16 of the memory limit. The budget's waiter is called when there is room again. */
+void hr__uploads_never_wait(hr_uploads *u);
+bool hr__uploads_have_room(const hr_uploads *u); /* from any thread */
+/* Waits while too many bytes are under way, unless hr__uploads_never_wait was called. */
 hr_status hr__upload_write(hr_upload *u, const void *data, int64_t n, hr_error *err) HR_MUST_USE;
 void hr__upload_keep_first(hr_upload *u); /* before the first write: the first part can change until finish */
 hr_status hr__upload_write_at(hr_upload *u, int64_t at, const void *data, int64_t n, hr_error *err) HR_MUST_USE;

@@ -4,7 +4,8 @@
  * 2. A part begins to travel as soon as it is full. The first one asks for the upload's id before; parts wait for it.
  *    Parts have part_bytes, and twice as many after each 1,000 parts, so that 10,000 are enough for any object.
  * 3. All parts of a job that are not sent yet have at most most_bytes together (a share of the memory limit, and at
- *    least one part): the writer waits for room. Their bytes are charged to the job's account.
+ *    least one part): the writer waits for room. Their bytes are charged to the job's account. An operator's writer
+ *    runs on a thread of the pool and never waits: the scheduler gives it no chunk while there is no room for one.
  * 4. A part that is sent again replaces itself. A request for an id that is sent again can leave an upload without
  *    parts, as a killed job does; see store_commit.c.
  * 5. Where the store gives no ids to uploads (Azure), the id is ours, and names the parts; a file without bytes has no
@@ -23,6 +24,7 @@
 #define MOST_BYTES (256 << 20)
 #define PARTS_OF_A_SIZE 1000
 #define MAX_PARTS 10000
+#define CHUNK_SHARE 16 /* of the memory limit: a chunk of a writer at most (op/write/write_cut.c) */
 #define WAIT_NS 100000000
 #define GIVE_UP_NS ((int64_t)3 * 1000000000)
 
@@ -79,6 +81,20 @@ static void transfer_free(hr_transfer *t)
 }
 
 /* The functions that end in _locked hold job->lock. */
+static void look_for_room_locked(hr_uploads *u)
+{
+    int64_t chunk = HR_MIN(hr__account_limit(u->account) / CHUNK_SHARE, u->most_bytes / 4);
+    bool room = u->st || !u->n_flying || u->flying_bytes <= u->most_bytes - chunk;
+
+    if (room && !atomic_exchange(&u->has_room, true))
+        hr__budget_wake();
+    if (!room)
+        atomic_store(&u->has_room, false);
+}
+
+bool hr__uploads_have_room(const hr_uploads *u) { return atomic_load(&u->has_room); }
+void hr__uploads_never_wait(hr_uploads *u) { u->never_waits = true; }
+
 static void fail_locked(hr_uploads *u, hr_status st, hr_error *from)
 {
     if (!u->st) {
@@ -86,6 +102,7 @@ static void fail_locked(hr_uploads *u, hr_status st, hr_error *from)
         hr__error_move(&u->err, from);
     }
     hr_error_clear(from);
+    look_for_room_locked(u);
     hr__cond_broadcast(&u->moved);
 }
 
@@ -98,6 +115,7 @@ static void land_locked(hr_uploads *u, hr_transfer *t)
     *at = t->next;
     u->n_flying--;
     u->flying_bytes -= t->n;
+    look_for_room_locked(u);
     hr__cond_broadcast(&u->moved);
 }
 
@@ -211,6 +229,7 @@ static void fly_locked(hr_uploads *u, hr_transfer *t)
     u->flying = t;
     u->n_flying++;
     u->flying_bytes += t->n;
+    look_for_room_locked(u);
 }
 
 /* ---------------------------------------------------------------------------------------------------------- waiting */
@@ -287,7 +306,7 @@ static hr_status send(hr_upload *f, hr_transfer *takes, hr_error *err)
     if (!f->asked)
         HR_GO(transfer_new(f, "POST", "uploads=", 0, &ask, err));
     hr__lock(&u->lock);
-    st = wait_locked(u, HR_MAX(0, u->most_bytes - takes->n), err);
+    st = u->never_waits ? failure_locked(u, err) : wait_locked(u, HR_MAX(0, u->most_bytes - takes->n), err);
     if (!st) {
         fly_locked(u, takes);
         if (f->id) {
@@ -504,6 +523,7 @@ hr_status hr__uploads_new(const char *url, bool single, const char *job, const c
         return hr__error_memory(err, url, sizeof *u);
     hr__mutex_init(&u->lock);
     hr__cond_init(&u->moved);
+    atomic_init(&u->has_room, true);
     u->account = account;
     HR_GO(hr__store_takes_files(url, err));
     u->kind = hr__kind_of(url)->upload;

@@ -134,8 +134,10 @@ static hr_status add_state_of(const hr_op *op, hr_task *task, add_state **out, h
     HR_TRY(name_job(job, s, err));
     if (!job->remote)
         return HR_OK;
-    return hr__uploads_new(job->path, job->settings.single_file, s->job, (const char *const *)job->storage,
-                           job->n_storage, s->account, &s->uploads, err);
+    HR_TRY(hr__uploads_new(job->path, job->settings.single_file, s->job, (const char *const *)job->storage,
+                           job->n_storage, s->account, &s->uploads, err));
+    hr__uploads_never_wait(s->uploads);
+    return HR_OK;
 }
 
 /* ------------------------------------------------------------------------------------------------------------ files */
@@ -346,6 +348,13 @@ static hr_status add_encoded(add_state *s, open_file *f, hr_encoded_chunk *p, hr
     f->n_rows += n;
     hr__encoded_chunk_clear(p);
     return HR_OK;
+}
+
+static bool add_accepts(const void *state)
+{
+    const add_state *s = state;
+
+    return !s || !s->uploads || hr__uploads_have_room(s->uploads);
 }
 
 static hr_status add_push(const hr_op *op, hr_task *task, const hr_table *in, hr_error *err)
@@ -566,6 +575,7 @@ const hr_op_class hr__write_add = {
     .doc = "a format's bytes into files",
     .kind = HR_OP_STREAM,
     .schema = add_schema,
+    .accepts = add_accepts,
     .push = add_push,
     .finish = add_finish,
     .task_clear = add_task_clear,
