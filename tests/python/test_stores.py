@@ -350,7 +350,7 @@ def test_a_long_file_in_gzip_travels_ahead_of_its_reads(server, tmp_path, monkey
     path = tmp_path / "numbers.csv.gz"
     path.write_bytes(gzip.compress(b"n\n" + b"\n".join(b"%d" % n for n in numbers), 1))
     monkeypatch.setattr(hd.DataContext.get_current(), "memory_limit_bytes", 64 << 20)
-    server.root, server.delay_s = tmp_path, 0.02
+    server.root, server.delay_s = tmp_path, 0.15
     at_once = []
     server.fault = lambda number, handler: at_once.append(server.at_once)
     found = hd.read_csv(f"{server.url}/numbers.csv.gz").to_arrow()
