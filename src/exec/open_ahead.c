@@ -10,7 +10,7 @@
  *
  * The taking thread (window.taking) owns all of this, except window.awaits and window.wait.
  *
- * Tests: test_stores.py. */
+ * Tests: test_open_ahead.c, test_stores.py. */
 #include "exec/run.h"
 
 #define AHEAD_BYTES (64 << 20) /* half a second at 1 Gbit/s */
