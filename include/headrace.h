@@ -199,8 +199,9 @@ HR_API HR_MUST_USE hr_status hr_shutdown(hr_error *err);
 
 typedef enum hr_log_level { HR_LOG_INFO, HR_LOG_WARNING } hr_log_level;
 /* `log` gets a line for each event that no status reports: an environment variable with a wrong value, a pool with
- * fewer threads than set, a position whose functions changed. NULL, the default: no log. Any thread calls `log`, one at
- * a time; `log` must not call the library. When hr_set_log returns, the older function no longer runs. */
+ * fewer threads than set, a position whose functions changed, a run that moves its threads. NULL, the default: no log.
+ * Any thread calls `log`, one at a time; `log` must not call the library. When hr_set_log returns, the older function
+ * no longer runs. */
 HR_API void hr_set_log(void (*log)(void *context, hr_log_level level, const char *text), void *context);
 
 /* ----------------------------------------------------------------------------------------------------------- tables */
@@ -793,6 +794,10 @@ typedef struct hr_feed_options {
     const uint64_t *shuffle_seed; /* of that order, borrowed; NULL: `seed` */
     bool moved;  /* with `position`: files may have other names and times if their contents are the same */
     bool strict; /* with `position`: functions whose code changed are HR_MISMATCH, not a warning */
+    /* The number of threads stays. Otherwise, where neither num_threads nor hr_set_num_threads nor HEADRACE_NUM_THREADS
+     * fixes it, the run moves it by measurement: more threads where they wait for reads of files, fewer where the
+     * consumer finds its tables ready and the CPUs are full. Rows and their order never depend on it. */
+    bool no_autotune;
 } hr_feed_options;
 
 /* Starts a run of `p`. Shares p. HR_BUDGET: the limit is below the plan's minimum, which the text names. */

@@ -23,6 +23,11 @@ def warn(text: str) -> None:
     logging.getLogger(DATA).warning("%s", text)
 
 
+def note(text: str) -> None:
+    """Logs a line of the engine that is no warning."""
+    tell(DATA, "%s", text)
+
+
 def tell(name: str, text: str, *args: object) -> None:
     """Logs an event; `text` and `args` as for logging.info()."""
     if wanted(name):

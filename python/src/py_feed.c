@@ -55,13 +55,15 @@ int pyhr_seed(PyObject *v, uint64_t *out)
 int pyhr_feed_options(PyObject *kwargs, hr_feed_options *out)
 {
     int64_t batch_rows = 0, prefetch = 0, epoch = 0, seed = 0, threads = 0, limit = 0, drop_last = 0, any_order = 0;
+    int64_t autotune = 1;
     PyObject *position, *trace;
 
     *out = (hr_feed_options){ .struct_bytes = sizeof *out };
     if (take_int(kwargs, "batch_rows", &batch_rows) < 0 || take_int(kwargs, "prefetch", &prefetch) < 0 ||
         take_int(kwargs, "epoch", &epoch) < 0 || take_int(kwargs, "seed", &seed) < 0 ||
         take_int(kwargs, "num_threads", &threads) < 0 || take_int(kwargs, "memory_limit", &limit) < 0 ||
-        take_int(kwargs, "drop_last", &drop_last) < 0 || take_int(kwargs, "any_order", &any_order) < 0)
+        take_int(kwargs, "autotune", &autotune) < 0 || take_int(kwargs, "drop_last", &drop_last) < 0 ||
+        take_int(kwargs, "any_order", &any_order) < 0)
         return -1;
     out->batch_rows = batch_rows;
     out->prefetch = (int)HR_MAX(HR_MIN(prefetch, 1 << 20), -1);
@@ -71,6 +73,7 @@ int pyhr_feed_options(PyObject *kwargs, hr_feed_options *out)
     out->memory_limit = limit;
     out->drop_last = drop_last != 0;
     out->any_order = any_order != 0;
+    out->no_autotune = autotune == 0;
     /* position and trace_path stay in kwargs, which keeps their texts alive */
     position = PyDict_GetItemString(kwargs, "position");
     trace = PyDict_GetItemString(kwargs, "trace_path");
@@ -722,8 +725,8 @@ static PyGetSetDef feed_getset[] = {
 static PyType_Slot feed_slots[] = {
     { Py_tp_doc,
       "Feed(plan, *, batch_rows=0, drop_last=False, prefetch=0, epoch=0, seed=0, any_order=False, num_threads=0,\n"
-      "memory_limit=0, position=None, trace_path=None, own_memory=False, keep_positions=False, inline_calls=(),\n"
-      "moved=False, strict=False):\n"
+      "autotune=True, memory_limit=0, position=None, trace_path=None, own_memory=False, keep_positions=False,\n"
+      "inline_calls=(), moved=False, strict=False):\n"
       "runs the plan once." },
     { Py_tp_new, feed_make },
     { Py_tp_dealloc, feed_dealloc },

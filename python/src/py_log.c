@@ -1,4 +1,4 @@
-/* py_log.c - the warnings of the engine become lines of Python's logger headrace.data (docs/logging.md).
+/* py_log.c - what the engine says becomes lines of Python's logger headrace.data (docs/logging.md).
  *
  * Any thread of the engine has something to say, perhaps with a lock held, and must not wait for the GIL: it puts its
  * line into a list, and asks Python to empty the list on the program's first thread. One list serves all
@@ -10,6 +10,7 @@
 
 typedef struct line {
     struct line *next; /* the one before */
+    bool warns;
     char text[];
 } line;
 
@@ -38,7 +39,7 @@ static int tell(void *none)
     for (line *l = oldest_first(atomic_exchange(&newest, NULL)); l;) {
         line *next = l->next;
         PyObject *text = events ? PyUnicode_DecodeUTF8(l->text, (Py_ssize_t)strlen(l->text), "replace") : NULL;
-        PyObject *made = text ? PyObject_CallMethod(events, "warn", "O", text) : NULL;
+        PyObject *made = text ? PyObject_CallMethod(events, l->warns ? "warn" : "note", "O", text) : NULL;
 
         if (events && !made)
             PyErr_WriteUnraisable(events);
@@ -56,11 +57,12 @@ static int tell(void *none)
 static void keep(void *context, hr_log_level level, const char *text)
 {
     size_t n = strlen(text) + 1;
-    line *l = level >= HR_LOG_WARNING ? malloc(sizeof *l + n) : NULL;
+    line *l = malloc(sizeof *l + n);
 
     (void)context;
     if (!l)
         return;
+    l->warns = level >= HR_LOG_WARNING;
     memcpy(l->text, text, n);
     l->next = atomic_load(&newest);
     while (!atomic_compare_exchange_weak(&newest, &l->next, l))

@@ -439,7 +439,8 @@ hr_status hr_parse_bytes(const char *text, int64_t *out, hr_error *err)
 /* --------------------------------------------------------------------------------------------------------- threads */
 
 _Thread_local bool hr__is_pool_thread;
-static atomic_int n_threads; /* 0: not looked up yet */
+static atomic_int n_threads;          /* 0: not looked up yet */
+static atomic_bool threads_are_fixed; /* a number was given, by hr_set_num_threads or the environment */
 static _Atomic(void (*)(int)) threads_hook;
 
 /* HR_INVALID only if HEADRACE_NUM_THREADS is set and malformed; *out is the default in that case, too. */
@@ -449,6 +450,7 @@ static hr_status default_threads(int *out, hr_error *err)
     int n = env_int("HEADRACE_NUM_THREADS", MAX_THREADS);
 
     *out = n ? n : HR_MIN(hr__cpus_allowed(), MAX_THREADS);
+    atomic_store(&threads_are_fixed, n > 0);
     if (text && *text && !n)
         return hr_error_set(err, HR_INVALID, "HEADRACE_NUM_THREADS: '%s' is not a number from 1 to %d", text,
                             MAX_THREADS);
@@ -488,10 +490,18 @@ hr_status hr_set_num_threads(int n, hr_error *err)
                             "threads: a callback cannot set their number, it would wait for its own thread");
     if (n == 0)
         HR_TRY(default_threads(&n, err));
+    else
+        atomic_store(&threads_are_fixed, true);
     atomic_store(&n_threads, n);
     if ((hook = atomic_load(&threads_hook)))
         hook(n);
     return HR_OK;
+}
+
+bool hr__threads_are_fixed(void)
+{
+    (void)hr_num_threads(); /* looks it up */
+    return atomic_load(&threads_are_fixed);
 }
 
 void hr__threads_set_hook(void (*fn)(int n_threads)) { atomic_store(&threads_hook, fn); }

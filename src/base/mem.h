@@ -63,6 +63,7 @@ void hr__budget_set_waiter(void (*fn)(void));
 void hr__budget_wake(void); /* calls the waiter: something else than bytes came that work waits for */
 /* hr_set_num_threads calls fn with the new number, without locks. One per process (the scheduler). */
 void hr__threads_set_hook(void (*fn)(int n_threads));
+bool hr__threads_are_fixed(void); /* the number was given, by hr_set_num_threads or HEADRACE_NUM_THREADS */
 extern _Thread_local bool
     hr__is_pool_thread; /* set by exec/pool.c on its threads, which must not wait for threads of the pool */
 /* Live blocks and bytes of the whole process, without pooled free buffers: what a test compares before and after. */

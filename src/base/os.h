@@ -36,6 +36,7 @@ typedef pthread_t hr_thread;
 void hr__mutex_init(hr_mutex *m);
 void hr__mutex_clear(hr_mutex *m);
 void hr__lock(hr_mutex *m);
+bool hr__try_lock(hr_mutex *m); /* false: another thread holds it */
 void hr__unlock(hr_mutex *m);
 void hr__cond_init(hr_cond *c);
 void hr__cond_clear(hr_cond *c);

@@ -115,6 +115,16 @@ static void must(int rc)
 void hr__mutex_init(hr_mutex *m) { must(pthread_mutex_init(m, NULL)); }
 void hr__mutex_clear(hr_mutex *m) { must(pthread_mutex_destroy(m)); }
 void hr__lock(hr_mutex *m) { must(pthread_mutex_lock(m)); }
+
+bool hr__try_lock(hr_mutex *m)
+{
+    int rc = pthread_mutex_trylock(m);
+
+    if (rc != EBUSY)
+        must(rc);
+    return rc == 0;
+}
+
 void hr__unlock(hr_mutex *m) { must(pthread_mutex_unlock(m)); }
 
 void hr__cond_init(hr_cond *c)

@@ -16,29 +16,14 @@ extern char **environ;
 
 /* The variables of Python and of launchers as well: one environment may serve both. */
 static const char *const known[] = {
-    "HEADRACE_CACHE_DIR",
-    "HEADRACE_CACHE_SIZE",
-    "HEADRACE_DEBUG",
-    "HEADRACE_LAUNCHER",
-    "HEADRACE_LOCAL_WORLD_SIZE",
-    "HEADRACE_MEMORY_LIMIT",
-    "HEADRACE_NODE_RANK",
-    "HEADRACE_NUM_THREADS",
-    "HEADRACE_PROGRESS",
-    "HEADRACE_RANK",
-    "HEADRACE_RULES",
-    "HEADRACE_RUN_ID",
-    "HEADRACE_SPILL_DIR",
-    "HEADRACE_SPILL_QUOTA",
-    "HEADRACE_STALL_TIMEOUT",
-    "HEADRACE_STALL_WARNING",
-    "HEADRACE_TRACE",
-    "HEADRACE_WORLD_SIZE",
-    "HEADRACE_BUILD",
-    "HEADRACE_EXAMPLES",
-    "HEADRACE_HUGE",
-    "HEADRACE_LIB",
-    "HEADRACE_RAY",
+    "HEADRACE_AUTOTUNE",      "HEADRACE_CACHE_DIR",     "HEADRACE_CACHE_SIZE",
+    "HEADRACE_DEBUG",         "HEADRACE_LAUNCHER",      "HEADRACE_LOCAL_WORLD_SIZE",
+    "HEADRACE_MEMORY_LIMIT",  "HEADRACE_NODE_RANK",     "HEADRACE_NUM_THREADS",
+    "HEADRACE_PROGRESS",      "HEADRACE_RANK",          "HEADRACE_RULES",
+    "HEADRACE_RUN_ID",        "HEADRACE_SPILL_DIR",     "HEADRACE_SPILL_QUOTA",
+    "HEADRACE_STALL_TIMEOUT", "HEADRACE_STALL_WARNING", "HEADRACE_TRACE",
+    "HEADRACE_WORLD_SIZE",    "HEADRACE_BUILD",         "HEADRACE_EXAMPLES",
+    "HEADRACE_HUGE",          "HEADRACE_LIB",           "HEADRACE_RAY",
     "HEADRACE_THOROUGH", /* the last six: of the project's tests */
 };
 #define N_KNOWN ((int)(sizeof known / sizeof *known))
@@ -125,7 +110,7 @@ static void warn_of_unknown(void)
 hr_status cli_check_environment(hr_error *err)
 {
     static const char *const sizes[] = { "HEADRACE_MEMORY_LIMIT", "HEADRACE_CACHE_SIZE" };
-    const char *threads = getenv("HEADRACE_NUM_THREADS");
+    const char *threads = getenv("HEADRACE_NUM_THREADS"), *autotune = getenv("HEADRACE_AUTOTUNE");
     int64_t n_bytes;
     int seconds;
     char *end = NULL;
@@ -142,6 +127,8 @@ hr_status cli_check_environment(hr_error *err)
     if (!cli_progress_seconds(getenv("HEADRACE_PROGRESS"), &seconds))
         return hr_error_set(err, HR_INVALID, "HEADRACE_PROGRESS: '%s', expected auto, off, or seconds between lines",
                             getenv("HEADRACE_PROGRESS"));
+    if (autotune && *autotune && strcmp(autotune, "on") != 0 && strcmp(autotune, "off") != 0)
+        return hr_error_set(err, HR_INVALID, "HEADRACE_AUTOTUNE: '%s', expected on or off", autotune);
     if (threads && *threads) {
         errno = 0;
         n = strtol(threads, &end, 10);

@@ -96,6 +96,7 @@ static int help(void)
     puts("\n  headrace COMMAND --help prints the options of a command, headrace --version the version.\n\n"
          "environment:\n"
          "  HEADRACE_NUM_THREADS     threads that read; default: the CPUs that the process may use\n"
+         "  HEADRACE_AUTOTUNE        off: that number stays; default: on, it moves with what is measured\n"
          "  HEADRACE_MEMORY_LIMIT    bytes for data, as 256MiB or 2GB; default: half of the memory\n"
          "  HEADRACE_SPILL_DIR       the folder of data that does not fit into memory; default: TMPDIR, /tmp\n"
          "  HEADRACE_CACHE_DIR       the folder that keeps what was read from stores; default: none\n"

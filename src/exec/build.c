@@ -325,20 +325,6 @@ static hr_status build(hr_run *r, hr_plan *p, int64_t blocks, hr_stage **out, hr
     return build_op(r, p, blocks, out, err);
 }
 
-/* The most tickets in the window: enough to keep all threads busy while the oldest one finishes; more if tickets wait
- * for other processes. */
-static int window_cap(const hr_run *r, const hr_stage *s, int n_threads)
-{
-    bool waits = false;
-
-    int cap;
-
-    for (int i = 0; i < s->n_ops; i++)
-        waits = waits || s->ops[i]->run.op->cls->resumed;
-    cap = waits ? 4 * n_threads + 8 : 2 * n_threads + (r->options.arena ? 4 : 2);
-    return s->n_lanes ? HR_MAX(2, (cap + s->n_lanes - 1) / s->n_lanes) : cap; /* lanes read ahead at the same time */
-}
-
 /* Chooses where markers lie. A run that begins at a marker repeats its work for all rows after the marker; so that it
  * repeats few calls, the operator upstream of a function puts a marker before each batch. */
 static void place_markers(hr_run *r)
@@ -484,10 +470,10 @@ static bool is_read_whole(const hr_stage *s)
 
 hr_status hr__run_build(hr_run *r, hr_error *err)
 {
-    int n_threads = r->options.num_threads > 0 ? HR_MIN(r->options.num_threads, hr_num_threads()) : hr_num_threads();
     hr_stage *last;
 
     r->same_op = -1;
+    hr__threads_init(r);
     HR_TRY(build(r, r->plan, r->options.block_rows, &last, err));
     r->n_plan_ops = r->n_ops + r->n_other_ops;
     HR_TRY(protect_blocks(r, err));
@@ -498,9 +484,10 @@ hr_status hr__run_build(hr_run *r, hr_error *err)
     for (int i = 0; i < r->n_stages; i++) {
         hr_stage *s = r->stages[i];
 
-        s->window.cap = window_cap(r, s, n_threads);
+        s->window.cap = hr__window_tickets(s, r->threads.tuner.most);
+        s->window.full = hr__window_tickets(s, HR_MAX(r->threads.tuner.first, r->threads.tuner.threads));
         s->window.begins_small = (r->has_limit && !is_read_whole(s)) || r->options.careful;
-        s->window.limit = s->window.begins_small ? 1 : s->window.cap;
+        s->window.limit = s->window.begins_small ? 1 : s->window.full;
         s->window.tickets = hr__zalloc(r->account, (size_t)s->window.cap * sizeof(hr_ticket *));
         if (!s->window.tickets)
             return hr__error_memory(err, "run", s->window.cap * (int64_t)sizeof(hr_ticket *));

@@ -292,6 +292,9 @@ hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err)
                  hr__account_used(r->account), hr__account_peak(r->account), hr__account_limit(r->account));
     hr__text_add(out, ",\"process_bytes\":%" PRId64 ",\"process_peak_bytes\":%" PRId64, hr_memory_used(),
                  hr_memory_peak());
+    hr__run_lock(r);
+    hr__threads_print_locked(r, out);
+    hr__run_unlock(r);
     print_spill(r->account, out);
     hr__network_stats(r->account, out);
     HR_TRY(print_view(r, out, err));

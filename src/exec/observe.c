@@ -100,11 +100,7 @@ static hr_stage_does what_it_does(const hr_stage *s)
 
 static bool threads_full(const hr_run *r, bool idle)
 {
-    int most = hr_num_threads();
-
-    if (r->options.num_threads > 0)
-        most = HR_MIN(most, r->options.num_threads);
-    return r->n_active >= most || (!idle && hr__pool_n_idle() == 0);
+    return r->n_active >= hr__run_threads(r) || (!idle && hr__pool_n_idle() == 0);
 }
 
 static bool no_more_tickets(const hr_stage *s)
@@ -453,7 +449,7 @@ hr_status hr__run_view(hr_run *r, int mark, hr_run_view *out, hr_error *err)
     out->moved_ns = r->watch.moved_ns;
     out->n_active = r->n_active;
     out->n_out = r->out.n;
-    out->n_threads = HR_MIN(hr_num_threads(), r->options.num_threads > 0 ? r->options.num_threads : INT32_MAX);
+    out->n_threads = hr__run_threads(r);
     out->n_cpus = hr__cpus_allowed();
     out->used_bytes = hr__account_used(r->account);
     out->limit_bytes = hr__account_limit(r->account);

@@ -138,13 +138,14 @@ static void end_threads(int keep)
         hr__thread_join(pool.threads[--pool.n_threads]);
 }
 
-/* With `resize`, without the lock. */
+/* Never fewer than there are. With `resize`, without the lock. */
 static hr_status start_threads(int n, hr_error *err)
 {
     int missing = 0;
 
     hr__lock(&pool.lock);
-    pool.n_wanted = n = HR_MIN(MAX_THREADS, HR_MAX(1, n));
+    n = HR_MIN(MAX_THREADS, HR_MAX(1, n));
+    pool.n_wanted = HR_MAX(n, pool.n_threads);
     hr__unlock(&pool.lock);
     while (pool.n_threads < n) {
         int i = pool.n_threads;
@@ -196,6 +197,17 @@ hr_status hr__pool_attach(hr_pool_client *c, hr_error *err)
     hr__unlock(&pool.lock);
     hr__pool_wake();
     return HR_OK;
+}
+
+/* Does not wait for `resize`: its holder joins pool threads, which may wait for locks that the caller holds. */
+void hr__pool_grow(int n)
+{
+    if (hr__is_pool_thread || !hr__try_lock(&pool.resize))
+        return;
+    if (n > pool.n_threads)
+        (void)start_threads(n, NULL); /* fewer threads than wanted are not an error */
+    hr__unlock(&pool.resize);
+    hr__pool_wake();
 }
 
 void hr__pool_detach(hr_pool_client *c)

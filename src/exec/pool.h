@@ -20,6 +20,8 @@ int hr__pool_slots(void);  /* more than any thread's number */
 int hr__pool_n_idle(void); /* threads that sleep now */
 /* Borrows c until it is detached. The first one starts the threads. */
 hr_status hr__pool_attach(hr_pool_client *c, hr_error *err) HR_MUST_USE;
+/* The pool gets up to n threads, if it has fewer. On a pool thread, and while others resize it, nothing happens. */
+void hr__pool_grow(int n);
 void hr__pool_detach(
     hr_pool_client *c);   /* waits until no thread looks at c: c must have run out of work, or end soon */
 void hr__pool_wake(void); /* reports that there may be more work: at any time, with any locks held except pool.c's */

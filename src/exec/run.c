@@ -136,7 +136,9 @@ static hr_status start(hr_run *r, const hr_run_options *options, hr_error *err)
     if (options->from)
         HR_TRY(hr__run_restore(r, options->from, err));
     r->client = (hr_pool_client){ .work = hr__run_work, .context = r };
-    return hr__pool_attach(&r->client, err);
+    HR_TRY(hr__pool_attach(&r->client, err));
+    hr__pool_grow(hr__run_threads(r));
+    return HR_OK;
 }
 
 hr_status hr__run_new(hr_plan *p, const hr_run_options *options, hr_run **out, hr_error *err)
@@ -232,6 +234,7 @@ hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **ma
 {
     hr_item item = { 0 };
     bool has_room;
+    int n_threads;
     hr_status st;
 
     *out = NULL;
@@ -245,7 +248,10 @@ hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **ma
     st = next_locked(r, &item, err);
     hr__hungry_locked(r, st == HR_PENDING);
     has_room = wants_tables(r);
+    n_threads = item.table ? hr__threads_look_locked(r) : 0;
     hr__run_unlock(r);
+    if (n_threads)
+        hr__threads_moved(r, n_threads);
     if (item.table && has_room)
         hr__pool_wake();
     *out = item.table;

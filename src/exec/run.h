@@ -31,6 +31,7 @@
 
 #include "exec/exec.h"
 #include "exec/pool.h"
+#include "exec/tune.h"
 
 /* --- queue.c: tables with the markers before them */
 typedef struct hr_item {
@@ -236,7 +237,8 @@ typedef struct hr_stage_input {
 typedef struct hr_window {
     hr_ticket **tickets; /* by seq % cap; NULL: drained already */
     int cap;
-    int limit;         /* of tickets at a time; grows up to cap */
+    int limit;         /* of tickets at a time; grows up to full */
+    int full;          /* for the threads that the run has now; at most cap */
     bool begins_small; /* the consumer may take few rows: limit starts at 1, and the first tickets hold few files */
     int64_t head_seq, next_seq;
     int64_t n_taken; /* tickets made, the canonical number of the next */
@@ -330,6 +332,25 @@ typedef struct hr_run_watch {
     int64_t began_cpu_ns, began_throttled; /* of the process, when the run began */
 } hr_run_watch;
 
+/* --- run_threads.c: how many threads work for the run */
+typedef struct hr_tune_sums { /* since its start */
+    int64_t at_ns, rows, tables, hungry_ns, busy_ns, cpu_ns, disk_ns, process_ns, refused_ns, spilled, throttled;
+} hr_tune_sums;
+
+typedef struct hr_move {
+    int64_t at_ns; /* since the run began */
+    int threads;
+    char reason[160];
+} hr_move;
+
+#define HR_MOVES_KEPT 16
+typedef struct hr_run_threads {
+    bool on; /* the controller moves their number */
+    hr_tuner tuner;
+    hr_tune_sums from; /* where the interval began; at_ns 0: none has begun */
+    hr_move moves[HR_MOVES_KEPT];
+} hr_run_threads;
+
 struct hr_run {
     atomic_int refs;
     int pid;
@@ -373,6 +394,7 @@ struct hr_run {
     int64_t started_ns, consumer_wait_ns, first_table_ns;
     hr_run_counts counts; /* tickets, tables_out, rows_out; the rest is summed from the stages */
     hr_run_watch watch;
+    hr_run_threads threads;
     _Atomic(struct hr_trace *) trace; /* NULL: none. It may begin while the run goes on */
     hr_arena **arenas;                /* arenas in which it writes; borrowed from operators and options */
     int64_t n_arenas, cap_arenas;
@@ -395,6 +417,8 @@ void hr__assert_locked(const hr_run *r); /* this thread holds the lock, or the p
 #endif
 static inline void hr__assert_stage_locked(const hr_stage *s) { hr__assert_locked(s->run); }
 
+int hr__run_threads(const hr_run *r); /* that may work for the run now */
+
 /* --- observe.c: what the dispatcher records. One function per event; a trace hangs on the same functions. */
 typedef struct hr_call_clock {
     int64_t cpu_ns; /* < 0: not read */
@@ -412,6 +436,13 @@ void hr__hungry_locked(hr_run *r, bool hungry);
 void hr__ticket_begins_locked(hr_ticket *t);                   /* a step */
 void hr__ticket_stops_locked(hr_ticket *t);                    /* after a step; its new state is set */
 void hr__ticket_resumes_locked(hr_ticket *t, hr_op_state *op); /* it was PENDING; op NULL: for the network */
+
+/* --- run_threads.c */
+int hr__window_tickets(const hr_stage *s, int n_threads); /* the most in the window of a stage */
+void hr__threads_init(hr_run *r);                         /* before the windows are built */
+int hr__threads_look_locked(hr_run *r);                   /* between two tables. > 0: call hr__threads_moved with it */
+void hr__threads_moved(hr_run *r, int n);                 /* without locks, on the same thread */
+void hr__threads_print_locked(const hr_run *r, hr_text *out); /* ,"tuned":{...} */
 
 /* --- parallel_call.c */
 typedef struct hr_parallel_call hr_parallel_call;

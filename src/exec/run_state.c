@@ -1,4 +1,4 @@
-/* run_state.c - state of a run that all files of exec/ use: lock, references, the consumer.
+/* run_state.c - state of a run that all files of exec/ use: lock, references, the consumer, the number of threads.
  *
  * Tests: test_stages.c. */
 #include "exec/run.h"
@@ -88,4 +88,15 @@ int hr__ahead(int prefetch, int n, int64_t table_bytes)
     if (n <= 0 || table_bytes < 0)
         return prefetch;
     return HR_MAX(prefetch, n * (int)HR_MIN(HR_SMALL_AHEAD, HR_SMALL_BYTES / HR_MAX(table_bytes, 1)));
+}
+
+/* --- threads */
+
+int hr__run_threads(const hr_run *r)
+{
+    int most = hr_num_threads();
+
+    if (r->threads.on && !hr__threads_are_fixed())
+        return r->threads.tuner.threads;
+    return r->options.num_threads > 0 ? HR_MIN(most, r->options.num_threads) : most;
 }

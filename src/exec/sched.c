@@ -313,8 +313,8 @@ static void window_advance(hr_stage *s)
 {
     while (has_tickets(s) && !*slot(s, s->window.head_seq)) {
         s->window.head_seq++;
-        if (s->window.limit < s->window.cap && downstream_waits(s))
-            s->window.limit = HR_MIN(s->window.cap, s->window.limit * 2);
+        if (s->window.limit < s->window.full && downstream_waits(s))
+            s->window.limit = HR_MIN(s->window.full, s->window.limit * 2);
     }
 }
 
@@ -820,8 +820,7 @@ bool hr__run_work(void *run, int thread)
     bool ready_due;
 
     hr__run_lock(r);
-    if (!r->closed && !r->cancelled && !r->st && thread < r->n_slots &&
-        (r->options.num_threads <= 0 || r->n_active < r->options.num_threads))
+    if (!r->closed && !r->cancelled && !r->st && thread < r->n_slots && r->n_active < hr__run_threads(r))
         w = choose_locked(r);
     r->n_active += w.kind != NOTHING;
     r->n_helping += w.kind == HELP;

@@ -551,6 +551,8 @@ static hr_status feed_start(hr_feed *f, const hr_marker *from, hr_error *err)
         .seed = f->options.seed,
         .any_order = f->options.any_order,
         .num_threads = f->options.num_threads,
+        .autotune = !f->options.no_autotune,
+        .learns = f->plan,
         .memory_limit = f->options.memory_limit,
         .prefetch = f->options.prefetch == 0 ? DEFAULT_PREFETCH : HR_MAX(f->options.prefetch, 0),
         .small_for = extra->small_for,
@@ -659,6 +661,8 @@ void hr_feed_close(hr_feed *f)
     if (!f)
         return;
     trace_stats(f);
+    if (f->run && f->pid == hr__pid())
+        hr__run_learned(f->run);
     hr__run_close(f->run);
     if (f->lanes.before != f->run) /* equal: the second run did not start */
         hr__run_close(f->lanes.before);

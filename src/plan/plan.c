@@ -52,6 +52,7 @@ void hr_plan_unref(hr_plan *p)
         hr__free(p->partners[i].column);
     hr__op_unref(p->op);
     hr__schema_unref(p->schema);
+    hr__free(p->learned);
     hr__mutex_clear(&p->lock);
     hr__free(p);
 }

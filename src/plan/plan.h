@@ -60,9 +60,10 @@ struct hr_plan {
     int first_input; /* set by rules: the input to begin with, of several that are read in turn */
     hr_plan **inputs;
     int n_inputs;
-    hr_mutex lock;     /* guards schema */
+    hr_mutex lock;     /* guards schema and learned */
     hr_schema *schema; /* NULL: not known yet */
     bool schema_late;  /* known only after the first table */
+    void *learned;     /* by its last run, about threads (exec/run_threads.c): one block; NULL: nothing */
 };
 hr_status hr__plan_scan(hr_scan *scan, hr_plan **out, hr_error *err) HR_MUST_USE; /* shares */
 hr_scan *hr__scan_of(const hr_plan *p); /* of a plan of one input; NULL: it has several */

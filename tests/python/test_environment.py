@@ -38,6 +38,7 @@ def command(**variables):
         ("HEADRACE_CACHE_SIZE", "a lot"),
         ("HEADRACE_PROGRESS", "yes"),
         ("HEADRACE_PROGRESS", "0"),
+        ("HEADRACE_AUTOTUNE", "maybe"),
     ],
 )
 def test_wrong_values_are_refused_alike(name, value):

@@ -46,6 +46,7 @@ _HONOURED = {
     "seed": (0, "int"),
     "enable_iteration_progress_bars": (False, "bool"),
     "trace_path": (None, "any"),
+    "autotune": (True, "bool"),
     "stall_warning_s": (30.0, "float"),
     "stall_timeout_s": (1800.0, "float|None"),
     "check_hosts": (True, "bool"),
@@ -71,6 +72,9 @@ class DataContext(Fields):
     /tmp). Setting a folder in which this process cannot make files is an error.
     spill_quota_bytes: the most bytes in that folder at a time; None for the default (HEADRACE_SPILL_QUOTA, or
     all but a fiftieth of the disk). Numbers of bytes may be texts such as "2GB" or "256MiB".
+    autotune: whether a run moves its number of threads by measurement, where num_threads is not set
+    (docs/waiting.md, "What is tuned by itself"). False: it stays. stats("dict")["tuned"] has the number that
+    a run came to; num_threads fixes it for later runs.
     trace_path: a file to which each run writes what its threads did (Perfetto); None: no file.
     stall_warning_s: a rank that has waited this long for others prints whom it waits for, and what they do.
     stall_timeout_s: a wait of this many seconds is an error (PeerError), in a trainer the failure of the rank
@@ -308,6 +312,7 @@ class DataContext(Fields):
         options = self.execution_options
         limits, less = options.resource_limits, options.exclude_resources
         out = {"seed": self.seed, "any_order": not options.preserve_order, "trace_path": self.trace_path}
+        out["autotune"] = self.autotune
         cpu = limits.cpu
         if cpu == INF and less.cpu:
             cpu = _core.num_threads()

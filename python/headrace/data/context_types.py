@@ -21,6 +21,7 @@ class Fields:
     enable_arrow_backed_pandas_conversion: bool
     seed: int
     trace_path: Any
+    autotune: bool
     stall_warning_s: float
     stall_timeout_s: float | None
     check_hosts: bool

@@ -10,6 +10,7 @@ from headrace import _core
 from headrace.settings import nearest
 
 KNOWN = (
+    "HEADRACE_AUTOTUNE",
     "HEADRACE_CACHE_DIR",
     "HEADRACE_CACHE_SIZE",
     "HEADRACE_DEBUG",
@@ -61,6 +62,8 @@ def check() -> None:
     threads = os.environ.get("HEADRACE_NUM_THREADS", "")
     if threads and not (threads.isascii() and threads.isdigit() and 1 <= int(threads) <= 1024):
         raise _core.InvalidArgument(f"HEADRACE_NUM_THREADS: {threads!r}, expected a number from 1 to 1024")
+    if (tune := os.environ.get("HEADRACE_AUTOTUNE")) not in (None, "", "on", "off"):
+        raise _core.InvalidArgument(f"HEADRACE_AUTOTUNE: {tune!r}, expected on or off")
     for name in ("HEADRACE_STALL_TIMEOUT", "HEADRACE_STALL_WARNING"):
         seconds = os.environ.get(name, "")
         if seconds and not re.fullmatch(r"\d{1,8}(\.\d*)?", seconds, re.ASCII):

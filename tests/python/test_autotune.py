@@ -1,0 +1,114 @@
+"""A run moves its number of threads by measurement, and nothing else changes."""
+
+import hashlib
+import logging
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import headrace.data as hd
+from headrace.exceptions import TypeMismatchError
+
+EPOCHS = 4
+
+
+@pytest.fixture
+def slow_disk(tmp_path, monkeypatch):
+    """Files whose reads take 10 ms: threads wait, and CPUs are idle."""
+    numbers = np.random.default_rng(0)
+    for i in range(8):
+        table = pa.table({"x": numbers.random(20_000), "i": np.arange(20_000) + 20_000 * i})
+        pq.write_table(table, tmp_path / f"{i}.parquet", row_group_size=1000)
+    monkeypatch.setenv("HR_STALL", "disk:10ms")
+    return str(tmp_path)
+
+
+@pytest.fixture
+def context(monkeypatch):
+    """That of the default number of threads."""
+    found = hd.DataContext.get_current()
+    monkeypatch.delenv("HEADRACE_NUM_THREADS", raising=False)
+    before = found.num_threads
+    found.num_threads = None
+    yield found
+    found.num_threads = before
+    found.autotune = True
+    found.num_threads = None
+
+
+def passes(path, **options):
+    """(the hash of each epoch's batches, what the last one was tuned to, its seconds)"""
+    batches, sums = hd.read_parquet(path).iter_batches(batch_size=500, batch_format="numpy", **options), []
+    for _ in range(EPOCHS):
+        digest = hashlib.sha256()
+        for batch in batches:
+            digest.update(batch["i"].tobytes() + batch["x"].tobytes())
+        sums.append(digest.hexdigest())
+    stats = batches.stats("dict")
+    return sums, stats["tuned"], stats["seconds"]
+
+
+@pytest.mark.parametrize("options", [{}, {"local_shuffle_buffer_size": 3000, "local_shuffle_seed": 1}])
+def test_threads_that_wait_for_a_disk_get_more(slow_disk, context, options):
+    sums, tuned, seconds = passes(slow_disk, **options)
+    assert tuned["on"] and tuned["threads"] > tuned["first_threads"] == context.num_threads
+    context.autotune = False
+    same, fixed, slower = passes(slow_disk, **options)
+    assert same == sums
+    assert fixed == tuned | {
+        "on": False,
+        "threads": context.num_threads,
+        "moves": 0,
+        "last_moves": [],
+    }
+    assert seconds < 0.8 * slower
+
+
+def test_decisions_are_logged_on_request(slow_disk, context, caplog):
+    caplog.set_level(logging.INFO, "headrace.data")
+    batches = hd.read_parquet(slow_disk).iter_batches(batch_size=500)
+    for _ in range(2):
+        for _ in batches:
+            pass
+    moves = [r.getMessage() for r in caplog.records if r.getMessage().startswith("threads: ")]
+    assert moves and "threads wait for reads" in moves[0]
+
+
+def test_a_number_that_is_given_stays(slow_disk, context, monkeypatch):
+    context.num_threads = 3
+    _, tuned, _ = passes(slow_disk)
+    assert not tuned["on"] and tuned["threads"] == 3 and tuned["moves"] == 0
+    context.num_threads = None
+    monkeypatch.setenv("HEADRACE_AUTOTUNE", "off")
+    _, tuned, _ = passes(slow_disk)
+    assert not tuned["on"] and tuned["moves"] == 0
+
+
+def test_a_number_given_in_the_middle_of_a_run(slow_disk, context):
+    batches = hd.read_parquet(slow_disk).iter_batches(batch_size=500)
+    for _ in range(2):
+        for _ in batches:
+            pass
+    assert batches.stats("dict")["tuned"]["threads"] > context.num_threads
+    for k, _ in enumerate(batches):
+        if k == 20:
+            context.num_threads = 1
+    assert batches.stats("dict")["tuned"]["threads"] == 1
+
+
+def test_memory_stays_below_its_limit(slow_disk, context):
+    before, context.memory_limit_bytes = context.memory_limit_bytes, 8 << 20
+    try:
+        batches = hd.read_parquet(slow_disk).iter_batches(batch_size=500)
+        for _ in range(EPOCHS):
+            for _ in batches:
+                assert batches.stats("dict")["peak_bytes"] <= 8 << 20
+    finally:
+        context.memory_limit_bytes = before
+
+
+def test_a_wrong_value(context):
+    with pytest.raises(TypeMismatchError, match="autotune"):
+        context.autotune = "yes"
