@@ -46,7 +46,7 @@ static void served(scene *s, int64_t servers, bool here, int64_t busy_ms, int64_
 {
     s->ops[0].calls = true;
     s->ops[0].sums.wait_ns = 1000 * MS;
-    s->ops[0].sums.served = (hr_served){ 100, busy_ms * MS, cpu_ms * MS, 0, servers, here };
+    s->ops[0].sums.served = (hr_served){ 100, busy_ms * MS, cpu_ms * MS, 0, 0, servers, here };
     caused(s, HR_CAUSE_FUNCTION, 500);
 }
 
@@ -114,7 +114,17 @@ static void be_throttled(scene *s) { network(s, 95, 20); }
 static void be_tight(scene *s) { caused(s, HR_CAUSE_MEMORY, 500); }
 static void be_opening(scene *s) { caused(s, HR_CAUSE_OPENING, 500); }
 static void be_single(scene *s) { served(s, 1, false, 980, 900); }
-static void be_taking_turns(scene *s) { served(s, 4, true, 3900, 990); }
+static void be_taking_turns(scene *s)
+{
+    served(s, 4, true, 3900, 990);
+    s->ops[0].sums.served.lock_ns = 700 * MS;
+}
+static void be_taking_long_turns(scene *s)
+{
+    served(s, 4, true, 3900, 990);
+    s->ops[0].sums.served.calls = 20;
+}
+static void be_freeing_the_lock(scene *s) { served(s, 4, true, 3900, 990); }
 static void be_slow_row(scene *s)
 {
     served(s, 4, false, 1000, 900);
@@ -164,6 +174,9 @@ static const struct {
     { be_opening, 500, HR_VERDICT_OPENING, "1000 rows in each", "larger files", 1.9, 2.1 },
     { be_single, 500, HR_VERDICT_FUNCTION, "map(f): 1 worker was 98 % busy", "concurrency=4", 1.9, 2.1 },
     { be_taking_turns, 500, HR_VERDICT_GIL, "4 threads of this process", "processes", 3.9, 4.1 },
+    { be_taking_long_turns, 500, HR_VERDICT_GIL, "4 threads of this process", "processes", 3.9, 4.1 },
+    { be_taking_turns, 1, HR_VERDICT_GIL, "4 threads of this process", "processes", 3.9, 4.1 }, /* it slows the steps */
+    { be_freeing_the_lock, 500, HR_VERDICT_FUNCTION, "4 workers were 98 % busy", "concurrency=8", 1.9, 2.1 },
     { be_slow_row, 500, HR_VERDICT_HEAD, "900.0 ms against 10.5 ms: of c.parquet, fragment 7, from row 4000", "order",
       1.9, 2.1 },
     { be_huge, 500, HR_VERDICT_FRAGMENT, "90000 rows against 1000 of c.parquet, fragment 7", "row groups", 1.9, 2.1 },
@@ -229,7 +242,7 @@ static void test_the_cpus(void **state)
     assert_true(v.gain > 2.45 && v.gain < 2.55);
     s->run.sums.cpu_ns = 900 * MS; /* workers of a function have them */
     s->ops[0].calls = true;
-    s->ops[0].sums.served = (hr_served){ 100, 2000 * MS, 1600 * MS, 0, 8, false };
+    s->ops[0].sums.served = (hr_served){ 100, 2000 * MS, 1600 * MS, 0, 0, 8, false };
     hr__verdict_of(&s->e, &v);
     assert_int_equal(v.kind, HR_VERDICT_SERIAL);
     assert_true(v.gain > 2.45 && v.gain < 2.55);

@@ -101,7 +101,10 @@ static PyObject *calls_take(PyObject *op, PyObject *args)
         hr_error_clear(&err);
         return Py_NewRef(st == HR_PENDING ? Py_None : Py_False);
     }
-    return st ? pyhr_raise(s, st, &err) : call_new(s, calls, call);
+    if (st)
+        return pyhr_raise(s, st, &err);
+    hr__call_unlocked(call);
+    return call_new(s, calls, call);
 }
 
 static PyObject *calls_add_worker(PyObject *op, PyObject *args)

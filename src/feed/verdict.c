@@ -23,6 +23,7 @@
 #define LEAST_NS 250000000   /* nor does a shorter period, */
 #define ENOUGH_NS 2000000000 /* unless the steps are long */
 #define OUTLIER 3.0          /* times the mean */
+#define LONG_CALL_NS 5e7     /* of a function */
 
 static const char *const names[] = {
     [HR_VERDICT_SHORT] = "short",       [HR_VERDICT_TRAINER] = "trainer",   [HR_VERDICT_COLLATE] = "collate",
@@ -388,14 +389,19 @@ static void one_ticket(case_of *c, bool few)
     }
 }
 
-/* Several threads of this process are in the function, and use one CPU at most. */
+/* Several threads of this process compute in the function, and wait for Python's lock before it begins. A function that
+ * frees the lock, as NumPy's do, lets others begin at once. The lock changes hands every 5 ms, so it hardly shows in
+ * long calls: there several threads are busy, and use one CPU together. */
 static bool takes_turns(const case_of *c, const hr_op_view *o)
 {
     const hr_served *s = &o->sums.served;
-    double period = HR_MAX(c->period_ns, 1);
+    double period = HR_MAX(c->period_ns, 1), busy = (double)s->busy_ns, cpu = (double)s->cpu_ns;
 
-    return s->here && s->servers > 1 && (double)s->busy_ns > 1.4 * period && (double)s->cpu_ns <= 1.25 * period &&
-           (double)s->cpu_ns > 0.15 * period;
+    if (!s->here || s->servers < 2 || cpu < 0.7 * period)
+        return false;
+    if (busy < LONG_CALL_NS * (double)s->calls)
+        return (double)s->lock_ns > 0.03 * busy;
+    return busy > 1.4 * period && cpu <= 1.05 * period;
 }
 
 static const hr_op_view *that_takes_turns(const case_of *c)

@@ -82,6 +82,7 @@ typedef struct hr_served {
     int64_t calls, busy_ns; /* ended calls, and their times from begin to end */
     int64_t cpu_ns;         /* of these, on CPUs */
     int64_t queued_ns;      /* the time that these calls waited for a server */
+    int64_t lock_ns;        /* of busy_ns, before the function began: the server waited for its interpreter's lock */
     int64_t servers;        /* the most so far */
     int64_t here;           /* 1: they are threads of this process */
 } hr_served;

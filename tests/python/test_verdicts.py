@@ -203,6 +203,18 @@ def test_a_function_that_holds_the_lock(set_context):
 
 
 @measured_again
+def test_a_function_that_frees_the_lock(set_context):
+    def roots(batch):
+        x = np.arange(400_000, dtype=float)
+        for _ in range(4):
+            x = np.sqrt(x * x + 1)
+        return batch
+
+    ds = hd.range(100_000).map_batches(roots, batch_size=1000, compute="threads", concurrency=4)
+    assert read(ds.iter_batches(batch_size=1000))["verdict"]["kind"] != "gil"
+
+
+@measured_again
 def test_a_slow_collate(set_context):
     pytest.importorskip("torch")
 

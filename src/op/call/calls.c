@@ -615,6 +615,7 @@ void hr__call_served_locked(hr_call *call, int64_t busy_ns, int64_t cpu_ns)
     s->busy_ns += busy_ns;
     s->cpu_ns += HR_MAX(0, HR_MIN(cpu_ns, busy_ns));
     s->queued_ns += HR_MAX(0, call->taken_ns - call->queued_ns);
+    s->lock_ns += call->lock_ns;
 }
 
 void hr__calls_left_out(hr_calls *c, hr_call *call, const char *where)
@@ -674,6 +675,7 @@ hr_status hr__calls_take(hr_calls *c, uint64_t server, int timeout_ms, hr_call *
     c->n_idle--;
     if (call) {
         call->in_hand = true;
+        call->lock_ns = 0;
         call->taken_cpu_ns = hr__thread_cpu_ns();
         call->server = server;
         c->n_in_hand++;
@@ -688,6 +690,8 @@ hr_status hr__calls_take(hr_calls *c, uint64_t server, int timeout_ms, hr_call *
     return closed ? hr_error_set(err, HR_CANCELLED, "%s: cancelled: the function pool was closed", c->name)
                   : HR_PENDING;
 }
+
+void hr__call_unlocked(hr_call *call) { call->lock_ns = hr__clock_ns() - call->taken_ns; }
 
 const hr_table *hr__call_input(const hr_call *call) { return call->input; }
 void hr__call_place(const hr_call *call, hr_call_place *out) { *out = call->place; }

@@ -108,6 +108,7 @@ struct hr_call {
     int64_t queued_ns;       /* when it was submitted */
     int64_t taken_ns;        /* when a server took it */
     int64_t taken_cpu_ns;    /* the CPU time of the server's thread then, if in_hand */
+    int64_t lock_ns;         /* see hr__call_unlocked */
     hr_calls_worker *worker; /* the worker that has it */
     bool dropped;            /* DROP was sent to the worker */
     int n_deaths;            /* of workers that ran it */
