@@ -43,9 +43,10 @@
 #define AT_ONCE 64   /* spans that are asked for at the same time */
 #define FOLDERS_AT_ONCE 32
 #define LEVELS_AT_ONCE 16
-#define FIRST_SPREAD 4 /* spans after the first page: a short list is not cut into many */
-#define SPREAD 6       /* spans for each page that was not the last one */
-#define CUTS 8         /* that are enough after one page */
+#define FIRST_SPREAD 4   /* spans after the first page: a short list is not cut into many */
+#define SPREAD 6         /* spans for each page that was not the last one */
+#define SPREAD_OF_SPAN 4 /* likewise, of one span's pages: it may end soon */
+#define CUTS 8           /* that are enough after one page */
 #define MOST_CUTS 160
 #define MOST_GUARDS 8
 #define MOST_LEVELS 8
@@ -65,6 +66,8 @@ typedef struct span {
     char *within;       /* it ends before the first key that does not begin so; NULL: it goes on */
     char *behind;       /* of a list of one level: folders count behind this one; NULL: the span is no level */
     bool passed;        /* that folder has come */
+    int64_t n_full;     /* pages that were not the last one */
+    bool is_folder;     /* it begins with a folder, which often has no second page */
     bool is_done;
 } span;
 
@@ -358,6 +361,7 @@ static hr_status take_page(listing *l, span *s, hr_list_page *page, hr_error *er
     }
     s->is_done = s->over || !page->truncated;
     l->n_full += !s->is_done;
+    s->n_full += !s->is_done;
     if (!s->is_done && (!page->next || (s->token && strcmp(s->token, page->next) == 0)))
         return hr_error_set(err, HR_BAD_DATA, "%s: the list is cut off, and does not say where it goes on", l->url);
     hr__free(s->token);
@@ -514,11 +518,12 @@ static const char *alphabet_of(const char *a, const char *b, size_t at)
     return NULL;
 }
 
-/* Adds the keys that have a larger character of the set than `last` has at `at`, and end there, in descending order. */
+/* Adds the keys that have a larger character of the set than `last` has at `at`, and end there, in descending order.
+ * Names of folders end with their slash: SeaweedFS begins behind a folder that is named without it. */
 static int add_larger(const char *last, size_t at, const char *set, const char *upto, char **out, int n)
 {
     for (size_t c = strlen(set); c-- > 0 && n < MOST_CUTS && set[c] > last[at];) {
-        char *cut = hr__printf(NULL, "%.*s%c", (int)at, last, set[c]);
+        char *cut = hr__printf(NULL, "%.*s%c%s", (int)at, last, set[c], last[at + 1] == '/' ? "/" : "");
 
         if (cut && (!upto || strcmp(cut, upto) < 0))
             out[n++] = cut;
@@ -684,8 +689,13 @@ static void take_level(listing *l, level *v, const hr_http_request *r, int64_t m
             int64_t place = find_span(l, page.folders[i]);
             char *cut = place < 0 ? NULL : hr__strdup(NULL, page.folders[i]);
 
-            if (cut)
+            if (cut) {
+                int64_t before = l->n;
+
                 cut_at(l, place, cut);
+                if (l->n > before)
+                    l->spans[place + 1].is_folder = true;
+            }
         }
         if (page.truncated)
             v->end = hr__strdup(NULL, page.folders[page.n_folders - 1]);
@@ -805,7 +815,8 @@ static hr_status take_round(listing *l, const int64_t *places, hr_http_request *
         if (!st && l->may_cut && !l->is_odd && !s->is_done && page.n > 1) {
             if (n_open < AT_ONCE)
                 add_levels(l, page.items[page.n - 1].key, &page);
-            n_open += cut_span(l, places[i], &page, room_for(l, n_open));
+            n_open +=
+                cut_span(l, places[i], &page, HR_MIN(room_for(l, n_open), SPREAD_OF_SPAN * (s->n_full - s->is_folder)));
         }
         hr__list_clear(&page);
     }
