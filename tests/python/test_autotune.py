@@ -11,7 +11,7 @@ import pytest
 import headrace.data as hd
 from headrace.exceptions import TypeMismatchError
 
-EPOCHS = 4
+PASSES = 4
 
 
 @pytest.fixture
@@ -38,32 +38,31 @@ def context(monkeypatch):
     found.num_threads = None
 
 
-def passes(path, **options):
-    """(the hash of each epoch's batches, what the last one was tuned to, its seconds)"""
-    batches, sums = hd.read_parquet(path).iter_batches(batch_size=500, batch_format="numpy", **options), []
-    for _ in range(EPOCHS):
+def passes(path, n=PASSES, **options):
+    """(the hash of each pass's batches, what each one was tuned to)"""
+    batches = hd.read_parquet(path).iter_batches(batch_size=500, batch_format="numpy", **options)
+    sums, tuned = [], []
+    for _ in range(n):
         digest = hashlib.sha256()
         for batch in batches:
             digest.update(batch["i"].tobytes() + batch["x"].tobytes())
         sums.append(digest.hexdigest())
-    stats = batches.stats("dict")
-    return sums, stats["tuned"], stats["seconds"]
+        tuned.append(batches.stats("dict")["tuned"])
+    return sums, tuned
 
 
 @pytest.mark.parametrize("options", [{}, {"local_shuffle_buffer_size": 3000, "local_shuffle_seed": 1}])
 def test_threads_that_wait_for_a_disk_get_more(slow_disk, context, options):
-    sums, tuned, seconds = passes(slow_disk, **options)
-    assert tuned["on"] and tuned["threads"] > tuned["first_threads"] == context.num_threads
+    sums, tuned = passes(slow_disk, **options)
+    assert all(t["on"] and t["first_threads"] == context.num_threads for t in tuned)
+    assert max(t["threads"] for t in tuned) > context.num_threads
+    moves = [move for t in tuned for move in t["last_moves"]]
+    assert moves and "threads wait for reads" in moves[0]["reason"]
     context.autotune = False
-    same, fixed, slower = passes(slow_disk, **options)
+    same, fixed = passes(slow_disk, **options)
     assert same == sums
-    assert fixed == tuned | {
-        "on": False,
-        "threads": context.num_threads,
-        "moves": 0,
-        "last_moves": [],
-    }
-    assert seconds < 0.8 * slower
+    for t in fixed:
+        assert not t["on"] and t["threads"] == context.num_threads and t["moves"] == 0
 
 
 def test_decisions_are_logged_on_request(slow_disk, context, caplog):
@@ -78,20 +77,16 @@ def test_decisions_are_logged_on_request(slow_disk, context, caplog):
 
 def test_a_number_that_is_given_stays(slow_disk, context, monkeypatch):
     context.num_threads = 3
-    _, tuned, _ = passes(slow_disk)
+    _, (tuned,) = passes(slow_disk, 1)
     assert not tuned["on"] and tuned["threads"] == 3 and tuned["moves"] == 0
     context.num_threads = None
     monkeypatch.setenv("HEADRACE_AUTOTUNE", "off")
-    _, tuned, _ = passes(slow_disk)
+    _, (tuned,) = passes(slow_disk, 1)
     assert not tuned["on"] and tuned["moves"] == 0
 
 
 def test_a_number_given_in_the_middle_of_a_run(slow_disk, context):
     batches = hd.read_parquet(slow_disk).iter_batches(batch_size=500)
-    for _ in range(2):
-        for _ in batches:
-            pass
-    assert batches.stats("dict")["tuned"]["threads"] > context.num_threads
     for k, _ in enumerate(batches):
         if k == 20:
             context.num_threads = 1
@@ -102,7 +97,7 @@ def test_memory_stays_below_its_limit(slow_disk, context):
     before, context.memory_limit_bytes = context.memory_limit_bytes, 8 << 20
     try:
         batches = hd.read_parquet(slow_disk).iter_batches(batch_size=500)
-        for _ in range(EPOCHS):
+        for _ in range(PASSES):
             for _ in batches:
                 assert batches.stats("dict")["peak_bytes"] <= 8 << 20
     finally:
