@@ -4,12 +4,13 @@
 
 prints a table in Markdown for docs/waiting.md. Each pipeline of tests/python/test_verdicts.py has one planted
 bottleneck; it runs with it and without it in turns. The real gain is the time for its steps with the
-bottleneck, divided by the time without; start-up does not count, as in the prediction. Figures are medians of
-the runs.
+bottleneck, divided by the time without. The first WARM steps do not count, as in the prediction. Figures are
+medians of the runs.
 """
 
 import argparse
 import os
+import re
 import statistics
 import sys
 import tempfile
@@ -20,13 +21,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "python"))
 
 from object_server import ObjectServer  # noqa: E402
-from test_verdicts import gzip_files, in_two_ranks, parquet_files, read  # noqa: E402
+from test_verdicts import gzip_files, in_two_ranks, parquet_files, refuse_above  # noqa: E402
 
 import headrace.data as hd  # noqa: E402
 from headrace.data.expressions import col  # noqa: E402
 
+WARM = 20  # HR_STEPS_WARM
 STEP_S = 0.002
 RANK_STEPS_S = 0.005
+advised = {}  # by the verdict of the run before
 
 
 @contextmanager
@@ -50,17 +53,34 @@ def limited(n_bytes):
         context.memory_limit_bytes = before
 
 
+def read(iterable, step_s=0.0005):
+    """A trainer. Returns the statistics, and the seconds of a steady step among them."""
+    taken = []
+    for _ in iterable:
+        taken.append(time.perf_counter())
+        if step_s:
+            time.sleep(step_s)
+    steady = taken[WARM if len(taken) > 3 * WARM else 0 :]
+    return iterable.stats("dict") | {"step_s": (steady[-1] - steady[0]) / (len(steady) - 1)}
+
+
 # Each takes a folder of its own, and whether the bottleneck is there. Returns the statistics.
 
 
 def function(folder, planted):
+    """Its worker sleeps; without the bottleneck it has as many as the verdict advised."""
+
     def work(batch):
-        if planted:
-            time.sleep(0.005)
+        time.sleep(0.005)
         return batch
 
-    ds = hd.range(400_000).map_batches(work, batch_size=1000, concurrency=1)
-    return read(ds.iter_batches(batch_size=1000), STEP_S)
+    workers = 1 if planted else advised["workers"]
+    ds = hd.range(400_000).map_batches(work, batch_size=1000, concurrency=workers)
+    stats = read(ds.iter_batches(batch_size=1000), STEP_S)
+    found = re.search(r"concurrency=(\d+)", stats["verdict"]["advice"])
+    if planted:
+        advised["workers"] = int(found[1])
+    return stats
 
 
 def serial(folder, planted):
@@ -75,14 +95,11 @@ def disk(folder, planted):
         return read(hd.read_parquet(path).iter_batches(batch_size=1000), 0.0005)
 
 
-def stored(folder, n, refuses, delay_s, **options):
+def stored(folder, n, most_a_second, delay_s, **options):
     server = ObjectServer(folder)
-
-    def fault(number, handler):
-        if refuses and handler.command == "GET" and number % 4 == 3:
-            return server.status(handler, 503, Retry_After="0")
-
-    server.fault, server.delay_s = fault, delay_s
+    server.delay_s = delay_s
+    if most_a_second:
+        refuse_above(server, most_a_second)
     try:
         urls = [f"{server.url}/{i:02}.parquet" for i in range(n)]
         return read(hd.read_parquet(urls, storage_options=options).iter_batches(batch_size=1000), 0.005)
@@ -92,12 +109,12 @@ def stored(folder, n, refuses, delay_s, **options):
 
 def latency(folder, planted):
     parquet_files(folder, 60, 2400, 2400)
-    return stored(folder, 60, False, 0.1 if planted else 0, max_connections=4)
+    return stored(folder, 60, None, 0.1 if planted else 0, max_connections=4)
 
 
 def throttle(folder, planted):
-    parquet_files(folder, 150, 4000, 4000)
-    return stored(folder, 150, planted, 0.1, max_retries=50, max_connections=8)
+    parquet_files(folder, 100, 4000, 4000)
+    return stored(folder, 100, 20 if planted else None, 0.1, max_retries=50, max_connections=8)
 
 
 def fragment(folder, planted):
@@ -115,7 +132,7 @@ def row_groups(folder, planted):
 
 
 def memory(folder, planted):
-    path = parquet_files(folder, 4, 800_000, 50_000, columns=3)
+    path = parquet_files(folder, 8, 800_000, 50_000, columns=3)
     y = col("x0")
     for _ in range(6):
         y = ((y.cos() * col("x2")).abs().sqrt().sin() + col("x1")).exp().ln()
@@ -165,9 +182,10 @@ PIPELINES = {
 
 
 def seconds_a_step(stats):
-    """Of the steady part, as the verdict sees it."""
-    ranks = stats.get("rank_steps") or [stats["steps"]]
-    steps = max(ranks, key=lambda r: r["wait_ns"] + r["step_ns"])
+    """Of the slowest rank, whose steps are alike from the first one on; or of the steady part."""
+    if "step_s" in stats:
+        return stats["step_s"]
+    steps = max(stats["rank_steps"], key=lambda r: r["wait_ns"] + r["step_ns"])
     return (steps["wait_ns"] + steps["step_ns"]) / max(1, steps["taken"] - 1) / 1e9
 
 

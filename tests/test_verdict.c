@@ -112,8 +112,46 @@ static void be_latent(scene *s) { network(s, 95, 0); }
 static void be_narrow(scene *s) { network(s, 10, 0); }
 static void be_throttled(scene *s) { network(s, 95, 20); }
 static void be_tight(scene *s) { caused(s, HR_CAUSE_MEMORY, 500); }
+/* Threads work by turns, in small pieces. The half of 2.4 s of work is page faults; the rest needs 0.3 s of 4 CPUs. */
+static void be_tight_and_slow(scene *s)
+{
+    caused(s, HR_CAUSE_MEMORY, 400);
+    caused(s, HR_CAUSE_TICKET, 200);
+    caused(s, HR_CAUSE_THREADS, 200);
+    s->stage.reads = (hr_call_sums){ 100, 2400 * MS, 2400 * MS };
+    s->run.sums.cpu_ns = 2400 * MS;
+    s->run.sums.kernel_ns = 1200 * MS;
+    s->run.sums.faults = 1000000;
+}
+/* Two threads work, and a third of the time waits for memory; half of the work is page faults. */
+static void be_faulting(scene *s)
+{
+    be_tight_and_slow(s);
+    caused(s, HR_CAUSE_MEMORY, 270);
+    caused(s, HR_CAUSE_TICKET, 0);
+    caused(s, HR_CAUSE_THREADS, 530);
+}
+/* Nothing is refused: the faults are of other work. */
+static void be_faulting_at_ease(scene *s)
+{
+    be_faulting(s);
+    caused(s, HR_CAUSE_MEMORY, 20);
+}
+/* Most of the kernel's time is not for pages. */
+static void be_tight_and_copying(scene *s)
+{
+    be_tight_and_slow(s);
+    s->run.sums.faults = 1000;
+}
+/* A quarter of the waits is for something else. */
+static void be_tight_and_remote(scene *s)
+{
+    caused(s, HR_CAUSE_MEMORY, 600);
+    caused(s, HR_CAUSE_NETWORK, 200);
+}
 static void be_opening(scene *s) { caused(s, HR_CAUSE_OPENING, 500); }
 static void be_single(scene *s) { served(s, 1, false, 980, 900); }
+static void be_all_cpus(scene *s) { served(s, 4, false, 3900, 3800); }
 static void be_taking_turns(scene *s)
 {
     served(s, 4, true, 3900, 990);
@@ -172,7 +210,8 @@ static const struct {
     { be_throttled, 500, HR_VERDICT_THROTTLE, "20 of 100", "prefixes", 1.9, 2.1 },
     { be_tight, 500, HR_VERDICT_MEMORY, "1.1 GB", "memory limit", 1.9, 2.1 },
     { be_opening, 500, HR_VERDICT_OPENING, "1000 rows in each", "larger files", 1.9, 2.1 },
-    { be_single, 500, HR_VERDICT_FUNCTION, "map(f): 1 worker was 98 % busy", "concurrency=4", 1.9, 2.1 },
+    { be_single, 500, HR_VERDICT_FUNCTION, "map(f): 1 worker was 98 % busy", "concurrency=2", 1.9, 2.1 },
+    { be_all_cpus, 500, HR_VERDICT_FUNCTION, "map(f): 4 workers were 98 % busy", "make it cheaper", 1.9, 2.1 },
     { be_taking_turns, 500, HR_VERDICT_GIL, "4 threads of this process", "processes", 3.9, 4.1 },
     { be_taking_long_turns, 500, HR_VERDICT_GIL, "4 threads of this process", "processes", 3.9, 4.1 },
     { be_taking_turns, 1, HR_VERDICT_GIL, "4 threads of this process", "processes", 3.9, 4.1 }, /* it slows the steps */
@@ -186,6 +225,11 @@ static const struct {
     { be_collating, 10, HR_VERDICT_COLLATE, "4.0 ms of each step, 40 %", "map_batches", 1.6, 1.7 },
     /* a part of the waits is of another cause; another resource is the next limit */
     { be_serial, 900, HR_VERDICT_SERIAL, "rebatch(8)", "rebatch(8)", 9.9, 10.1 },
+    { be_tight_and_slow, 800, HR_VERDICT_MEMORY, "for want of memory 40 %", "memory limit", 3.3, 3.4 },
+    { be_faulting, 800, HR_VERDICT_MEMORY, "50 % of the CPU time went into pages", "memory limit", 3.3, 3.4 },
+    { be_faulting_at_ease, 800, HR_VERDICT_CPU, "read took", "columns", 4.1, 5.1 },
+    { be_tight_and_copying, 800, HR_VERDICT_MEMORY, "memory", "memory limit", 1.6, 1.7 },
+    { be_tight_and_remote, 800, HR_VERDICT_MEMORY, "memory", "memory limit", 2.4, 2.6 },
     { be_reading_and_short, 900, HR_VERDICT_DISK, "disk", "disk", 4.7, 4.9 },
     { be_nothing, 40, HR_VERDICT_TRAINER, "its steps take 9.6 ms, and it found 5 %", "", 1, 1 },
 };
@@ -256,6 +300,7 @@ static void test_the_cpus(void **state)
     s->run.sums.cpu_ns = 1000 * MS;
     hr__verdict_of(&s->e, &v);
     assert_int_equal(v.kind, HR_VERDICT_FUNCTION);
+    assert_contains(v.advice, "make it cheaper: ");
     assert_true(v.gain > 3.95 && v.gain < 4.05);
 
     s = scene_new(800); /* processes do the same work: 2 s on 4 CPUs */
@@ -264,6 +309,39 @@ static void test_the_cpus(void **state)
     hr__verdict_of(&s->e, &v);
     assert_int_equal(v.kind, HR_VERDICT_GIL);
     assert_true(v.gain > 1.95 && v.gain < 2.05);
+}
+
+/* As many workers as the advice says bring the gain: the next limit is the trainer, the CPUs, or the window. */
+static void test_workers(void **state)
+{
+    static const struct {
+        int64_t wait_ms, busy_ms, cpu_ms;
+        int n_cpus;
+        const char *advice;
+        double gain;
+    } with[] = {
+        { 750, 990, 10, 4, "concurrency=4)", 4.0 },   /* it sleeps; steps of 250 ms */
+        { 750, 770, 10, 4, "concurrency=3)", 3.9 },   /* 257 ms with 3 workers */
+        { 990, 990, 10, 4, "concurrency=16)", 16.2 }, /* steps of 10 ms: the window has no more tickets */
+        { 900, 990, 900, 4, "concurrency=4)", 4.0 },  /* it computes, as all CPUs do then */
+        { 900, 930, 450, 2, "concurrency=4)", 4.2 },  /* half of it */
+        { 900, 990, 980, 1, "make it cheaper: ", 10.0 },
+    };
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(with); i++) {
+        scene *s = scene_new(with[i].wait_ms);
+        hr_verdict v;
+
+        served(s, 1, false, with[i].busy_ms, with[i].cpu_ms);
+        s->run.sums.cpu_ns = 20 * MS;
+        s->run.n_cpus = with[i].n_cpus;
+        hr__verdict_of(&s->e, &v);
+        assert_int_equal(v.kind, HR_VERDICT_FUNCTION);
+        assert_contains(v.advice, with[i].advice);
+        if (v.gain < 0.94 * with[i].gain || v.gain > 1.06 * with[i].gain)
+            fail_msg("case %d: gain %f", i, v.gain);
+    }
 }
 
 static void test_too_short(void **state)
@@ -342,7 +420,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_cause), cmocka_unit_test(test_the_next_limit), cmocka_unit_test(test_the_cpus),
-        cmocka_unit_test(test_too_short),  cmocka_unit_test(test_long_names),     cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_workers),    cmocka_unit_test(test_too_short),      cmocka_unit_test(test_long_names),
+        cmocka_unit_test(test_steps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -24,6 +24,8 @@ int64_t hr__clock_ns(void); /* monotonic */
 /* The time that this thread, or all threads of the process, have used CPUs. A system call. */
 int64_t hr__thread_cpu_ns(void);
 int64_t hr__process_cpu_ns(void);
+/* Of hr__process_cpu_ns(), the time in the kernel; and the page faults so far that read no disk. */
+void hr__process_kernel(int64_t *ns, int64_t *faults);
 /* HR_STALL=name:50ms,... (or *:50ms): the delay of a name, for tests; "disk" delays each read of a file. 0: none. */
 int64_t hr__stall_ns(const char *name);
 void hr__sleep_ns(int64_t ns);

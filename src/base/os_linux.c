@@ -85,6 +85,15 @@ int64_t hr__thread_cpu_ns(void) { return clock_of(CLOCK_THREAD_CPUTIME_ID); }
 
 int64_t hr__process_cpu_ns(void) { return clock_of(CLOCK_PROCESS_CPUTIME_ID); }
 
+void hr__process_kernel(int64_t *ns, int64_t *faults)
+{
+    struct rusage u = { 0 };
+
+    getrusage(RUSAGE_SELF, &u);
+    *ns = (int64_t)u.ru_stime.tv_sec * 1000000000 + (int64_t)u.ru_stime.tv_usec * 1000;
+    *faults = u.ru_minflt;
+}
+
 void hr__sleep_ns(int64_t ns)
 {
     struct timespec t = { ns / 1000000000, ns % 1000000000 };

@@ -179,6 +179,8 @@ typedef struct hr_stage_sums {
 typedef struct hr_run_sums {
     int64_t at_ns;     /* the time of the sums; since a mark: the time since then */
     int64_t cpu_ns;    /* of the process */
+    int64_t kernel_ns; /* of cpu_ns, in the kernel */
+    int64_t faults;    /* of pages, of the process */
     int64_t hungry_ns; /* in which the consumer wanted a table and there was none */
     int64_t active_ns; /* threads that worked for the run, times ns */
     int64_t out_ns;    /* tables that were ready for the consumer, times ns */

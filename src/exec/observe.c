@@ -303,6 +303,9 @@ static void take_sums_locked(hr_run *r, hr_run_sums *run)
     *run = r->watch.sums;
     run->at_ns = hr__clock_ns();
     run->cpu_ns = hr__process_cpu_ns() - r->watch.began_cpu_ns;
+    hr__process_kernel(&run->kernel_ns, &run->faults);
+    run->kernel_ns -= r->watch.began_kernel_ns;
+    run->faults -= r->watch.began_faults;
     run->throttled = hr__network_throttled() - r->watch.began_throttled;
     for (int i = 0; i < HR_N_IO; i++)
         run->io[i] = hr__account_io_sums(r->account, (hr_io_kind)i);

@@ -329,7 +329,7 @@ typedef struct hr_run_watch {
     hr_cause cause;
     hr_stage *of; /* where the cause is; NULL: nowhere */
     hr_run_sums sums, marks[HR_N_MARKS];
-    int64_t began_cpu_ns, began_throttled; /* of the process, when the run began */
+    int64_t began_cpu_ns, began_kernel_ns, began_faults, began_throttled; /* of the process, when the run began */
 } hr_run_watch;
 
 /* --- run_threads.c: how many threads work for the run */

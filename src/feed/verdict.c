@@ -7,7 +7,8 @@
  *    a row that takes long from a fragment that is large, a network's latency from its bandwidth.
  * 3. How much: each resource has a demand, the time that it needs for the rows of the period if nothing else limits.
  *    The gain of removing the cause is the period, divided by the largest demand that is left: the trainer's is one of
- *    them. It is also at most what the trainer waited for this cause.
+ *    them. It is also at most what the trainer waited for this cause. For a function, the gain is that of the number of
+ *    workers that the advice names.
  *
  * It is a function of its argument: tests/test_verdict.c has a table of cases.
  *
@@ -24,6 +25,8 @@
 #define ENOUGH_NS 2000000000 /* unless the steps are long */
 #define OUTLIER 3.0          /* times the mean */
 #define LONG_CALL_NS 5e7     /* of a function */
+#define FAULT_NS 4000        /* a page fault takes less, with the zeros of the page */
+#define WORKERS_A_THREAD 4   /* more find nothing to do: so many tickets wait for functions (window_cap) */
 
 static const char *const names[] = {
     [HR_VERDICT_SHORT] = "short",       [HR_VERDICT_TRAINER] = "trainer",   [HR_VERDICT_COLLATE] = "collate",
@@ -43,6 +46,7 @@ typedef struct case_of {
     hr_verdict *v;
     double period_ns; /* of the steps: waits and work */
     double waited_ns; /* for this cause */
+    int64_t workers;  /* that the advice gives to c->op; 0: none */
     const hr_stage_view *stage;
     const hr_op_view *op;      /* that the verdict names; its demand goes with the cause. NULL: the reading */
     const hr_call_sums *calls; /* the threads' work for the cause; NULL: nothing, or not known */
@@ -145,6 +149,14 @@ static double demand_of_trainer(const case_of *c)
     }
 }
 
+/* CPU time of page faults. Below a tight limit pages go back to the system, and each new one is a page fault. */
+static double faults_of(const case_of *c)
+{
+    const hr_run_sums *s = &c->run->sums;
+
+    return HR_MIN((double)s->kernel_ns, (double)s->faults * FAULT_NS);
+}
+
 /* The threads' work. Nothing else takes it over when threads are the cause; without waits for a disk it is shorter. */
 static double demand_of_threads(const case_of *c)
 {
@@ -156,6 +168,7 @@ static double demand_of_threads(const case_of *c)
     case HR_VERDICT_THREADS:
     case HR_VERDICT_WAITS: return 0;
     case HR_VERDICT_DISK: busy -= (double)r->sums.io[HR_IO_FILE].ns; break;
+    case HR_VERDICT_MEMORY: busy -= faults_of(c); break;
     default: break;
     }
     return r->n_threads > 0 && busy > 0 ? busy / r->n_threads : 0;
@@ -166,7 +179,7 @@ static double demand_of_threads(const case_of *c)
 static double demand_of_cpus(const case_of *c)
 {
     const hr_run_view *r = c->run;
-    double ns = (double)r->sums.cpu_ns;
+    double ns = (double)r->sums.cpu_ns - (c->v->kind == HR_VERDICT_MEMORY ? faults_of(c) : 0);
 
     if (c->v->kind == HR_VERDICT_THREADS || c->v->kind == HR_VERDICT_WAITS || r->n_cpus <= 0)
         return 0;
@@ -190,10 +203,33 @@ static double next_demand(const case_of *c)
     return most;
 }
 
+/* The time that is left without the cause. */
+static double rest_of(const case_of *c) { return HR_MAX(next_demand(c), c->period_ns - c->waited_ns); }
+
+/* The time that a function needs with n workers, which share the CPUs with everything else. */
+static double with_workers(const case_of *c, int64_t n)
+{
+    const hr_served *s = &c->op->sums.served;
+    double cpus = demand_of_cpus(c) + (double)s->cpu_ns / HR_MAX(c->run->n_cpus, 1);
+
+    return HR_MAX(cpus, n > 0 ? (double)s->busy_ns / (double)n : 0);
+}
+
+/* The smallest number of workers with which the function is no longer the limit. */
+static int64_t enough_workers(const case_of *c)
+{
+    double least = HR_MAX(rest_of(c), with_workers(c, 0)), busy = (double)c->op->sums.served.busy_ns;
+    int64_t most = WORKERS_A_THREAD * (int64_t)HR_MAX(c->run->n_threads, 1);
+
+    return least * (double)most > busy ? HR_MAX(1, (int64_t)(busy / least + 0.65)) : most;
+}
+
 static void find_gain(case_of *c)
 {
-    double least = HR_MAX(next_demand(c), c->period_ns - c->waited_ns);
+    double least = rest_of(c);
 
+    if (c->workers)
+        least = HR_MAX(least, with_workers(c, c->workers));
     c->v->most = c->e->steps.step_ns > 0 ? c->period_ns / (double)c->e->steps.step_ns : 0;
     c->v->gain = least > 0 ? HR_MAX(1.0, c->period_ns / least) : 1.0;
     c->v->gain = HR_MIN(c->v->gain, 100.0);
@@ -454,18 +490,34 @@ static void function(case_of *c)
          s->servers, s->servers == 1 ? "worker was" : "workers were",
          100 * share(at_once, (double)HR_MAX(s->servers, 1)), s->servers == 1 ? "it computed" : "they computed",
          100 * cpu_share);
-    if (s->servers < c->run->n_cpus || cpu_share < 0.5)
-        ADVICE(c, "give it more workers (concurrency=%" PRId64 "), or make it cheaper",
-               cpu_share < 0.5 ? 2 * s->servers : (int64_t)c->run->n_cpus);
-    else
+    if (enough_workers(c) > s->servers) {
+        c->workers = enough_workers(c);
+        ADVICE(c, "give it more workers (concurrency=%" PRId64 "), or make it cheaper", c->workers);
+    } else
         ADVICE(c, "make it cheaper: a function of batches instead of rows, or an expression");
 }
 
+/* A higher limit ends all waits but those for functions and the network: without bytes, threads are idle, the oldest
+ * ticket goes on alone, and pieces of work are small. What of it is work remains as a demand. */
 static void memory(case_of *c)
 {
+    double all = 0, idle = 0, elsewhere = 0, faults = share(faults_of(c), (double)c->run->sums.cpu_ns);
+
+    for (int i = 0; i < c->run->n_stages; i++) {
+        const int64_t *ns = c->run->stages[i].sums.cause_ns;
+
+        for (int k = 0; k < HR_N_CAUSES; k++)
+            all += (double)ns[k];
+        idle += (double)ns[HR_CAUSE_MEMORY];
+        elsewhere += (double)(ns[HR_CAUSE_FUNCTION] + ns[HR_CAUSE_NETWORK]);
+    }
     set(c, HR_VERDICT_MEMORY);
+    c->waited_ns = (double)c->e->steps.wait_ns * share(all - elsewhere, all);
     TEXT(c, "the memory limit of %s holds up work: threads were idle for want of memory %.0f %% of the time",
-         bytes_of((double)c->run->limit_bytes).text, 100 * share(c->waited_ns, c->period_ns));
+         bytes_of((double)c->run->limit_bytes).text,
+         100 * share((double)c->e->steps.wait_ns * share(idle, all), c->period_ns));
+    if (faults >= 0.1)
+        TEXT(c, "; %.0f %% of the CPU time went into pages that it could not keep", 100 * faults);
     if (c->run->spilled > 0)
         TEXT(c, "; %s were spilled", bytes_of((double)c->run->spilled).text);
     ADVICE(c, "raise the memory limit (HEADRACE_MEMORY_LIMIT), use smaller batches, or fewer threads");
@@ -487,6 +539,16 @@ static void opening(case_of *c)
 
 /* --------------------------------------------------------------------------------------------------------- verdicts */
 
+/* Of the time in which threads worked, that for page faults, if the limit refuses work as well. */
+static double part_of_memory(const case_of *c, int stage)
+{
+    const int64_t *ns = c->run->stages[stage].sums.cause_ns;
+
+    return ns[HR_CAUSE_MEMORY] > 0.2 * (double)ns[HR_CAUSE_THREADS]
+               ? share(faults_of(c), (double)c->run->sums.cpu_ns) * (double)ns[HR_CAUSE_THREADS]
+               : 0;
+}
+
 /* The time of a serial operator while its thread did not run is want of a thread. */
 static int64_t caused(const case_of *c, int stage, hr_cause cause)
 {
@@ -498,7 +560,11 @@ static int64_t caused(const case_of *c, int stage, hr_cause cause)
             serial = HR_MIN(of_serial, c->run->ops[i].sums.call.busy_ns);
     if (cause == HR_CAUSE_SERIAL)
         return serial;
-    return cause == HR_CAUSE_THREADS ? ns + s->sums.cause_ns[HR_CAUSE_HANDOVER] + of_serial - serial : ns;
+    if (cause == HR_CAUSE_MEMORY)
+        return ns + (int64_t)part_of_memory(c, stage);
+    if (cause == HR_CAUSE_THREADS)
+        return ns + s->sums.cause_ns[HR_CAUSE_HANDOVER] + of_serial - serial - (int64_t)part_of_memory(c, stage);
+    return ns;
 }
 
 /* The cause with the longest time over all stages, and the stage where it was longest. */

@@ -6,6 +6,7 @@ Where it does, the run is measured again: a verdict that is wrong three times is
 
 import functools
 import os
+import re
 import threading
 import time
 
@@ -85,6 +86,25 @@ def parquet_files(folder, n_files, rows, group, columns=1):
     return str(folder)
 
 
+def refuse_above(server, rate):
+    """The store answers `rate` GETs a second, 4 at once at most, and refuses the others."""
+    lock, tokens, at = threading.Lock(), 4.0, time.monotonic()
+
+    def fault(number, handler):
+        nonlocal tokens, at
+        if handler.command != "GET":
+            return None
+        with lock:
+            now = time.monotonic()
+            tokens, at = min(4.0, tokens + rate * (now - at)), now
+            if tokens >= 1:
+                tokens -= 1
+                return None
+        return server.status(handler, 503)
+
+    server.fault = fault
+
+
 def gzip_files(folder, sizes):
     for i, n in enumerate(sizes):
         with pa.CompressedOutputStream(str(folder / f"{i:02}.csv.gz"), "gzip") as f:
@@ -105,6 +125,31 @@ def test_a_function_in_one_worker(set_context):
     found = alarm(read(ds.iter_batches(batch_size=1000)), "function")
     assert "map_batches(slow): 1 worker" in found["text"] and "concurrency" in found["advice"]
     assert "Verdict: waits for data are " in ds.stats()
+
+
+def seconds_a_step(stats):
+    steps = stats["steps"]
+    return (steps["wait_ns"] + steps["step_ns"]) / (steps["taken"] - 1) / 1e9
+
+
+@measured_again
+def test_the_advised_number_of_workers(set_context):
+    """The story: it said 2, and predicted what no number below 4 brings."""
+
+    def slow(batch):
+        time.sleep(0.02)
+        return batch
+
+    def run(workers):
+        ds = hd.range(80_000).map_batches(slow, batch_size=1000, concurrency=workers)
+        return read(ds.iter_batches(batch_size=1000), 0.006)
+
+    one = run(1)
+    found = alarm(one, "function")
+    workers = int(re.search(r"concurrency=(\d+)", found["advice"])[1])
+    assert 2 < workers < 6 and found["gain"] > 2, found
+    many = run(workers)
+    assert 0.75 < seconds_a_step(one) / seconds_a_step(many) / found["gain"] < 1.4, (found, many)
 
 
 @needs_a_quiet_machine
@@ -140,13 +185,9 @@ def test_latency(set_context, tmp_path):
 
 @measured_again
 def test_a_throttled_store(set_context, tmp_path):
-    def fault(number, handler):
-        if handler.command == "GET" and number % 4 == 3:
-            return server.status(handler, 503, Retry_After="0")
-
     parquet_files(tmp_path, 40, 4000, 4000)
     server = ObjectServer(tmp_path)
-    server.fault = fault
+    refuse_above(server, 20)
     server.delay_s = 0.1
     try:
         urls = [f"{server.url}/{i:02}.parquet" for i in range(40)]
