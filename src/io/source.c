@@ -121,12 +121,13 @@ typedef struct plain_stream {
 #define AHEAD_OF_NETWORK (16 << 20)    /* over a network, after the stream has read as many; */
 #define AHEAD_OF_SMALL_LIMIT (1 << 20) /* a sixteenth of the memory limit, but no less than this */
 
-/* Announces more when a quarter of what was announced ahead is read: some ranges travel while others are read. */
+/* Announces more when a quarter of what was announced ahead is read: some ranges travel while others are read. Who
+ * reads a schema alone ends before. */
 static void announce(plain_stream *s)
 {
     int64_t want = HR_MIN(s->most, HR_MAX(AHEAD_BYTES, s->at * 2));
 
-    if (s->announced > s->at + want - want / 4)
+    if (s->announced > s->at + want - want / 4 || (s->announced && s->at < want - want / 4 && want <= AHEAD_BYTES))
         return;
     s->announced = HR_MAX(s->announced, s->at);
     hr__source_ahead(s->source, s->announced, s->at + want - s->announced);
