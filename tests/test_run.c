@@ -697,7 +697,7 @@ static void test_many_runs(void **state)
         assert_ok(hr__run_start(p, &options, &runs[i], NULL), NULL);
     for (int i = 0; i < 80; i += 79)
         for (int k = 0; k < 20; k++) {
-            assert_ok(hr__run_next(runs[i], 20000, &t, NULL, NULL), NULL);
+            assert_ok(hr__run_next(runs[i], 300000, &t, NULL, NULL), NULL);
             assert_non_null(t);
             hr_table_unref(t);
         }
