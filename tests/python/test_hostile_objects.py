@@ -290,6 +290,7 @@ HELD = {
     ("py_feed.c", "hr_feed_close"),
     ("py_materialized.c", "hr__materialized_free"),
     ("py_udf.c", "hr__worker_close"),
+    ("py_udf.c", "hr__call_unlocked"),  # a number: the call has the GIL now
     ("py_feed.c", "hr__table_conform"),  # inside the Arrow stream's own call
 }
 
