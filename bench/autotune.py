@@ -107,13 +107,13 @@ def measure(make, args):
         ds, arguments, step, environment = make(Path(folder))
         os.environ |= environment
         ways = [*args.threads, None]
-        batches = {way: ds.iter_batches(**arguments) for way in ways}
         found = {way: [] for way in ways}
         for _ in range(args.rounds + 1):
             for way in ways:
                 context.num_threads = way
-                found[way].append(seconds_of(batches[way], step))
-        tuned = batches[None].stats("dict")["tuned"]["threads"]
+                batches = ds.iter_batches(**arguments)
+                found[way].append(seconds_of(batches, step))
+        tuned = batches.stats("dict")["tuned"]["threads"]
         for name in environment:
             del os.environ[name]
     return found, tuned
