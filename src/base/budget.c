@@ -197,15 +197,13 @@ static void raise_peak(hr_account *a, int64_t now)
         ;
 }
 
-static void call_waiter(void)
+void hr__budget_wake(void)
 {
     void (*fn)(void) = atomic_load(&waiter);
 
     if (fn)
         fn();
 }
-
-void hr__budget_wake(void) { call_waiter(); }
 
 /* True once for each refusal of this level. */
 static bool take_refusal(hr_account *a) { return atomic_load(&a->refused) && atomic_exchange(&a->refused, false); }
@@ -227,7 +225,7 @@ static void charge(hr_account *a, int64_t n)
             raise_peak(a, now + hr__pool_bytes());
     }
     if (wake)
-        call_waiter();
+        hr__budget_wake();
 }
 
 void hr__account_add(hr_account *a, int64_t n_bytes, int n_blocks)
@@ -301,7 +299,7 @@ void hr__account_release(hr_account *a, int64_t n_bytes)
     }
     hr__unlock(&admission);
     if (wake)
-        call_waiter();
+        hr__budget_wake();
 }
 
 void hr__budget_set_waiter(void (*fn)(void)) { atomic_store(&waiter, fn); }
@@ -366,7 +364,7 @@ hr_status hr_set_memory_limit(int64_t n_bytes, hr_error *err)
     if (now + hr__pool_bytes() > n_bytes)
         hr__pool_trim(HR_MAX(0, n_bytes - now));
     if (take_refusal(&root))
-        call_waiter();
+        hr__budget_wake();
     return HR_OK;
 }
 

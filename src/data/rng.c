@@ -98,8 +98,9 @@ static void draw_places(uint32_t *at, int64_t first, uint64_t key)
     }
 }
 
-/* Fisher and Yates from the start: each row changes places with one up to itself. */
-void hr__random_shuffle(uint32_t *v, int64_t n, uint64_t key)
+/* Fisher and Yates from the start: each row changes places with one up to itself. numbers: row i has the value i, and
+ * v need not be set before: a row that stays reads its own place, and is set after. */
+static inline void draw(uint32_t *v, int64_t n, uint64_t key, bool numbers)
 {
     uint32_t at[PLACES];
 
@@ -108,7 +109,7 @@ void hr__random_shuffle(uint32_t *v, int64_t n, uint64_t key)
 
         draw_places(at, first, key);
         for (int64_t k = 0; k < some; k++) {
-            uint32_t here = v[first + k];
+            uint32_t here = numbers ? (uint32_t)(first + k) : v[first + k];
 
             v[first + k] = v[at[k]];
             v[at[k]] = here;
@@ -116,20 +117,8 @@ void hr__random_shuffle(uint32_t *v, int64_t n, uint64_t key)
     }
 }
 
-void hr__random_order(uint32_t *out, int64_t n, uint64_t key)
-{
-    uint32_t at[PLACES];
-
-    for (int64_t first = 0; first < n; first += PLACES) {
-        int64_t some = HR_MIN(n - first, PLACES);
-
-        draw_places(at, first, key);
-        for (int64_t k = 0; k < some; k++) {
-            out[first + k] = out[at[k]]; /* before it is set, if this is the place itself */
-            out[at[k]] = (uint32_t)(first + k);
-        }
-    }
-}
+void hr__random_shuffle(uint32_t *v, int64_t n, uint64_t key) { draw(v, n, key, false); }
+void hr__random_order(uint32_t *out, int64_t n, uint64_t key) { draw(out, n, key, true); }
 
 /* hr__random_coord for rows that follow each other, eight at a time: the rounds of eight counters stand side by side
  * in vectors. */

@@ -135,6 +135,7 @@ int hr__threads_look_locked(hr_run *r)
     hr_tune_sums now;
     hr_tune_look look;
     int64_t ns;
+    bool moved;
 
     hr__assert_locked(r);
     if (!t->on || hr__threads_are_fixed() || r->counts.tables_out < t->from.tables + INTERVAL_TABLES)
@@ -144,14 +145,13 @@ int hr__threads_look_locked(hr_run *r)
         return 0;
     now = sums_locked(r, ns);
     look = look_of(&t->from, &now);
-    if (t->from.at_ns && hr__tuner_look(&t->tuner, &look)) {
-        note_move_locked(r, ns);
-        size_windows_locked(r);
-        t->from = now;
-        return t->tuner.threads;
-    }
+    moved = t->from.at_ns && hr__tuner_look(&t->tuner, &look);
     t->from = now;
-    return 0;
+    if (!moved)
+        return 0;
+    note_move_locked(r, ns);
+    size_windows_locked(r);
+    return t->tuner.threads;
 }
 
 void hr__threads_moved(hr_run *r, int n)

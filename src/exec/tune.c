@@ -73,7 +73,6 @@ static bool threads_wait(const hr_tune_look *l) { return l->off_cpu >= OFF_CPU &
 static void remember(hr_tuner *t, const hr_tune_look *l)
 {
     t->rate = rate_of(l);
-    t->used = l->cpus_used;
     t->fed = is_fed(l);
 }
 

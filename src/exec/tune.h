@@ -27,7 +27,7 @@ typedef struct hr_tuner {
     /* the controller's own */
     hr_tune_phase phase;
     int before;          /* threads before the trial */
-    double rate, used;   /* rows a second and CPUs used before the trial, or when the controller last settled */
+    double rate;         /* rows a second before the trial, or when the controller last settled */
     bool fed;            /* then */
     int hold, next_hold; /* intervals until the next trial; after the next trial that fails */
 } hr_tuner;

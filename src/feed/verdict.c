@@ -26,7 +26,7 @@
 #define OUTLIER 3.0          /* times the mean */
 #define LONG_CALL_NS 5e7     /* of a function */
 #define FAULT_NS 4000        /* a page fault takes less, with the zeros of the page */
-#define WORKERS_A_THREAD 4   /* more find nothing to do: so many tickets wait for functions (window_cap) */
+#define WORKERS_A_THREAD 4   /* more find nothing to do: so many tickets wait for functions (hr__window_tickets) */
 
 static const char *const names[] = {
     [HR_VERDICT_SHORT] = "short",       [HR_VERDICT_TRAINER] = "trainer",   [HR_VERDICT_COLLATE] = "collate",
@@ -465,6 +465,7 @@ static void function(case_of *c)
 {
     const hr_served *s;
     double at_once, cpu_share;
+    int64_t enough;
 
     c->op = op_of_stage(c, false, true);
     if (!c->op) {
@@ -490,8 +491,9 @@ static void function(case_of *c)
          s->servers, s->servers == 1 ? "worker was" : "workers were",
          100 * share(at_once, (double)HR_MAX(s->servers, 1)), s->servers == 1 ? "it computed" : "they computed",
          100 * cpu_share);
-    if (enough_workers(c) > s->servers) {
-        c->workers = enough_workers(c);
+    enough = enough_workers(c);
+    if (enough > s->servers) {
+        c->workers = enough;
         ADVICE(c, "give it more workers (concurrency=%" PRId64 "), or make it cheaper", c->workers);
     } else
         ADVICE(c, "make it cheaper: a function of batches instead of rows, or an expression");

@@ -180,6 +180,18 @@ def test_pages_travel_at_once(server, shape):
     assert len(server.requests) < 120
 
 
+def refuse_lists(server, parameter):
+    """The server refuses lists with this parameter."""
+    listing = server._list
+
+    def refuse(handler, bucket, query):
+        if parameter in query:
+            return server.refuse(handler, 403, "AccessDenied")
+        return listing(handler, bucket, query)
+
+    server._list = refuse
+
+
 @pytest.mark.parametrize("page", [20, 50])
 @pytest.mark.parametrize("refuses", [False, True])
 def test_folders_are_where_a_list_is_cut(server, refuses, page):
@@ -187,15 +199,8 @@ def test_folders_are_where_a_list_is_cut(server, refuses, page):
     words = ["alpha", "beta", "gamma", "delta", "kappa", "lambda", "omega", "sigma", "tau", "zeta"]
     server.keys = in_bytes(f"in/{a}{b}/{i:02}" for a in words for b in words for i in range(6))
     server.page, server.delay_s = page, 0.005
-    listing = server._list
-
-    def refuse(handler, bucket, query):
-        if "delimiter" in query:
-            return server.refuse(handler, 403, "AccessDenied")
-        return listing(handler, bucket, query)
-
     if refuses:
-        server._list = refuse
+        refuse_lists(server, "delimiter")
     assert listed(server, "s3://bucket/in/") == server.keys
     assert len(server.requests) < 5 * len(server.keys) // page
     assert refuses or server.most_at_once > 5
@@ -243,14 +248,7 @@ def test_objects_that_come_meanwhile(server):
 
 def test_an_error_in_one_span_is_one_error(server):
     server.keys, server.page = NUMBERS, 100
-    listing = server._list
-
-    def refuse(handler, bucket, query):
-        if "start-after" in query:
-            return server.refuse(handler, 403, "AccessDenied")
-        return listing(handler, bucket, query)
-
-    server._list = refuse
+    refuse_lists(server, "start-after")
     with pytest.raises(HeadraceError, match="AccessDenied"):
         listed(server)
 
