@@ -8,7 +8,8 @@ prints tables in Markdown, of medians:
   a column;
 - consumers: rows per second of a Parquet file read by a loop of this process, and by 1, 2 and 4 ranks of one
   engine;
-- local shuffle: rows per second in windows of 100,000 rows, beside the order of the file;
+- local shuffle: rows per second in windows of 100,000 rows, beside the order of the file, for some sizes of
+  batches;
 - border: milliseconds from the last batch of an epoch to the first of the next, in a loop over 6 epochs;
 - images: JPEG files per second, for a loop of this process and for two ranks.
 
@@ -141,14 +142,13 @@ def consumers(folder, args):
 
 def local_shuffle(folder, args):
     ds = numbers(folder, args)
-    plain = {"batch_size": BATCH, "batch_format": "numpy"}
-    mixed = plain | {"local_shuffle_buffer_size": 100_000, "local_shuffle_seed": 1}
-    a, b = (speed(alone(in_a_loop(ds, how, args.runs, rate, "c0"))) for how in (plain, mixed))
-    rows = [
-        ["the file's order", f"{a / 1e6:.1f}", "1.00"],
-        ["local shuffle", f"{b / 1e6:.1f}", f"{b / a:.2f}"],
-    ]
-    table(["order, 6 columns of Parquet", "M rows/s", "of the file's"], rows)
+    rows = []
+    for size in args.batches:
+        plain = {"batch_size": size, "batch_format": "numpy"}
+        mixed = plain | {"local_shuffle_buffer_size": 100_000, "local_shuffle_seed": 1}
+        a, b = (speed(alone(in_a_loop(ds, how, args.runs, rate, "c0"))) for how in (plain, mixed))
+        rows.append([str(size), f"{a / 1e6:.1f}", f"{b / 1e6:.1f}", f"{b / a:.2f}"])
+    table(["6 columns of Parquet, rows of a batch", "file's order, M rows/s", "local shuffle", "of it"], rows)
 
 
 def double(batch):
@@ -225,6 +225,7 @@ def main():
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--images", type=int, default=1_000)
     parser.add_argument("--columns", type=int, nargs="*", default=[1, 2, 4, 8, 16], help="of hand-off")
+    parser.add_argument("--batches", type=int, nargs="*", default=[32, 128, 1024], help="of local shuffle")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS))
     args = parser.parse_args()
