@@ -1,8 +1,11 @@
 """headrace.torch.DataLoader: the same batches as torch's DataLoader, and a state to resume from."""
 
 import os
+import random
 import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import process_tree
@@ -23,6 +26,7 @@ from torch.utils.data import (  # noqa: E402
 
 from headrace.exceptions import InvalidArgument, MismatchError, PeerError  # noqa: E402
 from headrace.torch import DataLoader  # noqa: E402
+from headrace.udf import starter  # noqa: E402
 
 WORKERS = [(0, None), (2, "processes"), (2, "threads")]
 
@@ -184,16 +188,125 @@ def test_exception_keeps_its_type(n, workers):
         assert 'raise KeyError("row nine is bad")' in caught.value.__notes__[0]
 
 
+class Seen(Squares):
+    """What reading a row sees of its process."""
+
+    def __getitem__(self, i):
+        self.n += 1  # stays in the copy that is read
+        info = get_worker_info()
+        numbers = torch.rand(1).item(), np.random.rand(), random.random()
+        return os.getpid(), info.id, info.num_workers, info.seed, torch.get_num_threads(), *numbers
+
+
+@pytest.fixture
+def late_start(monkeypatch):
+    """An event without which no worker starts."""
+    may, start = threading.Event(), starter.start
+
+    def late(*arguments):
+        assert may.wait(60)
+        return start(*arguments)
+
+    monkeypatch.setattr(starter, "start", late)
+    yield may
+    may.set()
+
+
+def test_the_first_batches_do_not_wait_for_workers(late_start):
+    """A new fork server imports torch, which takes seconds. The program makes the batches of that time."""
+    dataset = Seen()
+    loader = DataLoader(dataset, None, num_workers=2, generator=torch.Generator().manual_seed(4))
+    before = (
+        torch.get_rng_state(),
+        np.random.get_state()[1].tolist(),
+        random.getstate(),
+        torch.get_num_threads(),
+    )
+    batches = iter(loader)
+    here = [next(batches) for _ in range(5)]
+    after = (
+        torch.get_rng_state(),
+        np.random.get_state()[1].tolist(),
+        random.getstate(),
+        torch.get_num_threads(),
+    )
+    assert torch.equal(before[0], after[0]) and before[1:] == after[1:] and get_worker_info() is None
+    assert {b[0] for b in here} == {os.getpid()} and dataset.n == 23
+    late_start.set()
+    workers_of(loader)
+    time.sleep(0.5)
+    rest = list(batches)
+    assert os.getpid() not in {b[0] for b in rest[-8:]}
+    again = DataLoader(
+        dataset, None, num_workers=2, generator=torch.Generator().manual_seed(4), worker_init_fn=nothing
+    )
+    assert [b[1:] for b in again] == [b[1:] for b in here + rest]
+
+
+def test_errors_of_batches_of_the_program(late_start):
+    loader = DataLoader(Bad(), 4, num_workers=2)
+    batches = iter(loader)
+    assert [next(batches).tolist() for _ in range(2)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    with pytest.raises(KeyError, match="row nine is bad") as caught:
+        next(batches)
+    assert 'raise KeyError("row nine is bad")' in caught.value.__notes__[0]
+    assert next(batches).tolist() == [12, 13, 14, 15]
+    late_start.set()
+    assert [b.tolist() for b in batches] == [[16, 17, 18, 19], [20, 21, 22]]
+
+
+def test_loaders_of_two_threads_begin_at_once(late_start):
+    """The generators that a batch is made with belong to the process: threads take turns."""
+    loaders = [
+        DataLoader(Slow(), 2, num_workers=2, generator=torch.Generator().manual_seed(1)) for _ in range(2)
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(text, loaders))
+    assert found[0] == found[1]
+
+
+class Slow(Noise):
+    def __init__(self):
+        super().__init__(12)
+
+    def __getitem__(self, i):
+        time.sleep(0.005)
+        return super().__getitem__(i)
+
+
+def test_workers_that_cannot_start(monkeypatch):
+    def fails(*arguments):
+        raise OSError(11, "cannot start a worker process: no more of them")
+
+    monkeypatch.setattr(starter, "start", fails)
+    for options in ({}, {"worker_init_fn": nothing}):
+        with pytest.raises(OSError, match="no more of them"):
+            list(DataLoader(Slow(), 2, num_workers=2, **options))
+
+
+def test_a_loader_that_goes_before_its_workers_come(late_start):
+    loader = DataLoader(Squares(), 4, num_workers=2)
+    next(iter(loader))
+    workers = [w for group in loader._groups for w in group.workers]
+    loader = None
+    late_start.set()
+    until = time.monotonic() + 60
+    while any(w.theirs.fileno() >= 0 for w in workers):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert all(w.process is None or not psutil.pid_exists(w.process.pid) for w in workers)
+
+
 def test_dead_worker_is_named():
     with pytest.raises(
         PeerError, match=r"worker 0 \(process \d+\) was killed by SIGKILL before it gave batch 2"
     ):
-        list(DataLoader(Dies(), 4, num_workers=2))
+        list(DataLoader(Dies(), 4, num_workers=2, worker_init_fn=nothing))
 
 
 def test_what_a_worker_gave_before_it_died_is_kept():
     """The story: a request that could not be sent was an error, and the batches before it were lost."""
-    loader = DataLoader(Dies(), 4, num_workers=2)
+    loader = DataLoader(Dies(), 4, num_workers=2, worker_init_fn=nothing)
     batches = iter(loader)
     found = []
     wait_for_end(workers_of(loader)[:1], but_zombies=True)
@@ -259,9 +372,10 @@ class Large(Dataset):
 @pytest.mark.parametrize("persistent", [False, True])
 def test_workers_share_the_memory_of_the_dataset(persistent):
     """What a worker writes stays its own, until it gets a fresh dataset."""
-    small = DataLoader(Large(1), num_workers=1)
+    options = {"worker_init_fn": nothing}
+    small = DataLoader(Large(1), num_workers=1, **options)
     alone = max(int(b[1]) for b in small)
-    loader = DataLoader(Large(8 << 10), num_workers=2, persistent_workers=persistent)
+    loader = DataLoader(Large(8 << 10), num_workers=2, persistent_workers=persistent, **options)
     first, second = list(loader), list(loader)
     whole = float(1 << 20)
     assert [float(b[0]) for b in first] == [whole] * 8
@@ -292,7 +406,16 @@ def test_two_iterators_and_early_break():
 
 
 def workers_of(loader):
-    return [worker.process.pid for group in loader._groups for worker in group.workers]
+    found = [worker for group in loader._groups for worker in group.workers]
+    until = time.monotonic() + 60
+    while not all(worker.process for worker in found):
+        assert time.monotonic() < until, "a worker does not start"
+        time.sleep(0.01)
+    return [worker.process.pid for worker in found]
+
+
+def nothing(worker):
+    """A worker_init_fn: with one, the program makes no batches while workers start."""
 
 
 def wait_for_end(pids, but_zombies=False):

@@ -268,6 +268,8 @@ class _Pass:
                 common | {"worker": w, "state": one["state"], "skip": 0 if one["state"] else one["n"]}
                 for w, one in enumerate(self.of)
             ],
+            # a worker_init_fn prepares a worker, and only another process can be late
+            helps=not self.iterable and loader.worker_init_fn is None and not loader.timeout,
         )
         if self.iterable:
             for _ in range(max(1, loader.prefetch_factor)):

@@ -19,8 +19,13 @@ def serve(fd):
     sock = socket.socket(fileno=fd)
     sock.setblocking(True)
     torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     _utils.signal_handling._set_worker_signal_handlers()
     epoch = Epoch()
+    try:
+        messages.send(sock, messages.dumps((0, "started")))  # of no epoch: the driver listens to its output
+    except (BrokenPipeError, ConnectionResetError):
+        return
     while True:
         try:
             kind, number, *rest = messages.receive(sock)
@@ -66,10 +71,10 @@ class Epoch:
             if fresh or self.loaded is None:
                 self.loaded = None
                 self.loaded = messages.load_dataset(self.fd)
-                _inform(worker, n_workers, base_seed + worker, self.loaded["dataset"])
+                inform(worker, n_workers, base_seed + worker, self.loaded["dataset"])
                 if self.loaded["init"] is not None:
                     self.loaded["init"](worker)
-            _inform(worker, n_workers, base_seed + worker, self.loaded["dataset"])
+            inform(worker, n_workers, base_seed + worker, self.loaded["dataset"])
             self.fetcher = fetcher(self.loaded, state)
             for _ in range(skip):
                 self.fetcher.fetch(self.loaded["size"])
@@ -131,8 +136,8 @@ def _seed(seed):
     torch.default_generator.manual_seed(seed)
 
 
-def _inform(worker, n_workers, seed, dataset):
+def inform(worker, n_workers, seed, dataset):
+    """Sets what get_worker_info() gives."""
     _utils.worker._worker_info = _utils.worker.WorkerInfo(
         id=worker, num_workers=n_workers, seed=seed, dataset=dataset
     )
-    os.environ.setdefault("OMP_NUM_THREADS", "1")

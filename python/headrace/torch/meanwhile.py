@@ -1,0 +1,50 @@
+"""Batches that the program makes itself while its first workers start, as the workers would make them."""
+
+import torch
+from torch.utils.data import _utils
+
+from headrace.torch.worker import Epoch, inform
+from headrace.udf import inline_turns
+from headrace.udf.call import kept_generators
+
+
+class Meanwhile:
+    """Makes batches of one epoch in the thread that takes them, of a copy of the dataset.
+
+    given: for each worker, arguments of Epoch.begin(). Random generators, torch's number of threads and
+    get_worker_info() are a worker's during a call, and the program's after it.
+    """
+
+    def __init__(self, spec, given):
+        self.spec = spec
+        self.given = given
+        self.epoch = None
+
+    def make(self, worker, i, indices):
+        """A worker's answer: see Epoch.make()."""
+        with _AsWorker():
+            if self.epoch is None:
+                self.epoch = Epoch()
+                self.epoch.receive(self.spec.fd)
+                self.epoch.begin(**self.given[worker])
+            if not self.epoch.broken:
+                one = self.given[worker]
+                inform(worker, one["n_workers"], one["base_seed"] + worker, self.epoch.loaded["dataset"])
+            return self.epoch.make(i, indices)
+
+
+class _AsWorker:
+    """A context in which this thread is like a worker."""
+
+    def __enter__(self):
+        inline_turns.begin("a DataLoader's dataset")
+        self.kept = kept_generators()
+        self.kept.__enter__()
+        self.threads, self.info = torch.get_num_threads(), _utils.worker._worker_info
+        torch.set_num_threads(1)
+
+    def __exit__(self, *exception):
+        torch.set_num_threads(self.threads)
+        _utils.worker._worker_info = self.info
+        self.kept.__exit__(*exception)
+        inline_turns.end()
