@@ -8,6 +8,7 @@ import time
 import pytest
 
 import headrace.data as hd
+from headrace.udf import starter
 from headrace.udf.preload import Learner, Reporter
 
 PATIENCE = 60
@@ -31,6 +32,13 @@ def test_the_library_of_a_batch_format(batch_format):
     """The story: each worker of ten small plans imported pandas, a third of a second each."""
     assert modules_of_a_worker(batch_format, batch_format)
     assert modules_of_a_worker(batch_format, "numpy")  # the next worker is a fork of the same server
+
+
+def test_torch_is_imported_once_for_all_workers():
+    """The story: each of the first workers of from_torch() imported it, seconds on two cores."""
+    pytest.importorskip("torch")
+    starter.end()  # a server of earlier tests may have it
+    assert modules_of_a_worker("torch")
 
 
 def test_a_library_that_a_function_imports():

@@ -25,6 +25,14 @@ TRIAL_NAME = "import trial"  # of its process
 # What batches of a format need. pyarrow's only thread is jemalloc's: jemalloc starts it again after a fork.
 BATCHES = {"pandas": ("pandas",), "pyarrow": ("pyarrow",)}
 HARMLESS = "jemalloc_bg_thd"
+SLOW = ("torch",)  # take seconds to import, and start no thread
+
+
+def imports_of(pickled):
+    """The slow libraries that a function needs: those that its pickled form names, and that this process has
+    imported. The fork server imports them once; else each of its first workers would.
+    """
+    return tuple(name for name in SLOW if name in sys.modules and name.encode() in pickled)
 
 
 def n_threads():

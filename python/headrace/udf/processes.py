@@ -18,7 +18,7 @@ from pathlib import Path
 
 from headrace import _core, events
 from headrace.udf import errors, gpus, starter
-from headrace.udf.preload import BATCHES
+from headrace.udf.preload import BATCHES, imports_of
 from headrace.udf.states import GRACE, State, live
 
 PAUSE = 0.02  # seconds between checks of the queue while more workers may start
@@ -123,6 +123,7 @@ class Processes(State):
             spec = sending.dumps(self.spec)
         except Exception as e:
             raise errors.unsendable(self.spec, e) from None
+        self.modules += imports_of(spec)
         return pickle.dumps(
             {
                 "sys_path": list(sys.path),

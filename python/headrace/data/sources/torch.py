@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from headrace._core import TypeMismatchError
 from headrace.data.datasource.datasource import ranges, read_tasks, task
 from headrace.data.in_memory import from_items
+from headrace.udf import starter
 
 if TYPE_CHECKING:
     from headrace.data.dataset import Dataset
@@ -59,6 +61,8 @@ def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
     process, for datasets that do not pickle.
     """
     compute = "threads" if local_read else None
+    if not local_read and "torch" in sys.modules:
+        starter.warm_up(("torch",))  # the dataset's workers import it, which takes a second or two
     if hasattr(dataset, "__len__") and len(dataset) == 0:
         return from_items([])
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):
