@@ -414,6 +414,8 @@ static void check_values(uint64_t *random, int width, int64_t n_dict)
     hr_mem mem = { NULL, NULL };
     hr_error err = HR_ERROR_INIT;
     pq_dict *dict = NULL;
+    hr_buffer *held = NULL;
+    hr_view page = { NULL, n_dict * width };
     pq_values v = { 0 };
     writer w = { 0 };
     int bits = bits_for((int)n_dict - 1);
@@ -424,7 +426,13 @@ static void check_values(uint64_t *random, int width, int64_t n_dict)
     put(&w, (uint64_t)bits, 1);
     if (bits)
         put_runs(&w, random, index, n, bits);
-    assert_ok(pq__dict_new(&leaf, (hr_view){ dict_page, n_dict * width }, n_dict, 0, &mem, &dict, &err), &err);
+    page.data = dict_page;
+    if (random_below(random, 2)) { /* the dictionary takes the page's buffer */
+        assert_ok(hr__buffer_new(&mem, page.n, &held, &err), &err);
+        page.data = memcpy(held->data, dict_page, (size_t)page.n);
+    }
+    assert_ok(pq__dict_new(&leaf, page, n_dict, 0, &mem, &held, &dict, &err), &err);
+    assert_null(held);
     assert_ok(pq__values_init(&v, &leaf, dict, PQ_RLE_DICTIONARY, (hr_view){ w.data, w.n }, &err), &err);
     while (at < n) {
         int64_t k = some_of(random, 2500, n - at);

@@ -529,6 +529,7 @@ static void read_column_meta(pq_thrift *t, const pq_slot *in, const tree *of, in
                    "a column chunk lacks a field");
     /* For "no dictionary" some writers give 0, others an offset after the data. */
     c->begin = dictionary_at > 0 && dictionary_at < data_at ? dictionary_at : data_at;
+    c->dict_bytes = data_at - c->begin;
 }
 
 static void read_chunk(pq_thrift *t, const uint8_t *footer, const tree *of, int column, pq_chunk *c)

@@ -127,6 +127,7 @@ typedef struct pq_chunk {
     bool elsewhere;         /* in another file */
     int64_t n_values;       /* with nulls and empty lists */
     int64_t begin, n_bytes; /* offset and bytes of its pages, with the dictionary */
+    int64_t dict_bytes;     /* of begin's page, a dictionary, with its header; by the footer. 0: none */
     int64_t slack;          /* bytes of n_bytes that may not belong to the chunk */
     int64_t memory_bytes;   /* uncompressed; by the footer */
     int64_t text_bytes;     /* of all byte arrays, unencoded; -1: not known */

@@ -469,7 +469,7 @@ static hr_status dict_decimals(const pq_leaf *l, hr_view page, const hr_mem *mem
 }
 
 hr_status pq__dict_new(const pq_leaf *l, hr_view page, int64_t n_values, unsigned padding, const hr_mem *mem,
-                       pq_dict **out, hr_error *err)
+                       hr_buffer **held, pq_dict **out, hr_error *err)
 {
     pq_dict *d = hr__zalloc(mem->account, sizeof *d);
     hr_status st = HR_OK;
@@ -492,8 +492,13 @@ hr_status pq__dict_new(const pq_leaf *l, hr_view page, int64_t n_values, unsigne
         if (page.n / l->stored_width < n_values)
             HR_GO(too_few(page.n / l->stored_width, n_values, err));
         HR_GO(check_rest(page.n - n_values * l->stored_width, n_values, err));
-        HR_GO(hr__buffer_new(mem, n_values * l->width, &d->values, err));
-        HR_GO(convert(l, page.data, d->values->data, n_values, err));
+        if (l->kind == PQ_K_COPY && *held && (*held)->data == page.data) {
+            d->values = *held;
+            *held = NULL;
+        } else {
+            HR_GO(hr__buffer_new(mem, n_values * l->width, &d->values, err));
+            HR_GO(convert(l, page.data, d->values->data, n_values, err));
+        }
     }
     *out = d;
     d = NULL; /* moved to the caller */

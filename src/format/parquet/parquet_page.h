@@ -50,8 +50,10 @@ typedef struct pq_dict {
     hr_buffer *values; /* n * width; PQ_K_BYTES: n + 1 offsets of 32 bits */
     hr_buffer *bytes;  /* PQ_K_BYTES */
 } pq_dict;
+/* held: a buffer that may hold the page. If its bytes are the dictionary's values as they are, the dictionary takes it,
+ * and *held becomes NULL. */
 hr_status pq__dict_new(const pq_leaf *l, hr_view page, int64_t n_values, unsigned padding, const hr_mem *mem,
-                       pq_dict **out, hr_error *err) HR_MUST_USE;
+                       hr_buffer **held, pq_dict **out, hr_error *err) HR_MUST_USE;
 pq_dict *pq__dict_ref(pq_dict *d);
 void pq__dict_unref(pq_dict *d); /* NULL is fine */
 

@@ -19,8 +19,9 @@
 #define WINDOW_BYTES (256 << 10)
 #define ALL_WINDOWS_BYTES (8 << 20)   /* of a reader with many columns: each gets an equal part, */
 #define LEAST_WINDOW_BYTES (16 << 10) /* but no less than this */
-#define PEEK_BYTES (4 << 10)          /* read to see a header without its body */
-#define FREE_PAGE_BYTES (256 << 20)   /* a larger page has at most MAX_PAGE_RATIO times its bytes in the file */
+#define WHOLE_BYTES (2 << 20) /* a dictionary up to this size is read at once, though it is larger than a window */
+#define PEEK_BYTES (4 << 10)  /* read to see a header without its body */
+#define FREE_PAGE_BYTES (256 << 20) /* a larger page has at most MAX_PAGE_RATIO times its bytes in the file */
 #define MAX_PAGE_RATIO 1024
 #define MAX_HEADER_BYTES (64 << 20) /* statistics of long texts make headers long, but not that long */
 
@@ -323,10 +324,19 @@ static hr_status take_dictionary(pq_cursor *c, hr_error *err)
     if (c->page.encoding != PQ_PLAIN && c->page.encoding != PQ_PLAIN_DICTIONARY)
         return hr_error_set(err, HR_UNSUPPORTED, "a dictionary of encoding %d", c->page.encoding);
     HR_TRY(read_body(c, 0, true, &head, &body, err));
-    HR_TRY(pq__dict_new(c->leaf, body, c->page.n_values, c->file->meta->padding, &c->mem, &c->dict, err));
+    HR_TRY(pq__dict_new(c->leaf, body, c->page.n_values, c->file->meta->padding, &c->mem, &c->plain, &c->dict, err));
     share_dict(c);
     drop_large(c);
     return HR_OK;
+}
+
+/* Bytes of the dictionary, if the cursor is before it and will need it; else 0. Reading it in pieces would copy the
+ * first one. */
+static int64_t dictionary_ahead(const pq_cursor *c)
+{
+    bool is_ahead = c->at == c->chunk->begin && !c->dict && c->chunk->dict_bytes <= WHOLE_BYTES;
+
+    return is_ahead ? c->chunk->dict_bytes : 0;
 }
 
 /* For a cursor that begins after the dictionary: looks for the dictionary at the beginning of the chunk. */
@@ -338,7 +348,7 @@ static hr_status find_dictionary(pq_cursor *c, hr_error *err)
     if (c->dict || (c->dict = shared_dict(c)))
         return HR_OK;
     c->at = c->chunk->begin;
-    HR_GO(read_header(c, c->window_bytes, err));
+    HR_GO(read_header(c, HR_MAX(c->window_bytes, dictionary_ahead(c)), err));
     if (c->page.type == PQ_PAGE_DICTIONARY)
         HR_GO(take_dictionary(c, err));
 done:
@@ -405,7 +415,7 @@ static hr_status next_header(pq_cursor *c, int64_t peek, bool want_dictionary, b
     for (*more = false; c->at < c->end && c->entries != c->chunk->n_values;) {
         int64_t begin = c->at;
 
-        HR_TRY(read_header(c, peek, err));
+        HR_TRY(read_header(c, want_dictionary ? HR_MAX(peek, dictionary_ahead(c)) : peek, err));
         c->header_at = begin;
         if (c->page.type == PQ_PAGE_DATA || c->page.type == PQ_PAGE_DATA_V2) {
             c->ordinal++;
