@@ -1,35 +1,65 @@
 """Fixed numbers of threads against the one that a run finds by itself.
 
     python bench/autotune.py [--rounds 7] [--only NAME ...] [--threads 1 2 4 8]
+    python bench/autotune.py --prefetch 1 2 4 8 16 [--rounds 7] [--only NAME ...]
 
 prints a table in Markdown for docs/waiting.md: seconds of a pass for each fixed number, and of a run that
 moves it. All take turns, a round each, in one process; figures are medians of the rounds. The first pass of
-the moving run, in which it learns, stands in a column of its own.
+the moving run, in which it learns, stands in a column of its own. With --prefetch, each fixed number of
+batches ready ahead, beside the default.
 """
 
 import argparse
 import os
 import statistics
+import sys
 import tempfile
+import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-import headrace.data as hd
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "python"))
+
+from test_verdicts import parquet_files  # noqa: E402
+
+import headrace.data as hd  # noqa: E402
 
 
 def files(folder, n, rows, group, columns=1):
-    numbers = np.random.default_rng(0)
-    for i in range(n):
-        table = pa.table({f"x{k}": numbers.random(rows).astype("float32") for k in range(columns)})
-        pq.write_table(table, folder / f"{i:02}.parquet", row_group_size=group)
-    return str(folder)
+    return parquet_files(folder, n, rows, group, columns, "float32")
 
 
-# Each takes a folder and gives (dataset, arguments of iter_batches, seconds of a step, environment).
+class Ranks:
+    """A dataset that ranks share, each in a thread; the caller's is the first."""
+
+    def __init__(self, ds, n):
+        self.ds, self.n = ds, n
+
+    def iter_batches(self, **arguments):
+        return RanksPass(self.ds.streaming_split(self.n, equal=True), arguments)
+
+
+class RanksPass:
+    def __init__(self, shares, arguments):
+        self.passes = [share.iter_batches(**arguments) for share in shares]
+
+    def __iter__(self):
+        others = [threading.Thread(target=seconds_of, args=(one, 0)) for one in self.passes[1:]]
+        for thread in others:
+            thread.start()
+        yield from self.passes[0]
+        for thread in others:
+            thread.join()
+
+    def stats(self, form):
+        return self.passes[0].stats(form)
+
+
+# Each takes a folder and gives (dataset, arguments of iter_batches, seconds of a step, settings: of the
+# DataContext, or in capitals of the environment).
 
 
 def scan(folder):
@@ -77,14 +107,33 @@ def shuffle(folder):
     return hd.read_parquet(path), {"batch_size": 4096, "local_shuffle_buffer_size": 200_000}, 0, {}
 
 
+def tight_shuffle(folder):
+    ds, arguments, step, _ = shuffle(folder)
+    return ds, arguments, step, {"memory_limit_bytes": 24 << 20}
+
+
+def two_ranks(folder):
+    ds = hd.read_parquet(files(folder, 8, 4_000_000, 100_000, 6))
+    return Ranks(ds, 2), {"batch_size": 4096}, 0, {}
+
+
 def trainer(folder):
     """Its steps compute on one CPU, and it finds its batches ready."""
     return hd.read_parquet(files(folder, 4, 600_000, 20_000, 6)), {"batch_size": 4096}, 0.004, {}
 
 
-PIPELINES = {
-    f.__name__: f for f in (scan, slow_disk, images, numpy_function, python_function, shuffle, trainer)
-}
+_ALL = (
+    scan,
+    slow_disk,
+    images,
+    numpy_function,
+    python_function,
+    shuffle,
+    tight_shuffle,
+    two_ranks,
+    trainer,
+)
+PIPELINES = {f.__name__: f for f in _ALL}
 
 
 def compute(seconds):
@@ -101,21 +150,42 @@ def seconds_of(batches, step):
     return time.perf_counter() - begin
 
 
+@contextmanager
+def settings(given):
+    context = hd.DataContext.get_current()
+    for name, value in given.items():
+        if name.isupper():
+            os.environ[name] = value
+        else:
+            setattr(context, name, value)
+    try:
+        yield
+    finally:
+        for name in given:
+            if name.isupper():
+                del os.environ[name]
+            else:
+                setattr(context, name, None)
+
+
 def measure(make, args):
+    """The seconds of each way, {None: of the default}, and the threads of the last pass."""
     context = hd.DataContext.get_current()
     with tempfile.TemporaryDirectory() as folder:
-        ds, arguments, step, environment = make(Path(folder))
-        os.environ |= environment
-        ways = [*args.threads, None]
+        ds, arguments, step, given = make(Path(folder))
+        ways = [*(args.prefetch or args.threads), None]
         found = {way: [] for way in ways}
-        for _ in range(args.rounds + 1):
-            for way in ways:
-                context.num_threads = way
-                batches = ds.iter_batches(**arguments)
-                found[way].append(seconds_of(batches, step))
-        tuned = batches.stats("dict")["tuned"]["threads"]
-        for name in environment:
-            del os.environ[name]
+        with settings(given):
+            for _ in range(args.rounds + 1):
+                for way in ways:
+                    if args.prefetch:
+                        arguments.pop("prefetch_batches", None)
+                        arguments |= {} if way is None else {"prefetch_batches": way}
+                    else:
+                        context.num_threads = way
+                    batches = ds.iter_batches(**arguments)
+                    found[way].append(seconds_of(batches, step))
+            tuned = batches.stats("dict")["tuned"]["threads"]
     return found, tuned
 
 
@@ -123,20 +193,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2, 4, 8])
+    parser.add_argument("--prefetch", type=int, nargs="*")
     parser.add_argument("--only", nargs="*", choices=PIPELINES, default=list(PIPELINES))
     args = parser.parse_args()
+    of = "ahead" if args.prefetch else "threads"
     head = [
         "pipeline",
-        *(f"{n} threads" for n in args.threads),
+        *(f"{n} {of}" for n in args.prefetch or args.threads),
         "learning",
-        "tuned",
+        "default" if args.prefetch else "tuned",
         "threads",
         "of the best",
     ]
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     for name in args.only:
         found, tuned = measure(PIPELINES[name], args)
-        fixed = [statistics.median(found[n][1:]) for n in args.threads]
+        fixed = [statistics.median(seconds[1:]) for way, seconds in found.items() if way is not None]
         own = statistics.median(found[None][1:])
         rows = [*(f"{s:.3f}" for s in fixed), f"{found[None][0]:.3f}", f"{own:.3f}", str(tuned)]
         print(f"| {name} | " + " | ".join(rows) + f" | {min(fixed) / own:.2f} |", flush=True)

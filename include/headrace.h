@@ -798,6 +798,12 @@ typedef struct hr_feed_options {
      * fixes it, the run moves it by measurement: more threads where they wait for reads of files, fewer where the
      * consumer finds its tables ready and the CPUs are full. Rows and their order never depend on it. */
     bool no_autotune;
+    /* CPUs left to the consumer, such as a training program's own steps: a number of threads that is not set begins
+     * lower by these, at least 1, and moves only as far as the threads do not need them. */
+    int reserved_cpus;
+    /* Where a number that moves begins, such as the one that statistics of an earlier run name; 0: at the default. The
+     * next run of the same plan goes on where the last one ended. */
+    int first_threads;
 } hr_feed_options;
 
 /* Starts a run of `p`. Shares p. HR_BUDGET: the limit is below the plan's minimum, which the text names. */

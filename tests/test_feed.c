@@ -439,6 +439,8 @@ static void wrong_options(void **state)
         { { .batch_rows = 1 }, "struct_bytes" },
         { { .struct_bytes = sizeof(hr_feed_options), .batch_rows = -1 }, "batch_rows is -1" },
         { { .struct_bytes = sizeof(hr_feed_options), .epoch = -1 }, "epoch -1" },
+        { { .struct_bytes = sizeof(hr_feed_options), .reserved_cpus = -1 }, "reserved_cpus is -1" },
+        { { .struct_bytes = sizeof(hr_feed_options), .first_threads = -2 }, "first_threads -2" },
     };
     hr_plan *p = plan_of_range(10);
 

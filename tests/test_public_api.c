@@ -480,6 +480,31 @@ static int64_t count_rows(hr_plan *p)
     return n;
 }
 
+/* A wrong value of the environment is as none, and is logged once. */
+static void test_autotune_of_environment(void **state)
+{
+    static const struct {
+        const char *value, *logs;
+    } cases[] = {
+        { "on", "" },    { "off", "" },
+        { "", "" },      { "maybe", "HEADRACE_AUTOTUNE: 'maybe', expected on or off; it is on" },
+        { "maybe", "" },
+    };
+    hr_plan *p = range_of(10);
+
+    (void)state;
+    hr_set_log(keep_line, logged);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        logged[0] = 0;
+        setenv("HEADRACE_AUTOTUNE", cases[i].value, 1);
+        assert_int_equal(count_rows(p), 10);
+        assert_string_equal(logged, cases[i].logs);
+    }
+    unsetenv("HEADRACE_AUTOTUNE");
+    hr_set_log(NULL, NULL);
+    hr_plan_unref(p);
+}
+
 static hr_status shutdown_call(void *context, void *state, const hr_table *in, hr_table **out, hr_error *err)
 {
     (void)context, (void)state;
@@ -958,6 +983,7 @@ int main(void)
         cmocka_unit_test(test_wait_with_limit_and_descriptor),
         cmocka_unit_test(test_progress),
         cmocka_unit_test(test_log),
+        cmocka_unit_test(test_autotune_of_environment),
         cmocka_unit_test(test_shutdown),
         cmocka_unit_test(test_split_of_threads),
         cmocka_unit_test(test_split_position),

@@ -36,6 +36,7 @@ static hr_tune_look run_with(machine *m, int threads)
         takes *= 1 - m->slows * (threads - CPUS + 1);
     l.hungry = makes < takes ? 1 - makes / takes : 0;
     l.rows = 0.25 * fmin(makes, takes) * (1 + m->noise * (2 * uniform(m) - 1));
+    l.cpus = cpus;
     l.cpus_used = cpus * fmin(1, takes / makes) / CPUS + (m->slows > 0 ? 0.25 : 0);
     return l;
 }
@@ -59,7 +60,7 @@ static hr_tuner new_tuner(void)
 {
     hr_tuner t;
 
-    hr__tuner_init(&t, CPUS, 4 * CPUS);
+    hr__tuner_init(&t, CPUS, 4 * CPUS, CPUS);
     return t;
 }
 
@@ -154,6 +155,18 @@ static void test_disturbed(void **unused)
     assert_int_equal(pass(&t, &m, 100), 0);
 }
 
+/* Threads become more only as far as they leave the reserved CPU to the consumer. */
+static void test_reserved_cpu(void **unused)
+{
+    machine m = { .each = 10, .disk = 1e9, .trainer = 1000, .off_cpu = 0.6, .noise = 0.01 };
+    hr_tuner t;
+
+    (void)unused;
+    hr__tuner_init(&t, CPUS - 1, 4 * (CPUS - 1), CPUS - 1);
+    pass(&t, &m, 400);
+    assert_int_equal(t.threads, 7); /* of 0.4 CPUs each */
+}
+
 /* A run goes on where an earlier one ended, in the middle of a trial too, unless the machine is another one. */
 static void test_go_on(void **unused)
 {
@@ -169,7 +182,7 @@ static void test_go_on(void **unused)
     assert_int_equal(later.phase, HR_TUNE_SETTLE);
     pass(&later, &m, 100);
     assert_int_equal(later.threads, 4 * CPUS);
-    hr__tuner_init(&other, CPUS / 2, 2 * CPUS);
+    hr__tuner_init(&other, CPUS / 2, 2 * CPUS, CPUS);
     hr__tuner_go_on(&other, &later);
     assert_int_equal(other.threads, CPUS / 2);
 }
@@ -179,7 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slow_disk),      cmocka_unit_test(test_busy_threads), cmocka_unit_test(test_idle_machine),
         cmocka_unit_test(test_slowed_trainer), cmocka_unit_test(test_noise),        cmocka_unit_test(test_change),
-        cmocka_unit_test(test_disturbed),      cmocka_unit_test(test_go_on),
+        cmocka_unit_test(test_disturbed),      cmocka_unit_test(test_reserved_cpu), cmocka_unit_test(test_go_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

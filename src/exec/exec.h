@@ -67,6 +67,8 @@ void hr__position_clear(hr_position *p);
  * so that no thread waits for another one at each table. table_bytes: of the last table; -1: none yet. */
 #define HR_SMALL_AHEAD 16
 #define HR_SMALL_BYTES (1 << 18)
+/* Calls of functions in workers that are under way at a time, for each thread of the run. */
+#define HR_CALLS_A_THREAD 4
 int hr__ahead(int prefetch, int n, int64_t table_bytes);
 typedef struct hr_run hr_run;
 typedef struct hr_run_options {
@@ -76,6 +78,8 @@ typedef struct hr_run_options {
     int num_threads;       /* 0: all */
     bool autotune;         /* their number may be moved, if it is not fixed (run_threads.c), */
     hr_plan *learns;       /* and begins where the last run of this plan ended. Borrowed; NULL: at the default */
+    int reserved_cpus;     /* left to the consumer: hr_feed_options */
+    int first_threads;     /* where their number begins, if it moves and nothing was learned; 0: at the default */
     int64_t memory_limit;  /* 0: the process's */
     int prefetch;          /* tables to hold in the output queue */
     int small_for;         /* consumers for which small tables may go further ahead (hr__ahead); 0: none */

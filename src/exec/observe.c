@@ -298,7 +298,7 @@ static hr_op_sums op_sums(hr_op_state *o)
     return sums;
 }
 
-static void take_sums_locked(hr_run *r, hr_run_sums *run)
+void hr__run_sums_locked(const hr_run *r, hr_run_sums *run)
 {
     *run = r->watch.sums;
     run->at_ns = hr__clock_ns();
@@ -315,7 +315,7 @@ void hr__run_mark(hr_run *r, int mark)
 {
     hr__run_lock(r);
     hr__look_locked(r, false);
-    take_sums_locked(r, &r->watch.marks[mark]);
+    hr__run_sums_locked(r, &r->watch.marks[mark]);
     for (int i = 0; i < r->n_stages; i++) {
         r->stages[i]->watch.marks[mark] = r->stages[i]->watch.times;
         r->stages[i]->watch.read_marks[mark] = hr__call_sums(&r->stages[i]->counts.reads);
@@ -441,7 +441,7 @@ hr_status hr__run_view(hr_run *r, int mark, hr_run_view *out, hr_error *err)
     if (!out->stages || !out->ops)
         HR_FAIL(HR_NO_MEMORY, "stats: no memory for %d operators", r->n_ops);
     hr__look_locked(r, false);
-    take_sums_locked(r, &out->sums);
+    hr__run_sums_locked(r, &out->sums);
     if (mark >= 0)
         LESS(out->sums, r->watch.marks[mark]);
     else

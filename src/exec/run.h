@@ -334,7 +334,10 @@ typedef struct hr_run_watch {
 
 /* --- run_threads.c: how many threads work for the run */
 typedef struct hr_tune_sums { /* since its start */
-    int64_t at_ns, rows, tables, hungry_ns, busy_ns, cpu_ns, disk_ns, process_ns, refused_ns, spilled, throttled;
+    hr_run_sums run;
+    int64_t rows, tables, spilled;
+    int64_t busy_ns, cpu_ns; /* of calls of operators and readers */
+    int64_t refused_ns;      /* in which memory was the cause of the consumer's wait */
 } hr_tune_sums;
 
 typedef struct hr_move {
@@ -347,7 +350,7 @@ typedef struct hr_move {
 typedef struct hr_run_threads {
     bool on; /* the controller moves their number */
     hr_tuner tuner;
-    hr_tune_sums from; /* where the interval began; at_ns 0: none has begun */
+    hr_tune_sums from; /* where the interval began; run.at_ns 0: none has begun */
     hr_move moves[HR_MOVES_KEPT];
 } hr_run_threads;
 
@@ -436,6 +439,7 @@ void hr__hungry_locked(hr_run *r, bool hungry);
 void hr__ticket_begins_locked(hr_ticket *t);                   /* a step */
 void hr__ticket_stops_locked(hr_ticket *t);                    /* after a step; its new state is set */
 void hr__ticket_resumes_locked(hr_ticket *t, hr_op_state *op); /* it was PENDING; op NULL: for the network */
+void hr__run_sums_locked(const hr_run *r, hr_run_sums *out);   /* since the start, but at_ns and io, now */
 
 /* --- run_threads.c */
 int hr__window_tickets(const hr_stage *s, int n_threads); /* the most in the window of a stage */

@@ -98,5 +98,7 @@ int hr__run_threads(const hr_run *r)
 
     if (r->threads.on && !hr__threads_are_fixed())
         return r->threads.tuner.threads;
-    return r->options.num_threads > 0 ? HR_MIN(most, r->options.num_threads) : most;
+    if (r->options.num_threads > 0)
+        return HR_MIN(most, r->options.num_threads);
+    return HR_MAX(1, most - r->options.reserved_cpus);
 }

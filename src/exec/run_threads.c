@@ -7,8 +7,6 @@
  * Tests: test_tune.c, test_autotune.py. */
 #include "exec/run.h"
 
-#include "io/http/remote.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,11 +17,20 @@
 #define MOST_THREADS 64       /* and no more than this */
 #define REFUSED 0.05          /* share of an interval in which memory was the cause */
 
+/* HEADRACE_AUTOTUNE. A wrong value is as none, and the first run of the process says so: Python and the command refuse
+ * it before. */
 static bool is_off(void)
 {
+    static atomic_bool said;
     const char *text = getenv("HEADRACE_AUTOTUNE");
 
-    return text && strcmp(text, "off") == 0;
+    if (!text || !*text || strcmp(text, "on") == 0)
+        return false;
+    if (strcmp(text, "off") == 0)
+        return true;
+    if (!atomic_exchange(&said, true))
+        hr__log(HR_LOG_WARNING, "HEADRACE_AUTOTUNE: '%s', expected on or off; it is on", text);
+    return false;
 }
 
 /* Goes on where the last run of the plan ended. */
@@ -39,26 +46,26 @@ void hr__threads_init(hr_run *r)
 {
     int first = hr__run_threads(r), most = HR_MIN(TIMES_MORE * first, HR_MAX(MOST_THREADS, first));
 
-    r->threads.on = r->options.autotune && r->options.num_threads <= 0 && !hr__threads_are_fixed() && !is_off();
-    hr__tuner_init(&r->threads.tuner, first, r->threads.on ? most : first);
-    if (r->threads.on && r->options.learns)
+    r->threads.on = !is_off() && r->options.autotune && r->options.num_threads <= 0 && !hr__threads_are_fixed();
+    hr__tuner_init(&r->threads.tuner, first, r->threads.on ? most : first,
+                   HR_MAX(1, hr__cpus_allowed() - r->options.reserved_cpus));
+    if (!r->threads.on)
+        return;
+    if (r->options.first_threads)
+        r->threads.tuner.threads = HR_MIN(r->options.first_threads, most);
+    if (r->options.learns)
         go_on(&r->threads.tuner, r->options.learns);
 }
 
 /* ------------------------------------------------------------------------------------------------------------ looks */
 
-static hr_tune_sums sums_locked(const hr_run *r, int64_t now)
+static hr_tune_sums sums_locked(const hr_run *r)
 {
-    const hr_run_watch *w = &r->watch;
-    hr_tune_sums sums = { .at_ns = now,
-                          .rows = r->counts.rows_out,
+    hr_tune_sums sums = { .rows = r->counts.rows_out,
                           .tables = r->counts.tables_out,
-                          .hungry_ns = w->sums.hungry_ns,
-                          .process_ns = hr__process_cpu_ns(),
-                          .disk_ns = hr__account_io_sums(r->account, HR_IO_FILE).ns,
-                          .spilled = hr__account_spill_written(r->account),
-                          .throttled = hr__network_throttled() };
+                          .spilled = hr__account_spill_written(r->account) };
 
+    hr__run_sums_locked(r, &sums.run);
     for (int i = 0; i < r->n_ops + r->n_stages; i++) {
         hr_call_sums call = hr__call_sums(i < r->n_ops ? &r->ops[i]->times : &r->stages[i - r->n_ops]->counts.reads);
 
@@ -77,16 +84,18 @@ static double share(int64_t part, int64_t whole)
 
 static hr_tune_look look_of(const hr_tune_sums *from, const hr_tune_sums *to)
 {
-    int64_t ns = to->at_ns - from->at_ns, busy = to->busy_ns - from->busy_ns;
+    const hr_run_sums *a = &from->run, *b = &to->run;
+    int64_t ns = b->at_ns - a->at_ns, busy = to->busy_ns - from->busy_ns;
 
     return (hr_tune_look){
         .seconds = (double)ns / 1e9,
         .rows = (double)(to->rows - from->rows),
-        .hungry = share(to->hungry_ns - from->hungry_ns, ns),
+        .hungry = share(b->hungry_ns - a->hungry_ns, ns),
         .off_cpu = 1 - share(to->cpu_ns - from->cpu_ns, busy),
-        .disk = share(to->disk_ns - from->disk_ns, busy),
-        .cpus_used = share(to->process_ns - from->process_ns, ns * hr__cpus_allowed()),
-        .disturbed = to->spilled > from->spilled || to->throttled > from->throttled ||
+        .disk = share(b->io[HR_IO_FILE].ns - a->io[HR_IO_FILE].ns, busy),
+        .cpus = ns > 0 ? (double)(to->cpu_ns - from->cpu_ns) / (double)ns : 0,
+        .cpus_used = share(b->cpu_ns - a->cpu_ns, ns * hr__cpus_allowed()),
+        .disturbed = to->spilled > from->spilled || b->throttled > a->throttled ||
                      share(to->refused_ns - from->refused_ns, ns) > REFUSED,
     };
 }
@@ -111,7 +120,7 @@ int hr__window_tickets(const hr_stage *s, int n_threads)
 
     for (int i = 0; i < s->n_ops; i++)
         waits = waits || s->ops[i]->run.op->cls->resumed;
-    cap = waits ? 4 * n_threads + 8 : 2 * n_threads + (s->run->options.arena ? 4 : 2);
+    cap = waits ? HR_CALLS_A_THREAD * n_threads + 8 : 2 * n_threads + (s->run->options.arena ? 4 : 2);
     return s->n_lanes ? HR_MAX(2, (cap + s->n_lanes - 1) / s->n_lanes) : cap; /* lanes read ahead at the same time */
 }
 
@@ -141,11 +150,11 @@ int hr__threads_look_locked(hr_run *r)
     if (!t->on || hr__threads_are_fixed() || r->counts.tables_out < t->from.tables + INTERVAL_TABLES)
         return 0;
     ns = hr__clock_ns();
-    if (t->from.at_ns && ns < t->from.at_ns + INTERVAL_NS)
+    if (t->from.run.at_ns && ns < t->from.run.at_ns + INTERVAL_NS)
         return 0;
-    now = sums_locked(r, ns);
+    now = sums_locked(r);
     look = look_of(&t->from, &now);
-    moved = t->from.at_ns && hr__tuner_look(&t->tuner, &look);
+    moved = t->from.run.at_ns && hr__tuner_look(&t->tuner, &look);
     t->from = now;
     if (!moved)
         return 0;

@@ -16,7 +16,8 @@
  * changes by CHANGE ends the pause. Intervals with spills, refused memory or refused requests decide nothing.
  *
  * No move changes rows, their order or batches: these never depend on threads. Memory stays below its limit, since each
- * step of work is admitted as before.
+ * step of work is admitted as before. CPUs that are left to the consumer stay free: threads beyond the default wait for
+ * reads, and become more only as far as they would not fill more than the other CPUs.
  *
  * Tests: test_tune.c, test_autotune.py. */
 #include "exec/tune.h"
@@ -33,14 +34,14 @@
 #define FIRST_HOLD 4 /* intervals */
 #define MOST_HOLD 256
 
-void hr__tuner_init(hr_tuner *t, int first, int most)
+void hr__tuner_init(hr_tuner *t, int first, int most, int cpus)
 {
-    *t = (hr_tuner){ .threads = first, .first = first, .most = most, .hold = 1, .next_hold = FIRST_HOLD };
+    *t = (hr_tuner){ .threads = first, .first = first, .most = most, .cpus = cpus, .hold = 1, .next_hold = FIRST_HOLD };
 }
 
 void hr__tuner_go_on(hr_tuner *t, const hr_tuner *ended)
 {
-    if (ended->first != t->first || ended->most != t->most)
+    if (ended->first != t->first || ended->most != t->most || ended->cpus != t->cpus)
         return;
     *t = *ended;
     t->n_moves = 0;
@@ -82,13 +83,24 @@ static void settle(hr_tuner *t, int hold)
     t->hold = hold;
 }
 
+/* Half as many again, or twice as many, as far as these would not fill more CPUs than they may. */
+static int more(const hr_tuner *t, const hr_tune_look *l)
+{
+    int n = t->threads;
+
+    n += l->off_cpu > 0.8 ? n : n / 2 > 1 ? n / 2 : 1;
+    if (n * l->cpus > (double)t->cpus * t->threads)
+        n = (int)(t->cpus * t->threads / l->cpus);
+    return n > t->threads ? n : t->threads;
+}
+
 /* The number of threads worth a trial; the present one: none is. */
 static int candidate(const hr_tuner *t, const hr_tune_look *l)
 {
     int n = t->threads;
 
     if (!is_fed(l) && threads_wait(l))
-        n += l->off_cpu > 0.8 ? n : n / 2 > 1 ? n / 2 : 1;
+        n = more(t, l);
     else if (is_fed(l) && l->cpus_used >= FULL)
         n -= n / 4 > 1 ? n / 4 : 1;
     return n < 1 ? 1 : n > t->most ? t->most : n;

@@ -529,6 +529,9 @@ static hr_status options_check(const hr_feed_options *o, hr_error *err)
         return hr_error_set(err, HR_INVALID,
                             "num_threads is %d, memory_limit %" PRId64 ", epoch %" PRId64 "; expected 0 or more",
                             o->num_threads, o->memory_limit, o->epoch);
+    if (o->reserved_cpus < 0 || o->first_threads < 0)
+        return hr_error_set(err, HR_INVALID, "reserved_cpus is %d, first_threads %d; expected 0 or more",
+                            o->reserved_cpus, o->first_threads);
     return HR_OK;
 }
 
@@ -553,6 +556,8 @@ static hr_status feed_start(hr_feed *f, const hr_marker *from, hr_error *err)
         .num_threads = f->options.num_threads,
         .autotune = !f->options.no_autotune,
         .learns = f->plan,
+        .reserved_cpus = f->options.reserved_cpus,
+        .first_threads = f->options.first_threads,
         .memory_limit = f->options.memory_limit,
         .prefetch = f->options.prefetch == 0 ? DEFAULT_PREFETCH : HR_MAX(f->options.prefetch, 0),
         .small_for = extra->small_for,

@@ -26,7 +26,6 @@
 #define OUTLIER 3.0          /* times the mean */
 #define LONG_CALL_NS 5e7     /* of a function */
 #define FAULT_NS 4000        /* a page fault takes less, with the zeros of the page */
-#define WORKERS_A_THREAD 4   /* more find nothing to do: so many tickets wait for functions (hr__window_tickets) */
 
 static const char *const names[] = {
     [HR_VERDICT_SHORT] = "short",       [HR_VERDICT_TRAINER] = "trainer",   [HR_VERDICT_COLLATE] = "collate",
@@ -215,11 +214,12 @@ static double with_workers(const case_of *c, int64_t n)
     return HR_MAX(cpus, n > 0 ? (double)s->busy_ns / (double)n : 0);
 }
 
-/* The smallest number of workers with which the function is no longer the limit. */
+/* The smallest number of workers with which the function is no longer the limit. More than there are calls find nothing
+ * to do. */
 static int64_t enough_workers(const case_of *c)
 {
     double least = HR_MAX(rest_of(c), with_workers(c, 0)), busy = (double)c->op->sums.served.busy_ns;
-    int64_t most = WORKERS_A_THREAD * (int64_t)HR_MAX(c->run->n_threads, 1);
+    int64_t most = HR_CALLS_A_THREAD * (int64_t)HR_MAX(c->run->n_threads, 1);
 
     return least * (double)most > busy ? HR_MAX(1, (int64_t)(busy / least + 0.65)) : most;
 }

@@ -10,6 +10,7 @@ import pytest
 
 import headrace.data as hd
 from headrace.exceptions import TypeMismatchError
+from headrace.udf import states
 
 PASSES = 4
 
@@ -35,7 +36,8 @@ def context(monkeypatch):
     yield found
     found.num_threads = before
     found.autotune = True
-    found.num_threads = None
+    found.first_threads = None
+    found.execution_options.exclude_resources = None
 
 
 def passes(path, n=PASSES, **options):
@@ -93,6 +95,30 @@ def test_a_number_given_in_the_middle_of_a_run(slow_disk, context):
     assert batches.stats("dict")["tuned"]["threads"] == 1
 
 
+def test_what_was_chosen_is_given_back(slow_disk, context):
+    """To a new dataset, as that of a later program would be: its first pass begins there."""
+    _, tuned = passes(slow_disk)
+    assert tuned[-1]["threads"] > context.num_threads
+    context.first_threads = tuned[-1]["threads"]
+    batches = hd.read_parquet(slow_disk).iter_batches(batch_size=500)
+    next(iter(batches))
+    assert batches.stats("dict")["tuned"]["threads"] == tuned[-1]["threads"]
+    assert batches.stats("dict")["tuned"]["moves"] == 0
+
+
+def test_cpus_are_left_to_the_trainer(slow_disk, context):
+    """The default number of threads is lower, and still moves."""
+    context.execution_options.exclude_resources = hd.ExecutionResources(cpu=1)
+    _, tuned = passes(slow_disk)
+    assert all(t["on"] and t["first_threads"] == max(1, context.num_threads - 1) for t in tuned)
+    assert max(t["threads"] for t in tuned) > context.num_threads
+    assert states.default_workers() == max(1, context.num_threads - 1)
+    context.execution_options.exclude_resources = hd.ExecutionResources(cpu=1e9)
+    context.autotune = False
+    _, (tuned,) = passes(slow_disk, 1)
+    assert tuned["threads"] == 1
+
+
 def test_memory_stays_below_its_limit(slow_disk, context):
     before, context.memory_limit_bytes = context.memory_limit_bytes, 8 << 20
     try:
@@ -107,3 +133,5 @@ def test_memory_stays_below_its_limit(slow_disk, context):
 def test_a_wrong_value(context):
     with pytest.raises(TypeMismatchError, match="autotune"):
         context.autotune = "yes"
+    with pytest.raises(TypeMismatchError, match="first_threads"):
+        context.first_threads = -1

@@ -78,10 +78,10 @@ def alarm(stats, kind):
     return found
 
 
-def parquet_files(folder, n_files, rows, group, columns=1):
+def parquet_files(folder, n_files, rows, group, columns=1, kind="float64"):
     numbers = np.random.default_rng(0)
     for i in range(n_files):
-        table = pa.table({f"x{k}": numbers.random(rows) for k in range(columns)})
+        table = pa.table({f"x{k}": numbers.random(rows).astype(kind) for k in range(columns)})
         pa.parquet.write_table(table, folder / f"{i:02}.parquet", row_group_size=group)
     return str(folder)
 

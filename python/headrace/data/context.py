@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import os
 import threading
 import warnings
@@ -28,6 +29,7 @@ from headrace.data.context_fields import (
 )
 from headrace.data.execution_options import INF, ExecutionOptions, ExecutionResources, bytes_of
 from headrace.settings import check, is_whole, unknown
+from headrace.udf import states
 
 if TYPE_CHECKING:
     from headrace.data.context_types import Fields
@@ -47,6 +49,7 @@ _HONOURED = {
     "enable_iteration_progress_bars": (False, "bool"),
     "trace_path": (None, "any"),
     "autotune": (True, "bool"),
+    "first_threads": (None, "count|None"),
     "stall_warning_s": (30.0, "float"),
     "stall_timeout_s": (1800.0, "float|None"),
     "check_hosts": (True, "bool"),
@@ -75,6 +78,10 @@ class DataContext(Fields):
     autotune: whether a run moves its number of threads by measurement, where num_threads is not set
     (docs/waiting.md, "What is tuned by itself"). False: it stays. stats("dict")["tuned"] has the number that
     a run came to; num_threads fixes it for later runs.
+    first_threads: where a number that moves begins, such as stats("dict")["tuned"]["threads"] of an earlier
+    program; None: at the default.
+    execution_options.exclude_resources.cpu: CPUs left to the program's own steps: the default number of
+    threads is lower by these, and moves only as far as the threads do not need them.
     trace_path: a file to which each run writes what its threads did (Perfetto); None: no file.
     stall_warning_s: a rank that has waited this long for others prints whom it waits for, and what they do.
     stall_timeout_s: a wait of this many seconds is an error (PeerError), in a trainer the failure of the rank
@@ -312,12 +319,12 @@ class DataContext(Fields):
         options = self.execution_options
         limits, less = options.resource_limits, options.exclude_resources
         out = {"seed": self.seed, "any_order": not options.preserve_order, "trace_path": self.trace_path}
-        out["autotune"] = self.autotune
-        cpu = limits.cpu
-        if cpu == INF and less.cpu:
-            cpu = _core.num_threads()
-        if cpu != INF:
-            out["num_threads"] = max(1, int(cpu - less.cpu))
+        out |= {"autotune": self.autotune, "first_threads": self.first_threads or 0}
+        if limits.cpu != INF:
+            out["num_threads"] = max(1, int(limits.cpu - less.cpu))
+        else:
+            out["reserved_cpus"] = math.ceil(min(less.cpu, _core.num_threads()))
+        states.leave_cpus(out.get("reserved_cpus", 0))
         memory = [
             bytes_of("resource_limits", m, 1) for m in (limits.memory, limits.object_store_memory) if m != INF
         ]

@@ -22,6 +22,7 @@ class Fields:
     seed: int
     trace_path: Any
     autotune: bool
+    first_threads: int | None
     stall_warning_s: float
     stall_timeout_s: float | None
     check_hosts: bool

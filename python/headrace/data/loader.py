@@ -50,7 +50,8 @@ def of_share(request, options, share, batch_rows, makes_batches):
         raise UnsupportedError(
             "the workers of a DataLoader need preserve_order=True: they divide the rows by their order"
         )
-    options = {"num_threads": _core.num_threads(), "memory_limit": _core.memory_limit()} | options
+    left = max(1, _core.num_threads() - options.get("reserved_cpus", 0))
+    options = {"num_threads": left, "memory_limit": _core.memory_limit()} | options
     options["num_threads"] = max(1, options["num_threads"] // share.of)
     options["memory_limit"] = max(LEAST_MEMORY, options["memory_limit"] // share.of)
     options["trace_path"] = None  # n runs cannot write one file

@@ -19,7 +19,7 @@ from pathlib import Path
 from headrace import _core, events
 from headrace.udf import errors, gpus, starter
 from headrace.udf.preload import BATCHES, imports_of
-from headrace.udf.states import GRACE, State, live
+from headrace.udf.states import GRACE, State, default_workers, live
 
 PAUSE = 0.02  # seconds between checks of the queue while more workers may start
 MEASURE = 0.5  # seconds between measurements of the workers' memory
@@ -53,7 +53,7 @@ class Processes(State):
         n = self.most
         if n is None:
             others = sum(len(s.workers) for s in live() if s is not self and _runs(s))
-            n = max(1, int(_core.num_threads() / (self.cpus or 1)) - others)
+            n = max(1, int(default_workers() / (self.cpus or 1)) - others)
         if self.gpus:
             n = min(n, gpus.capacity(self.gpus))
         return max(self.least, n)

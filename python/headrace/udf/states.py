@@ -39,6 +39,20 @@ def _at_exit():
         starter.end()
 
 
+_left = 0  # CPUs for the program's own steps
+
+
+def leave_cpus(n: int) -> None:
+    """Functions whose number of workers is not set leave so many CPUs to the program's own steps."""
+    global _left
+    _left = n
+
+
+def default_workers() -> int:
+    """The most workers of all functions whose number is not set."""
+    return max(1, _core.num_threads() - _left)
+
+
 class State:
     """The implementation of a Pool."""
 
@@ -55,7 +69,7 @@ class State:
         self.process = os.getpid()
 
     def limit(self):
-        return max(self.least, self.most or _core.num_threads())
+        return max(self.least, self.most or default_workers())
 
     def begin(self):
         with self.lock:
