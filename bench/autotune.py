@@ -55,7 +55,7 @@ class RanksPass:
             thread.join()
 
     def stats(self, form):
-        return self.passes[0].stats(form)
+        return self.passes[0].stats(form)["run"]
 
 
 # Each takes a folder and gives (dataset, arguments of iter_batches, seconds of a step, settings: of the
