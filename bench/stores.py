@@ -379,8 +379,8 @@ def serve(stack, folder, weed):
     command += [
         "-s3.port.iceberg=0",
         "-s3.port.lance=0",
-        "-master.volumeSizeLimitMB=512",
-        "-volume.max=16",
+        "-master.volumeSizeLimitMB=2000",  # replaced files stay: full volumes answer 500
+        "-volume.max=40",
         f"-s3.config={config}",
     ]
     started(stack, command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

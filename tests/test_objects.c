@@ -84,7 +84,7 @@ static hr_status upload_blob(hr_error *err)
     hr_upload *f;
     hr_status st;
 
-    HR_GO(hr__uploads_new("az://c/file", true, "", keys, HR_LEN(keys), NULL, &u, err));
+    HR_GO(hr__uploads_new("az://c/file", HR_UPLOADS_FILE, "", keys, HR_LEN(keys), NULL, &u, err));
     HR_GO(hr__upload_begin(u, "az://c/file", &f, err));
     HR_GO(hr__upload_write(f, "12345", 5, err));
     HR_GO(hr__upload_finish(f, err));

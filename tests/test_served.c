@@ -516,7 +516,7 @@ static hr_status write_files(bool replace, hr_error *err)
     hr_upload *f;
     hr_status st;
 
-    HR_GO(hr__uploads_new(URL "out", false, "job", options, 1, NULL, &u, err));
+    HR_GO(hr__uploads_new(URL "out", HR_UPLOADS_JOB, "job", options, 1, NULL, &u, err));
     for (int i = 0; i < HR_LEN(urls); i++) {
         HR_GO(hr__upload_begin(u, urls[i], &f, err));
         if (i) /* the first file is empty */

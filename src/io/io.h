@@ -140,6 +140,11 @@ hr_status hr__sink_open_upload(hr_upload *upload, const char *url, hr_account *a
 void hr__sink_keep_first(hr_sink *s);
 hr_status hr__sink_write(hr_sink *s, const void *data, int64_t n,
                          hr_error *err) HR_MUST_USE; /* buffered; names the file */
+/* All bytes of the buffer. An upload shares the buffer until the bytes have arrived, instead of a copy. */
+hr_status hr__sink_write_buffer(hr_sink *s, hr_buffer *b, hr_error *err) HR_MUST_USE;
+/* Writers hand over chunks of at most this part of the memory limit: encoding takes several times their bytes, on each
+ * thread. */
+#define HR_CHUNK_SHARE 16
 /* Overwrites earlier bytes (a header that is complete only at the end). HR_UNSUPPORTED: they left for a pipe. */
 hr_status hr__sink_write_at(hr_sink *s, int64_t at, const void *data, int64_t n, hr_error *err) HR_MUST_USE;
 int64_t hr__sink_bytes(const hr_sink *s); /* bytes so far: the offset of the next one */

@@ -334,6 +334,14 @@ hr_status hr__sink_write(hr_sink *s, const void *data, int64_t n, hr_error *err)
     return HR_OK;
 }
 
+hr_status hr__sink_write_buffer(hr_sink *s, hr_buffer *b, hr_error *err)
+{
+    if (!s->upload)
+        return hr__sink_write(s, b->data, b->n_bytes, err);
+    s->n_bytes += b->n_bytes;
+    return hr__upload_write_buffer(s->upload, b, err);
+}
+
 hr_status hr__sink_write_at(hr_sink *s, int64_t at, const void *data, int64_t n, hr_error *err)
 {
     if (at < 0 || n < 0 || at > s->n_bytes - n)

@@ -215,6 +215,13 @@ def test_no_cut_names_a_folder_without_its_slash(server):
     assert any(s.endswith("/") for s in starts) and not folders & {*starts}
 
 
+def test_a_folder_is_not_cut_before_its_second_page(server):
+    """Each cut behind the last key of a folder of one page asked for the next folder's page again."""
+    server.keys, server.page = [f"in/{a:03}/{a:03}{i:03}" for a in range(10) for i in range(100)], 100
+    assert listed(server, "s3://bucket/in/") == server.keys
+    assert len(server.requests) <= 24  # there were 32
+
+
 def test_levels_of_many_pages(server):
     """Folders behind the first page of a level are asked for when the list comes there."""
     server.keys = in_bytes(f"in/{i * 7919 % 10000:04x}/{j}" for i in range(900) for j in "abc")

@@ -97,6 +97,44 @@ def test_large_files_have_parts_and_a_header_that_comes_last(server):
     assert sum(r[0] == "PART" for r in server.requests) == 3
 
 
+def test_one_file_waits_for_its_id_and_for_no_list(server):
+    """The list of records below a single file's name cost a round; no job decides anything there."""
+    hd.range(5).write_parquet("s3://bucket/one.parquet", single_file=True, mode="overwrite")
+    assert [r[0] for r in server.requests] == ["CREATE", "PART", "COMPLETE"]
+
+
+def test_a_job_with_a_new_name_looks_for_no_uploads(server):
+    hd.range(5).write_parquet("s3://bucket/new")
+    assert not any(r[0] == "UPLOADS" for r in server.requests)
+
+
+@pytest.mark.parametrize("write, read", [FORMATS[name] for name in ("parquet", "arrow", "numpy")])
+def test_parts_of_shared_buffers_are_sent_again_from_their_beginning(server, write, read):
+    """Each part fails once, when the server has its body. Buffers begin in the part before."""
+    values, failed = np.random.default_rng(0).random(5_000_000), set()
+
+    def fail_once(kind, path, handler):
+        if kind != "PART" or handler.path in failed:
+            return None
+        failed.add(handler.path)
+        return broken(handler)
+
+    server.on_write = fail_once
+    write(hd.from_numpy(values).rename_columns({"data": "id"}), "s3://bucket/shared")
+    assert len(failed) >= 5
+    got = [batch for batch in read("s3://bucket/shared").iter_batches(batch_size=None)]
+    assert np.array_equal(np.concatenate([next(iter(batch.values())) for batch in got]), values)
+
+
+def test_one_file_learns_the_region(server):
+    """The first request for the id is refused with the region's name, and the second one goes there."""
+    server.region = "eu-central-1"
+    elsewhere = {"aws_region": "us-east-1"}
+    hd.range(5).write_parquet("s3://bucket/one.parquet", single_file=True, storage_options=elsewhere)
+    assert len(server.refused) == 1
+    assert hd.read_parquet("s3://bucket/one.parquet").count() == 5
+
+
 def test_modes(server):
     hd.range(5).write_csv("s3://bucket/out")
     hd.range(5).write_csv("s3://bucket/out/", mode="append")

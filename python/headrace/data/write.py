@@ -207,7 +207,7 @@ def _write_files(
     remote = is_store(path)
     if not try_create_dir and not single_file and not _has_folder(path, remote, served):
         raise StorageError(f"{shown(path)}: the folder does not exist, and try_create_dir is False")
-    job = job or uuid.uuid4().hex
+    is_new, job = job is None, job or uuid.uuid4().hex
     node, name, name_column = ds._node, None, None
     if filename_provider is not None and each_row:
         names = _RowNames(filename_provider, job)
@@ -224,7 +224,7 @@ def _write_files(
         "min_rows_per_file": min_rows_per_file,
         "max_rows_per_file": max_rows_per_file,
         "max_file_bytes": _number(where, "max_bytes_per_file", max_bytes_per_file),
-        "job": job,
+        "job": None if is_new and filename_provider is None else job,  # None: the engine makes one
         "name_column": name_column,
         "sync": sync,
         "options": _texts(options),

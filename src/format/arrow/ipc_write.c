@@ -281,7 +281,7 @@ static hr_status ipc_add(const hr_writer *base, void *file, hr_sink *sink, hr_en
     if (!hr__grow(w->account, (void **)&out->batches, &out->cap, out->n + 1, sizeof *out->batches))
         return hr__error_memory(err, hr__sink_name(sink), (out->n + 1) * (int64_t)sizeof *out->batches);
     out->batches[out->n++] = (written){ hr__sink_bytes(sink), (int32_t)sizes->message_bytes, 0, sizes->body_bytes };
-    return hr__sink_write(sink, p->bytes->data, p->bytes->n_bytes, err);
+    return hr__sink_write_buffer(sink, p->bytes, err);
 }
 
 static hr_status ipc_finish(const hr_writer *base, void *file, hr_sink *sink, hr_error *err)

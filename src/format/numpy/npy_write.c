@@ -165,7 +165,7 @@ static hr_status npy_add(const hr_writer *base, void *file, hr_sink *sink, hr_en
                             ((const npy_writer *)base)->column, found, before);
     }
     out->n_rows += p->n_rows;
-    return hr__sink_write(sink, p->bytes->data, p->bytes->n_bytes, err);
+    return hr__sink_write_buffer(sink, p->bytes, err);
 }
 
 static hr_status npy_finish(const hr_writer *w, void *file, hr_sink *sink, hr_error *err)

@@ -506,7 +506,7 @@ static hr_status parquet_add(const hr_writer *w, void *file, hr_sink *sink, hr_e
         return HR_OK;
     if (!hr__grow(NULL, (void **)&f->groups, &f->cap_groups, f->n_groups + 1, sizeof(pw_group *)))
         return hr__error_memory(err, hr__sink_name(sink), f->n_groups * 8);
-    HR_TRY(hr__sink_write(sink, p->bytes->data, p->bytes->n_bytes, err));
+    HR_TRY(hr__sink_write_buffer(sink, p->bytes, err));
     for (int i = 0; i < g->n_chunks; i++) {
         pw_chunk *c = &g->chunks[i];
 

@@ -94,6 +94,14 @@ typedef struct hr_http_answer {
     bool is_folder;           /* of Azure: no object, although it has a name */
 } hr_http_answer;
 
+/* Bytes that are sent in one body with others. */
+typedef struct hr_http_piece {
+    const uint8_t *data;
+    int64_t n;
+    hr_buffer *shared; /* a reference to the buffer that has them; NULL: ... */
+    uint8_t *own;      /* ... they are the piece's, from hr__alloc */
+} hr_http_piece;
+
 struct hr_http_request {
     /* The caller fills these, from zero, by hr__http_init and by hand. */
     const char *method;        /* static */
@@ -110,6 +118,8 @@ struct hr_http_request {
     bool public_only;          /* HR_INVALID: the server's address is a private one */
     const uint8_t *data;       /* that PUT and POST send; borrowed until `done` */
     int64_t n_data;
+    const hr_http_piece *pieces; /* instead of `data`: n_data bytes in pieces; borrowed until `done`; NULL: none */
+    int64_t n_pieces;
     const char *more;                 /* header lines, each with its "\n"; borrowed until `done`; NULL: none */
     char hash[72];                    /* of the data, for the signature; "": hr__http_begin makes it */
     int64_t max_body;                 /* a longer body is an error; 0: 1 MiB */
@@ -151,6 +161,8 @@ struct hr_http_request {
     int64_t first_ns;     /* from begin_ns to the first byte of a body */
     int64_t n_attempt;    /* bytes of bodies that this attempt received */
     int64_t n_sent;       /* bytes of `data` that this attempt has sent */
+    int64_t at_piece;     /* which libcurl reads next */
+    int64_t in_piece;     /* the bytes of it that libcurl has read */
     int64_t buffer_bytes; /* of the connection */
     int curl_code;
 };
@@ -159,6 +171,12 @@ struct hr_http_request {
 hr_status hr__http_init(hr_http_request *r, const char *method, char *takes_url, hr_store *store,
                         hr_error *err) HR_MUST_USE;
 void hr__http_clear(hr_http_request *r); /* zero is fine; not between begin and done */
+/* The i-th piece of what the request sends: `data` is one, with shared and own NULL. */
+static inline hr_http_piece hr__http_piece(const hr_http_request *r, int64_t i)
+{
+    return r->pieces ? r->pieces[i] : (hr_http_piece){ r->data, r->n_data, NULL, NULL };
+}
+static inline int64_t hr__http_pieces(const hr_http_request *r) { return r->pieces ? r->n_pieces : r->n_data > 0; }
 /* Sends the request. After HR_OK `done` is called exactly once. HR_UNSUPPORTED: this build has no libcurl. */
 hr_status hr__http_begin(hr_http_request *r, hr_error *err) HR_MUST_USE;
 /* `done` comes soon, with HR_CANCELLED if the answer is not complete. The caller knows that `done` has not freed r. */
@@ -428,12 +446,16 @@ struct hr_upload {
     char *url;
     char *id; /* of the store; NULL: not known yet */
     bool asked;
+    bool learnt;                 /* the store has said how to ask for the id */
     struct hr_transfer *waiting; /* parts that wait for the id, in any order */
     char **tags;                 /* of the parts; NULL: not there yet */
     int64_t n_parts, cap_tags;
     int64_t n_bytes;
-    uint8_t *data; /* of the part that is being filled */
-    int64_t n, cap;
+    int64_t n;             /* bytes of the part that is being filled: ... */
+    hr_http_piece *pieces; /* ... of these pieces ... */
+    int64_t n_pieces, cap_pieces;
+    uint8_t *data; /* ... and then of these bytes, which small writes collect */
+    int64_t n_data, cap;
     bool keeps_first;
     struct hr_transfer *first; /* part 1, held back until finish */
     bool named;                /* of a served filesystem: the file has its name */
@@ -442,6 +464,7 @@ struct hr_uploads {
     hr_account *account;
     hr_store *store;
     const hr_upload_kind *kind;
+    hr_uploads_of what;
     char *root; /* the job's folder, or the file; without '/' at its end */
     char *job;
     int64_t part_bytes, most_bytes; /* of a part; of all parts that are not sent yet */

@@ -122,6 +122,40 @@ static size_t on_body(char *data, size_t size, size_t n, void *context)
     return hr__http_bytes(r, data, size * n) ? size * n : 0;
 }
 
+/* The next bytes of the pieces that the attempt sends. */
+static size_t on_read(char *to, size_t size, size_t n, void *context)
+{
+    hr_http_request *r = context;
+    size_t room = size * n, got = 0;
+
+    while (got < room && r->at_piece < r->n_pieces) {
+        const hr_http_piece *p = &r->pieces[r->at_piece];
+        size_t m = HR_MIN(room - got, (size_t)(p->n - r->in_piece));
+
+        memcpy(to + got, p->data + r->in_piece, m);
+        got += m;
+        r->in_piece += (int64_t)m;
+        if (r->in_piece == p->n) {
+            r->at_piece++;
+            r->in_piece = 0;
+        }
+    }
+    return got;
+}
+
+/* libcurl begins the body again, on a new connection in place of one that was dead. */
+static int on_seek(void *context, curl_off_t offset, int origin)
+{
+    hr_http_request *r = context;
+
+    if (origin != SEEK_SET)
+        return CURL_SEEKFUNC_CANTSEEK;
+    r->at_piece = 0;
+    for (r->in_piece = offset; r->at_piece < r->n_pieces && r->in_piece >= r->pieces[r->at_piece].n; r->at_piece++)
+        r->in_piece -= r->pieces[r->at_piece].n;
+    return CURL_SEEKFUNC_OK;
+}
+
 static int on_socket(CURL *easy, curl_socket_t fd, int what, void *context, void *of_socket)
 {
     (void)easy;
@@ -258,7 +292,15 @@ static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist 
     else if (strcmp(r->method, "GET") != 0)
         curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, r->method);
     if (sends_body(r)) {
-        curl_easy_setopt(easy, CURLOPT_POSTFIELDS, r->data ? (const char *)r->data : ""); /* borrowed */
+        if (r->pieces) {
+            curl_easy_setopt(easy, CURLOPT_POST, 1L);
+            curl_easy_setopt(easy, CURLOPT_READFUNCTION, on_read);
+            curl_easy_setopt(easy, CURLOPT_READDATA, r);
+            curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, on_seek);
+            curl_easy_setopt(easy, CURLOPT_SEEKDATA, r);
+        } else {
+            curl_easy_setopt(easy, CURLOPT_POSTFIELDS, r->data ? (const char *)r->data : ""); /* borrowed */
+        }
         curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->n_data);
         curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)r->buffer_bytes);
     }
@@ -363,6 +405,7 @@ static hr_status send_attempt(hr_http_request *r)
     r->n_wanted = r->n_bytes - r->n_got;
     r->first_ns = 0;
     r->n_attempt = r->n_sent = 0;
+    r->at_piece = r->in_piece = 0;
     r->answered = r->on_new = false;
     enter_active(r);
     if (curl_multi_add_handle(net.multi, r->easy) == CURLM_OK)

@@ -326,7 +326,7 @@ hr_status hr__objects_upload(const hr_store_options *o, const char *folder, cons
 
     if (!buffer)
         HR_GO(hr__error_memory(err, folder, LOCAL_CHUNK));
-    HR_GO(hr__uploads_new(folder, true, "", o->items, o->n, NULL, &u, err));
+    HR_GO(hr__uploads_new(folder, HR_UPLOADS_FILES, "", o->items, o->n, NULL, &u, err));
     for (int i = 0; i < n; i++)
         HR_GO(upload_one(u, urls[i], paths[i], buffer, err));
     HR_GO(hr__uploads_commit(u, true, true, NULL, err));

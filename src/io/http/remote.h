@@ -44,21 +44,31 @@ void hr__download_clear(hr_download *d);
  *
  * The uploads of one write job. Nothing is visible before hr__uploads_commit. One thread at a time. */
 typedef struct hr_uploads hr_uploads;
-/* Completes what jobs before have decided in this folder. single: `url` is a file's. `job` names this one. */
-hr_status hr__uploads_new(const char *url, bool single, const char *job, const char *const *options, int n_options,
-                          hr_account *account, hr_uploads **out, hr_error *err) HR_MUST_USE;
+typedef enum hr_uploads_of {
+    HR_UPLOADS_JOB, /* files of a folder, which become visible together. A killed run of the job may have been there */
+    HR_UPLOADS_NEW_JOB, /* likewise, of a job whose name is new */
+    HR_UPLOADS_FILES,   /* files of a folder, each by itself */
+    HR_UPLOADS_FILE     /* `url` is the file */
+} hr_uploads_of;
+/* In a folder it completes what jobs before have decided, and aborts the uploads of a killed run. `job` names this
+ * one. */
+hr_status hr__uploads_new(const char *url, hr_uploads_of what, const char *job, const char *const *options,
+                          int n_options, hr_account *account, hr_uploads **out, hr_error *err) HR_MUST_USE;
 /* Completes what jobs have decided in the folder and below it, and aborts the uploads of the job (NULL: none; "": all).
  * Adds a line for each folder and each upload. */
 hr_status hr__store_clean(const char *url, const char *job, const char *const *options, int n_options, hr_text *report,
                           hr_error *err) HR_MUST_USE;
 void hr__uploads_free(hr_uploads *takes); /* aborts the uploads that are not committed; NULL is fine */
-hr_status hr__upload_begin(hr_uploads *u, const char *url, hr_upload **out, hr_error *err) HR_MUST_USE; /* borrowed */
+/* *out: borrowed. The only file of its uploads waits for its id. */
+hr_status hr__upload_begin(hr_uploads *u, const char *url, hr_upload **out, hr_error *err) HR_MUST_USE;
 /* For threads of the pool: writes do not wait while too many bytes are under way. Who writes looks before whether there
  * is room for a chunk, which is 1/16 of the memory limit. The budget's waiter is called when there is room again. */
 void hr__uploads_never_wait(hr_uploads *u);
 bool hr__uploads_have_room(const hr_uploads *u); /* from any thread */
 /* Waits while too many bytes are under way, unless hr__uploads_never_wait was called. */
 hr_status hr__upload_write(hr_upload *u, const void *data, int64_t n, hr_error *err) HR_MUST_USE;
+/* Shares the buffer until its bytes have arrived. */
+hr_status hr__upload_write_buffer(hr_upload *u, hr_buffer *b, hr_error *err) HR_MUST_USE;
 void hr__upload_keep_first(hr_upload *u); /* before the first write: the first part can change until finish */
 hr_status hr__upload_write_at(hr_upload *u, int64_t at, const void *data, int64_t n, hr_error *err) HR_MUST_USE;
 hr_status hr__upload_finish(hr_upload *u, hr_error *err) HR_MUST_USE; /* the last part is under way */

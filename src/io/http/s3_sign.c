@@ -113,6 +113,21 @@ static void add_signed(hr_text *headers, const hr_sign_keys *k, const dialect *d
     hr__text_add(headers, "\n");
 }
 
+static bool hash_pieces(const hr_http_request *r, uint8_t *out)
+{
+    EVP_MD_CTX *sum = EVP_MD_CTX_new();
+    bool ok = sum && EVP_DigestInit_ex(sum, EVP_sha256(), NULL) == 1;
+
+    for (int64_t i = 0; ok && i < hr__http_pieces(r); i++) {
+        hr_http_piece p = hr__http_piece(r, i);
+
+        ok = EVP_DigestUpdate(sum, p.data, (size_t)p.n) == 1;
+    }
+    ok = ok && EVP_DigestFinal_ex(sum, out, NULL) == 1;
+    EVP_MD_CTX_free(sum);
+    return ok;
+}
+
 hr_status hr__s3_hash(hr_http_request *r, hr_error *err)
 {
     uint8_t hash[HASH_BYTES];
@@ -122,7 +137,7 @@ hr_status hr__s3_hash(hr_http_request *r, hr_error *err)
         snprintf(r->hash, sizeof r->hash, "UNSIGNED-PAYLOAD");
         return HR_OK;
     }
-    if (EVP_Digest(r->data, (size_t)r->n_data, hash, NULL, EVP_sha256(), NULL) == 1)
+    if (hash_pieces(r, hash))
         add_hex(&hex, hash);
     snprintf(r->hash, sizeof r->hash, "%s", hex.data && !hex.failed ? hex.data : "");
     hr__text_clear(&hex);

@@ -68,6 +68,7 @@ typedef struct span {
     bool passed;        /* that folder has come */
     int64_t n_full;     /* pages that were not the last one */
     bool is_folder;     /* it begins with a folder, which often has no second page */
+    bool stays;         /* its last page ended in the folder in which the page before had ended */
     bool is_done;
 } span;
 
@@ -343,8 +344,12 @@ static hr_status take_page(listing *l, span *s, hr_list_page *page, hr_error *er
         HR_TRY(take_first(l, s, page, err));
     if (page->n && !s->first)
         HR_TRY(keep(&s->first, page->items[0].key, err));
-    if (page->n)
-        HR_TRY(keep(&s->last, page->items[page->n - 1].key, err));
+    if (page->n) {
+        const char *last = page->items[page->n - 1].key;
+
+        s->stays = s->last && strncmp(s->last, last, (size_t)folder_of(last, (int)strlen(last))) == 0;
+        HR_TRY(keep(&s->last, last, err));
+    }
     for (int64_t i = 0; i < page->n && !s->over; i++) {
         const char *key = page->items[i].key;
 
@@ -546,8 +551,8 @@ static bool ends_number(const char *last, size_t begin, size_t at)
 
 /* Likely keys between `last` and `upto` (NULL: the end), where a page has had the keys from `first` to `last`: larger
  * last digits of the numbers that did not change ("y=2025" after "y=2024/m=01"), then larger characters where the keys
- * change. New texts, in descending order, MOST_CUTS at most. -> their number. */
-static int find_cuts(const char *first, const char *last, const char *upto, size_t n_prefix, char **out)
+ * change, if that is before `end`. New texts, in descending order, MOST_CUTS at most. -> their number. */
+static int find_cuts(const char *first, const char *last, const char *upto, size_t n_prefix, size_t end, char **out)
 {
     size_t at = 0, begin;
     const char *set;
@@ -562,7 +567,7 @@ static int find_cuts(const char *first, const char *last, const char *upto, size
     for (size_t i = n_prefix; i < begin; i++)
         if (ends_number(last, n_prefix, i))
             n = add_larger(last, i, "0123456789", upto, out, n);
-    for (n_before = n; begin <= at && n < n_before + CUTS; begin++)
+    for (n_before = n; begin < end && begin <= at && n < n_before + CUTS; begin++)
         n = add_larger(last, begin, set, upto, out, n);
     return n;
 }
@@ -584,7 +589,8 @@ static void cut_at(listing *l, int64_t place, char *takes_cut)
     s->upto = takes_cut;
 }
 
-/* Cuts what follows the page in the span at `place`, at most at `most` of the likely keys. -> the new spans. */
+/* Cuts what follows the page in the span at `place`, at most at `most` of the likely keys. -> the new spans. A folder
+ * is not cut before it has proven to have a second page: cuts behind its last key ask for one page again and again. */
 static int64_t cut_span(listing *l, int64_t place, const hr_list_page *page, int64_t most)
 {
     const char *first = page->items[0].key, *last = page->items[page->n - 1].key;
@@ -596,7 +602,8 @@ static int64_t cut_span(listing *l, int64_t place, const hr_list_page *page, int
 
     if (!alone && strncmp(first, last, folder) != 0)
         return 0;
-    n = find_cuts(first, last, l->spans[place].upto, alone ? n_prefix : folder, cuts);
+    n = find_cuts(first, last, l->spans[place].upto, alone ? n_prefix : folder,
+                  folder <= n_prefix || l->spans[place].stays ? SIZE_MAX : folder, cuts);
 
     for (int i = 0; i < n; i++)
         if (n <= most || (i + 1) * most / n > i * most / n)

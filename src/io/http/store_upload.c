@@ -2,7 +2,9 @@
  *
  * 1. A file is an upload of several parts, even a tiny one: it is not visible until store_commit.c completes it.
  * 2. A part begins to travel as soon as it is full. The first one asks for the upload's id before; parts wait for it.
+ *    The only file of its uploads asks when it begins, so that a refusal comes at once.
  *    Parts have part_bytes, and twice as many after each 1,000 parts, so that 10,000 are enough for any object.
+ *    A part is pieces of memory: buffers of writers are shared, small writes are collected.
  * 3. All parts of a job that are not sent yet have at most most_bytes together (a share of the memory limit, and at
  *    least one part): the writer waits for room. Their bytes are charged to the job's account. An operator's writer
  *    runs on a thread of the pool and never waits: the scheduler gives it no chunk while there is no room for one.
@@ -24,7 +26,7 @@
 #define MOST_BYTES (256 << 20)
 #define PARTS_OF_A_SIZE 1000
 #define MAX_PARTS 10000
-#define CHUNK_SHARE 16 /* of the memory limit: a chunk of a writer at most (op/write/write_cut.c) */
+#define SHARED_BYTES (64 << 10) /* smaller buffers are copied */
 #define WAIT_NS 100000000
 #define GIVE_UP_NS ((int64_t)3 * 1000000000)
 
@@ -33,8 +35,8 @@ typedef struct hr_transfer {
     hr_http_request r;
     hr_upload *upload;
     int64_t number;
-    uint8_t *data;
-    int64_t n;
+    hr_http_piece *pieces;
+    int64_t n_pieces, n; /* n: their bytes */
     struct hr_transfer *next;
 } hr_transfer;
 
@@ -71,19 +73,28 @@ char *hr__xml_text(const char *xml, const char *name, const char **end)
 
 /* -------------------------------------------------------------------------------------------------------- transfers */
 
+static void pieces_free(hr_http_piece *pieces, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        hr__buffer_unref(pieces[i].shared);
+        hr__free(pieces[i].own);
+    }
+    hr__free(pieces);
+}
+
 static void transfer_free(hr_transfer *t)
 {
     if (!t)
         return;
     hr__http_clear(&t->r);
-    hr__free(t->data);
+    pieces_free(t->pieces, t->n_pieces);
     hr__free(t);
 }
 
 /* The functions that end in _locked hold job->lock. */
 static void look_for_room_locked(hr_uploads *u)
 {
-    int64_t chunk = HR_MIN(hr__account_limit(u->account) / CHUNK_SHARE, u->most_bytes / 4);
+    int64_t chunk = HR_MIN(hr__account_limit(u->account) / HR_CHUNK_SHARE, u->most_bytes / 4);
     bool room = u->st || !u->n_flying || u->flying_bytes <= u->most_bytes - chunk;
 
     if (room && !atomic_exchange(&u->has_room, true))
@@ -158,22 +169,7 @@ static void send_waiting_locked(hr_uploads *u, hr_upload *f)
     }
 }
 
-static void on_id(hr_http_request *r)
-{
-    hr_transfer *t = r->context;
-    hr_upload *f = t->upload;
-    hr_uploads *u = f->job;
-
-    hr__lock(&u->lock);
-    if (!r->st && !(f->id = hr__xml_text(r->body.data ? r->body.data : "", "UploadId", NULL)))
-        r->st = hr_error_set(&r->err, HR_BAD_DATA, "%s: the store gives no id for the upload", f->url);
-    if (r->st)
-        fail_locked(u, r->st, &r->err);
-    send_waiting_locked(u, f);
-    land_locked(u, t);
-    transfer_free(t);
-    hr__unlock(&u->lock);
-}
+static void on_id(hr_http_request *r);
 
 /* By which the part is named when the file is completed. */
 static char *tag_of(const hr_transfer *t)
@@ -232,6 +228,45 @@ static void fly_locked(hr_uploads *u, hr_transfer *t)
     look_for_room_locked(u);
 }
 
+/* The store has refused the request for the id of the only file, and said how to ask: once more. */
+static bool ask_again_locked(hr_upload *f, hr_http_request *r)
+{
+    hr_uploads *u = f->job;
+    hr_error none = HR_ERROR_INIT;
+    hr_transfer *t;
+    hr_status st;
+
+    if (!r->st || u->st || u->what != HR_UPLOADS_FILE || f->learnt || !hr__store_learn(u->store, f->url, r))
+        return false;
+    f->learnt = true;
+    st = transfer_new(f, "POST", "uploads=", 0, &t, &none);
+    hr_error_clear(&none);
+    if (st)
+        return false;
+    fly_locked(u, t);
+    send_locked(u, t);
+    return true;
+}
+
+static void on_id(hr_http_request *r)
+{
+    hr_transfer *t = r->context;
+    hr_upload *f = t->upload;
+    hr_uploads *u = f->job;
+
+    hr__lock(&u->lock);
+    if (!r->st && !(f->id = hr__xml_text(r->body.data ? r->body.data : "", "UploadId", NULL)))
+        r->st = hr_error_set(&r->err, HR_BAD_DATA, "%s: the store gives no id for the upload", f->url);
+    if (!ask_again_locked(f, r)) {
+        if (r->st)
+            fail_locked(u, r->st, &r->err);
+        send_waiting_locked(u, f);
+    }
+    land_locked(u, t);
+    transfer_free(t);
+    hr__unlock(&u->lock);
+}
+
 /* ---------------------------------------------------------------------------------------------------------- waiting */
 
 static hr_status failure_locked(hr_uploads *u, hr_error *err)
@@ -271,7 +306,26 @@ static int64_t bytes_of_part(const hr_uploads *u, int64_t number)
     return u->part_bytes << ((number - 1) / PARTS_OF_A_SIZE);
 }
 
-/* The bytes collected so far become the next part. */
+static hr_status add_piece(hr_upload *f, hr_http_piece piece, hr_error *err)
+{
+    if (!hr__grow(f->job->account, (void **)&f->pieces, &f->cap_pieces, f->n_pieces + 1, sizeof *f->pieces))
+        return hr__error_memory(err, f->url, (f->n_pieces + 1) * (int64_t)sizeof *f->pieces);
+    f->pieces[f->n_pieces++] = piece;
+    return HR_OK;
+}
+
+/* The bytes that small writes have collected become a piece. */
+static hr_status end_piece(hr_upload *f, hr_error *err)
+{
+    if (!f->n_data)
+        return HR_OK;
+    HR_TRY(add_piece(f, (hr_http_piece){ f->data, f->n_data, NULL, f->data }, err));
+    f->data = NULL;
+    f->n_data = f->cap = 0;
+    return HR_OK;
+}
+
+/* The bytes so far become the next part. */
 static hr_status cut(hr_upload *f, hr_transfer **out, hr_error *err)
 {
     int64_t number = f->n_parts + 1;
@@ -282,12 +336,14 @@ static hr_status cut(hr_upload *f, hr_transfer **out, hr_error *err)
         return hr_error_set(err, HR_UNSUPPORTED, "%s: an object of more than %d parts", f->url, MAX_PARTS);
     if (!hr__grow(NULL, (void **)&f->tags, &f->cap_tags, number, sizeof *f->tags))
         return hr__error_memory(err, f->url, 64);
+    HR_TRY(end_piece(f, err));
     HR_TRY(transfer_new(f, "PUT", "", number, &t, err));
     f->tags[f->n_parts++] = NULL;
-    t->data = f->data;
+    t->pieces = f->pieces;
+    t->n_pieces = f->n_pieces;
     t->n = f->n;
-    f->data = NULL;
-    f->n = f->cap = 0;
+    f->pieces = NULL;
+    f->n = f->n_pieces = f->cap_pieces = 0;
     *out = t;
     return HR_OK;
 }
@@ -299,7 +355,8 @@ static hr_status send(hr_upload *f, hr_transfer *takes, hr_error *err)
     hr_transfer *ask = NULL;
     hr_status st = HR_OK;
 
-    takes->r.data = takes->data;
+    takes->r.pieces = takes->pieces;
+    takes->r.n_pieces = takes->n_pieces;
     takes->r.n_data = takes->n;
     if (takes->r.is_signed && takes->r.kind->hash)
         HR_GO(takes->r.kind->hash(&takes->r, err)); /* here, and not on the network's thread */
@@ -343,6 +400,14 @@ static hr_status end_part(hr_upload *f, hr_error *err)
     return HR_OK;
 }
 
+/* m more bytes are in the part, which ends when it has `most`. */
+static hr_status has_grown(hr_upload *f, int64_t m, int64_t most, hr_error *err)
+{
+    f->n += m;
+    f->n_bytes += m;
+    return f->n == most ? end_part(f, err) : HR_OK;
+}
+
 hr_status hr__upload_write(hr_upload *f, const void *data, int64_t n, hr_error *err)
 {
     const uint8_t *p = data;
@@ -350,15 +415,29 @@ hr_status hr__upload_write(hr_upload *f, const void *data, int64_t n, hr_error *
     while (n > 0) {
         int64_t most = bytes_of_part(f->job, f->n_parts + 1), m = HR_MIN(n, most - f->n);
 
-        if (!hr__grow(f->job->account, (void **)&f->data, &f->cap, f->n + m, 1))
-            return hr__error_memory(err, f->url, f->n + m);
-        memcpy(f->data + f->n, p, (size_t)m);
-        f->n += m;
-        f->n_bytes += m;
+        if (!hr__grow(f->job->account, (void **)&f->data, &f->cap, f->n_data + m, 1))
+            return hr__error_memory(err, f->url, f->n_data + m);
+        memcpy(f->data + f->n_data, p, (size_t)m);
+        f->n_data += m;
         p += m;
         n -= m;
-        if (f->n == most)
-            HR_TRY(end_part(f, err));
+        HR_TRY(has_grown(f, m, most, err));
+    }
+    return HR_OK;
+}
+
+hr_status hr__upload_write_buffer(hr_upload *f, hr_buffer *b, hr_error *err)
+{
+    if (b->n_bytes < SHARED_BYTES || f->keeps_first)
+        return hr__upload_write(f, b->data, b->n_bytes, err);
+    for (int64_t at = 0; at < b->n_bytes;) {
+        int64_t most = bytes_of_part(f->job, f->n_parts + 1), m = HR_MIN(b->n_bytes - at, most - f->n);
+
+        HR_TRY(end_piece(f, err));
+        HR_TRY(add_piece(f, (hr_http_piece){ b->data + at, m, b, NULL }, err));
+        (void)hr__buffer_ref(b); /* the piece's */
+        at += m;
+        HR_TRY(has_grown(f, m, most, err));
     }
     return HR_OK;
 }
@@ -367,7 +446,7 @@ void hr__upload_keep_first(hr_upload *f) { f->keeps_first = true; }
 
 hr_status hr__upload_write_at(hr_upload *f, int64_t at, const void *data, int64_t n, hr_error *err)
 {
-    uint8_t *bytes = f->first ? f->first->data : f->data;
+    uint8_t *bytes = f->first ? f->first->pieces->own : f->data; /* without shared buffers it is one piece */
     int64_t have = f->first ? f->first->n : f->n;
 
     if (!f->keeps_first || at < 0 || at + n > have)
@@ -400,6 +479,27 @@ static char *own_id(void)
     return hr__random_secret(&n, sizeof n) ? NULL : hr__printf(NULL, "%016" PRIx64, n);
 }
 
+/* Waits for the id of the only file. Who stops the wait leaves the request to stop_all, which aborts what it makes. */
+static hr_status ask_at_once(hr_upload *f, hr_error *err)
+{
+    hr_uploads *u = f->job;
+    hr_transfer *t;
+    hr_status st;
+
+    HR_TRY(transfer_new(f, "POST", "uploads=", 0, &t, err));
+    hr__lock(&u->lock);
+    f->asked = true;
+    fly_locked(u, t);
+    send_locked(u, t);
+    while (!u->st && !f->id && !hr__reads_stop())
+        (void)hr__cond_wait_ns(&u->moved, &u->lock, WAIT_NS);
+    st = failure_locked(u, err);
+    if (!st && !f->id)
+        st = hr_error_set(err, HR_CANCELLED, "the run was stopped");
+    hr__unlock(&u->lock);
+    return st;
+}
+
 hr_status hr__upload_begin(hr_uploads *u, const char *url, hr_upload **out, hr_error *err)
 {
     hr_upload *f;
@@ -422,7 +522,7 @@ hr_status hr__upload_begin(hr_uploads *u, const char *url, hr_upload **out, hr_e
     }
     u->items[u->n++] = f;
     *out = f;
-    return HR_OK;
+    return u->what == HR_UPLOADS_FILE && u->kind->has_ids ? ask_at_once(f, err) : HR_OK;
 }
 
 static void upload_free(hr_upload *f)
@@ -430,6 +530,7 @@ static void upload_free(hr_upload *f)
     for (int64_t i = 0; i < f->n_parts; i++)
         hr__free(f->tags[i]);
     transfer_free(f->first);
+    pieces_free(f->pieces, f->n_pieces);
     hr__free(f->tags);
     hr__free(f->data);
     hr__free(f->id);
@@ -511,8 +612,8 @@ void hr__uploads_free(hr_uploads *u)
     hr__free(u);
 }
 
-hr_status hr__uploads_new(const char *url, bool single, const char *job, const char *const *options, int n_options,
-                          hr_account *account, hr_uploads **out, hr_error *err)
+hr_status hr__uploads_new(const char *url, hr_uploads_of what, const char *job, const char *const *options,
+                          int n_options, hr_account *account, hr_uploads **out, hr_error *err)
 {
     int64_t limit = hr__account_limit(account);
     hr_uploads *u = hr__zalloc(account, sizeof *u);
@@ -525,6 +626,7 @@ hr_status hr__uploads_new(const char *url, bool single, const char *job, const c
     hr__cond_init(&u->moved);
     atomic_init(&u->has_room, true);
     u->account = account;
+    u->what = what;
     HR_GO(hr__store_takes_files(url, err));
     u->kind = hr__kind_of(url)->upload;
     u->part_bytes = limit < SMALL_LIMIT ? LEAST_PART_BYTES : PART_BYTES;
@@ -537,7 +639,8 @@ hr_status hr__uploads_new(const char *url, bool single, const char *job, const c
         u->root[--n] = 0;
     HR_GO(hr__store_new(options, n_options, account, &u->store, err));
     HR_GO(hr__store_prepare(u->store, u->root, err));
-    HR_GO(hr__store_recover(u->store, u->root, single ? NULL : u->job, account, err));
+    if (what != HR_UPLOADS_FILE)
+        HR_GO(hr__store_recover(u->store, u->root, what == HR_UPLOADS_JOB ? u->job : NULL, account, err));
     *out = u;
     u = NULL;
 done:

@@ -134,8 +134,11 @@ static hr_status add_state_of(const hr_op *op, hr_task *task, add_state **out, h
     HR_TRY(name_job(job, s, err));
     if (!job->remote)
         return HR_OK;
-    HR_TRY(hr__uploads_new(job->path, job->settings.single_file, s->job, (const char *const *)job->storage,
-                           job->n_storage, s->account, &s->uploads, err));
+    HR_TRY(hr__uploads_new(job->path,
+                           job->settings.single_file ? HR_UPLOADS_FILE
+                           : job->settings.job       ? HR_UPLOADS_JOB
+                                                     : HR_UPLOADS_NEW_JOB,
+                           s->job, (const char *const *)job->storage, job->n_storage, s->account, &s->uploads, err));
     hr__uploads_never_wait(s->uploads);
     return HR_OK;
 }
@@ -344,7 +347,7 @@ static hr_status add_encoded(add_state *s, open_file *f, hr_encoded_chunk *p, hr
     if (w->cls->add)
         HR_TRY(w->cls->add(w, f->state, f->sink, p, err));
     else if (p->bytes)
-        HR_TRY(hr__sink_write(f->sink, p->bytes->data, p->bytes->n_bytes, err));
+        HR_TRY(hr__sink_write_buffer(f->sink, p->bytes, err));
     f->n_rows += n;
     hr__encoded_chunk_clear(p);
     return HR_OK;

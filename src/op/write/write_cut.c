@@ -17,8 +17,6 @@
 #define DEFAULT_ROWS (64 << 10)
 #define DEFAULT_BYTES ((int64_t)4 << 20)
 #define MAX_WAITING ((int64_t)256 << 20)
-#define LIMIT_PARTS                                                                                                    \
-    16 /* a chunk takes 1/16 of the memory limit at most: encoding takes several times its bytes, on each thread */
 #define BLOCK_ROWS                                                                                                     \
     4096 /* rows divided among folders at once, counted from the first row: rows alone decide which is full first */
 #define NULL_FOLDER "__HIVE_DEFAULT_PARTITION__"
@@ -477,7 +475,8 @@ static hr_status cut_start(const hr_write_job *job, cut_state *s, hr_task *task,
                          : s->writer->chunk_rows > 0 ? INT64_MAX / 16
                                                      : DEFAULT_BYTES);
     s->file_rows = s->writer->file_for_each_row ? 0 : o->max_rows_per_file;
-    s->chunk_bits = HR_MIN(s->chunk_bits, HR_MAX(8, hr__account_limit(hr__task_run(task)->account) / LIMIT_PARTS * 8));
+    s->chunk_bits =
+        HR_MIN(s->chunk_bits, HR_MAX(8, hr__account_limit(hr__task_run(task)->account) / HR_CHUNK_SHARE * 8));
     s->max_waiting_bits = 8 * HR_MIN(MAX_WAITING, hr__account_limit(hr__task_run(task)->account) / 4);
     return HR_OK;
 }

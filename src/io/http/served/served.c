@@ -275,7 +275,12 @@ void hr__served_cancel(hr_http_request *r)
 static void load(hr_served_job *job, hr_http_request *r)
 {
     if (r->n_data > 0 && (job->data = hr__alloc(job->account, (size_t)r->n_data)))
-        memcpy(job->data, r->data, (size_t)r->n_data);
+        for (int64_t i = 0, at = 0; i < hr__http_pieces(r); i++) {
+            hr_http_piece p = hr__http_piece(r, i);
+
+            memcpy(job->data + at, p.data, (size_t)p.n);
+            at += p.n;
+        }
     job->charged = r->n_bytes + r->n_data;
     hr__account_charge(job->account, job->charged);
 }
