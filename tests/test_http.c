@@ -671,10 +671,22 @@ static const struct {
     { "http://a@b@host:80/x", "http://host:80/x" },
     { "https://host", "https://host" },
     { "s3://anonymous@bucket/a?b#c", "s3://bucket/a?b#c" },
+    { "s3://bucket/x?/day=1/part-?.csv", "s3://bucket/x?/day=1/part-?.csv" },
+    { "s3://bucket/a?X-Amz-Signature=abc", "s3://bucket/a" },
+    { "az://c/a?b?SIG=abc", "az://c/a?b" },
+    { "webhdfs://host/a?delegation=abc", "webhdfs://host/a" },
 };
 
 static void addresses(void **state)
 {
+    static const char *const near[] = { "http://169.254.169.254/x", "http://127.1.2.3:80",
+                                        "https://localhost/",       "http://me@a.localhost:1/x",
+                                        "http://[::1]:80/x",        "http://[fe80::1]/",
+                                        "http://[fd00:ec2::254]/x", "http://[fd00:ec2::23]/v1",
+                                        "http://LOCALHOST?x",       "http://metadata.google.internal/x" };
+    static const char *const far[] = { "http://example.com/127.0.0.1", "http://localhost.example.com/",
+                                       "http://127.example.com",       "http://[fd00:ec3::1]/",
+                                       "http://169.254.example.com",   "http://nolocalhost/" };
     static const char *const private[] = { "127.0.0.1",
                                            "10.1.2.3",
                                            "172.16.0.1",
@@ -728,8 +740,10 @@ static void urls_are_shown_without_secrets(void **state)
     assert_true(hr__url_same_host("https://host:1/a", "https://HOST:1/b"));
     assert_false(hr__url_same_host("https://host:1/a", "http://host:1/a"));
     assert_false(hr__url_same_host("https://host:1/a", "https://host:2/a"));
-    assert_true(hr__url_is_near("http://169.254.169.254/x"));
-    assert_false(hr__url_is_near("http://example.com/127.0.0.1"));
+    for (int i = 0; i < HR_LEN(near); i++)
+        assert_true(hr__url_is_near(near[i]));
+    for (int i = 0; i < HR_LEN(far); i++)
+        assert_false(hr__url_is_near(far[i]));
 }
 
 static const struct {

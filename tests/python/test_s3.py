@@ -173,6 +173,23 @@ def test_a_request_that_s3_waited_for_is_sent_again(server):
     assert refused
 
 
+def test_a_list_that_is_an_error_with_status_200(server, monkeypatch):
+    """The story: it was a malformed list, at once, without the store's words."""
+    errors, answer = [1], server._list
+
+    def refuses(handler, *query):
+        if not errors:
+            return answer(handler, *query)
+        errors.pop()
+        return server.refuse(handler, 200, "SlowDown")
+
+    monkeypatch.setattr(server, "_list", refuses)
+    assert hd.read_text("s3://many/x/").count() == 25 and not errors
+    errors += [1] * 100
+    with pytest.raises(HeadraceError, match=r"HTTP 200\), SlowDown: refused \(1 retr"):
+        hd.read_text("s3://many/x/", storage_options={"max_retries": 1}).count()
+
+
 def test_other_answers_400_are_errors_at_once(server):
     server.fault = lambda number, handler: server.refuse(handler, 400, "InvalidArgument") or True
     with pytest.raises(HeadraceError, match=r"HTTP 400"):

@@ -206,6 +206,27 @@ def test_services_of_credentials(code, body, server, seen, tmp_path, monkeypatch
     service.close()
 
 
+def test_a_service_account_in_the_place_of_its_file(seen, monkeypatch):
+    """The story: the JSON was taken for a path, and the error showed the private key."""
+    account = json.dumps({"type": "service_account", "client_email": "me", "private_key": "HUSHkey"})
+    for name in ("google_service_account", "google_application_credentials"):
+        fails(hd.read_csv, "gs://bucket/x", storage_options={name: account})
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", " " + account)
+    fails(hd.read_csv, "gs://bucket/x")
+
+
+def test_queries_of_stores(seen):
+    given = {
+        "s3://b/x?X-Amz-Signature=": {"key": "k", "secret": "s"},
+        "gs://b/x?X-Goog-Signature=": {"google_token": "t"},
+        "az://c/x?SIG=": {"account": "me", "token": "t"},
+    }
+    for url, keys in given.items():
+        options = {"endpoint": "http://localhost:1", "max_retries": 0, **keys}
+        fails(hd.read_csv, url + "HUSH", storage_options=options)
+    fails(hd.read_csv, "webhdfs://localhost:1/x?delegation=HUSH", storage_options={"max_retries": 0})
+
+
 def test_wrong_options(seen):
     for options in ({"secret": "HUSH\n"}, {"secrett": "HUSH"}, ["HUSH"]):
         fails(hd.read_csv, "s3://bucket/x", storage_options=options)

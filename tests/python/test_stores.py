@@ -1,5 +1,7 @@
 """URLs: rows, order, resume and errors are those of local files, whatever the server does."""
 
+import contextlib
+import email.utils
 import gzip
 import os
 import re
@@ -155,6 +157,40 @@ def test_a_replaced_object_is_one_error(folder, server):
         list(again)
 
 
+TIME = "Tue, 14 Nov 2023 22:13:{:02} GMT"
+
+
+@pytest.mark.parametrize("tag, when", [("", TIME), ('W/"{}"', TIME), ('W/"{}"', "")])
+def test_versions_without_etags_are_not_mixed(tmp_path, monkeypatch, tag, when):
+    """The story: the size alone was compared, and an epoch had rows of both files, and one of neither."""
+    monkeypatch.setenv("HEADRACE_MEMORY_LIMIT", "16MiB")
+    path = tmp_path / "v.csv"
+    with contextlib.closing(ObjectServer(tmp_path)) as server:
+
+        def put(version):
+            path.write_text("v\n" + f"{version}" * 9 + ("\n" + f"{version}" * 9) * 1_000_000)
+            server.etags[path] = tag.format(version)
+            server.metadata[path] = {"Last-Modified": when.format(version)} if when else {}
+
+        put(1)
+        batches = hd.read_csv(f"{server.url}/v.csv").iter_batches(batch_size=1000, prefetch_batches=0)
+        seen = set(next(iter(batches))["v"].tolist())
+        put(2)
+        with pytest.raises(DataError, match=r"/v.csv: .*the object was replaced while it was read"):
+            for batch in batches:
+                seen.update(batch["v"].tolist())
+        assert seen == {111111111}
+        put(3)
+        ds = hd.read_csv(f"{server.url}/v.csv")
+        ds.schema()
+        if when:  # the list has it; a weak ETag is compared from the first part on
+            put(4)
+            with pytest.raises(DataError, match=r"/v.csv: .*the object was replaced while it was read"):
+                ds.take_all()
+        else:
+            assert ds.count() == 1_000_001
+
+
 def test_faults_are_mended(folder, server):
     def fault(number, handler):
         if handler.command == "GET" and number % 5 == 1:
@@ -167,6 +203,23 @@ def test_faults_are_mended(folder, server):
     options = {"max_retries": 10, "timeout": 5}
     ds = hd.read_parquet(f"{server.url}/a.parquet", storage_options=options)
     assert ds.to_arrow().equals(table())
+
+
+def test_a_pause_that_ends_at_a_time(folder, server):
+    """The story: Retry-After as a date was no pause. It is of the server's clock."""
+    refused = []
+
+    def fault(number, handler):
+        if handler.command == "GET" and not refused:
+            refused.append(time.monotonic())
+            until = email.utils.formatdate(time.time() + 2, usegmt=True)
+            return server.status(handler, 503, Retry_After=until)
+        if handler.command == "GET":
+            refused.append(time.monotonic())
+
+    server.fault = fault
+    assert hd.read_text(f"{server.url}/a.txt").count() == ROWS
+    assert refused[1] - refused[0] > 0.9  # formatdate() drops a part of a second
 
 
 def test_a_server_without_ranges_is_read_whole(folder, server):

@@ -172,16 +172,7 @@ done:
 static const hr_member_names service_names = { "AccessKeyId", "SecretAccessKey", "Token", "Expiration", NULL };
 
 /* The address of a container's service gets a token: it is this machine's, or it is encrypted. */
-static bool may_be_asked(const char *url)
-{
-    static const char *const near[] = { "http://127.", "http://localhost", "http://[::1]", "http://169.254.170.",
-                                        "http://[fd00:ec2::23]" };
-
-    for (int i = 0; i < HR_LEN(near); i++)
-        if (strncmp(url, near[i], strlen(near[i])) == 0)
-            return true;
-    return strncmp(url, "https://", 8) == 0;
-}
+static bool may_be_asked(const char *url) { return hr__url_is_near(url) || strncmp(url, "https://", 8) == 0; }
 
 static hr_status fetch_container(const char *const *with, hr_credentials *out, hr_error *err)
 {

@@ -262,8 +262,12 @@ hr_status hr__google_identity(const char *token, const char *key_file, const cha
     *out = NULL;
     if (token)
         return hr__identity_of_token(token, out, err);
+    if (!key_text && !key_file)
+        key_file = environment("GOOGLE_APPLICATION_CREDENTIALS");
+    if (!key_text && key_file && key_file[strspn(key_file, " \t\r\n")] == '{')
+        key_text = key_file; /* the JSON itself, in the place of its path: no error may show it */
     with[KEY_TEXT] = key_text;
-    with[KEY_FILE] = key_text ? NULL : key_file ? key_file : environment("GOOGLE_APPLICATION_CREDENTIALS");
+    with[KEY_FILE] = key_text ? NULL : key_file;
     if (!with[KEY_TEXT] && !with[KEY_FILE])
         with[KEY_FILE] = left = gcloud_file();
     with[METADATA_HOST] = environment("GCE_METADATA_HOST");

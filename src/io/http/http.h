@@ -16,6 +16,7 @@
 #include "io/http/remote.h"
 
 #define HR_ETAG_BYTES 128
+#define HR_MODIFIED_BYTES 40
 
 typedef enum hr_switch { HR_SWITCH_UNSET, HR_SWITCH_OFF, HR_SWITCH_ON } hr_switch;
 
@@ -79,19 +80,21 @@ typedef struct hr_store_kind hr_store_kind;
 typedef struct hr_upload_kind hr_upload_kind;
 
 typedef struct hr_http_answer {
-    int status;               /* of HTTP; 0: none came */
-    int64_t total;            /* bytes of the whole object; -1: the server does not say */
-    bool has_range;           /* 206 */
-    int64_t begin;            /* of the range; -1: none */
-    double wait_s;            /* Retry-After; < 0: none */
-    int64_t date_s;           /* of the server, since 1970; 0: none */
-    char etag[HR_ETAG_BYTES]; /* with its quotes; "": none, or a weak one */
-    char modified[40];        /* Last-Modified; "": none */
-    char region[32];          /* x-amz-bucket-region */
-    char code[64];            /* x-ms-error-code */
-    char generation[24];      /* of an object of Google; "": none */
-    char mark[32];            /* of the object's metadata: the id of its upload */
-    bool is_folder;           /* of Azure: no object, although it has a name */
+    int status;                       /* of HTTP; 0: none came */
+    int64_t total;                    /* bytes of the whole object; -1: the server does not say */
+    bool has_range;                   /* 206 */
+    int64_t begin;                    /* of the range; -1: none */
+    double wait_s;                    /* Retry-After in seconds; < 0: none */
+    int64_t until_s;                  /* Retry-After as a time, since 1970; 0: none */
+    int64_t date_s;                   /* of the server, since 1970; 0: none */
+    char etag[HR_ETAG_BYTES];         /* with its quotes; "": none, or a weak one */
+    char weak[HR_ETAG_BYTES];         /* a weak one: W/"..." */
+    char modified[HR_MODIFIED_BYTES]; /* Last-Modified; "": none */
+    char region[32];                  /* x-amz-bucket-region */
+    char code[64];                    /* x-ms-error-code */
+    char generation[24];              /* of an object of Google; "": none */
+    char mark[32];                    /* of the object's metadata: the id of its upload */
+    bool is_folder;                   /* of Azure: no object, although it has a name */
 } hr_http_answer;
 
 /* Bytes that are sent in one body with others. */
@@ -123,6 +126,7 @@ struct hr_http_request {
     const char *more;                 /* header lines, each with its "\n"; borrowed until `done`; NULL: none */
     char hash[72];                    /* of the data, for the signature; "": hr__http_begin makes it */
     int64_t max_body;                 /* a longer body is an error; 0: 1 MiB */
+    bool is_list;                     /* a body that is an error counts as one, whatever the status */
     void (*done)(hr_http_request *r); /* on the network's thread, without locks; may free the request */
     void *context;
     /* The answer, for `done`. */

@@ -24,6 +24,7 @@
 #define PAUSE_MS 100
 #define PAUSE_THROTTLED_MS 500
 #define MAX_PAUSE_MS 10000
+#define MAX_ASKED_S 300 /* of Retry-After */
 #define MAX_REDIRECTS 5
 #define RETRY_TOKENS 500
 #define RETRY_COST 14
@@ -105,9 +106,9 @@ void hr__http_header(hr_http_request *r, const char *line, size_t n)
     } else if (is_header(text, n, "content-range", &value)) {
         read_range(a, value);
     } else if (is_header(text, n, "etag", &value)) {
-        keep_value(a->etag, sizeof a->etag, value, end);
-        if (strncmp(a->etag, "W/", 2) == 0)
-            a->etag[0] = 0;
+        bool is_weak = strncmp(value, "W/", 2) == 0;
+
+        keep_value(is_weak ? a->weak : a->etag, HR_ETAG_BYTES, value, end);
     } else if (is_header(text, n, "last-modified", &value)) {
         keep_value(a->modified, sizeof a->modified, value, end);
     } else if (is_header(text, n, "x-amz-bucket-region", &value)) {
@@ -125,6 +126,8 @@ void hr__http_header(hr_http_request *r, const char *line, size_t n)
     } else if (is_header(text, n, "retry-after", &value)) {
         if (isdigit((unsigned char)*value))
             a->wait_s = strtod(value, NULL);
+        else
+            a->until_s = read_date(value);
     }
 }
 
@@ -327,17 +330,26 @@ static bool take_tokens(const hr_http_request *r)
     return false;
 }
 
+/* The seconds that the server asks to wait; < 0: it does not. A time is one of the server's clock. */
+static double asked_pause(const hr_http_answer *a)
+{
+    if (a->wait_s >= 0 || !a->until_s)
+        return a->wait_s;
+    return (double)HR_MAX(0, a->until_s - (a->date_s ? a->date_s : (int64_t)time(NULL)));
+}
+
 /* When the next attempt is due: not before the server says, and not at once even if it says so. */
 static void set_pause(hr_http_request *r)
 {
-    bool throttled = (r->answer.status == 429 || r->answer.status == 503) && r->answer.wait_s < 0;
+    double asked = asked_pause(&r->answer);
+    bool throttled = (r->answer.status == 429 || r->answer.status == 503) && asked < 0;
     int64_t now = hr__clock_ns(), ms = throttled ? PAUSE_THROTTLED_MS : PAUSE_MS;
     uint64_t dice = (uint64_t)now * 0x9e3779b97f4a7c15u;
 
     ms = HR_MIN(ms << HR_MIN(r->n_retries - 1, 10), MAX_PAUSE_MS);
     ms = ms / 2 + (int64_t)(dice >> 40) % (ms / 2 + 1);
-    if (r->answer.wait_s >= 0)
-        ms = HR_MAX(ms, HR_MIN((int64_t)(r->answer.wait_s * 1000), 60000));
+    if (asked >= 0)
+        ms = HR_MAX(ms, (int64_t)(HR_MIN(asked, MAX_ASKED_S) * 1000));
     r->due_ns = now + ms * 1000000;
 }
 
@@ -387,6 +399,19 @@ static hr_http_next replaced(hr_http_request *r)
     return fails(r, HR_BAD_DATA, "the object was replaced while it was read: it has another ETag now");
 }
 
+/* Some stores say 200 before they know that they cannot answer: then the body is an error. */
+static bool is_error_of_a_list(const hr_http_request *r)
+{
+    const char *at = r->body.data;
+
+    if (!r->is_list || !at)
+        return false;
+    at += strspn(at, " \t\r\n");
+    if (strncmp(at, "<?xml", 5) == 0 && (at = strstr(at, "?>")))
+        at += 2 + strspn(at + 2, " \t\r\n");
+    return at && strncmp(at, "<Error>", 7) == 0;
+}
+
 /* The answer came whole: is it what was asked for? */
 static hr_http_next accept(hr_http_request *r)
 {
@@ -396,6 +421,8 @@ static hr_http_next accept(hr_http_request *r)
         return replaced(r);
     if (asks_by_query(r) && a->total >= 0 && a->total < r->n_bytes && r->n_got == a->total)
         return fails(r, HR_BAD_DATA, "the file was replaced while it was read: it is shorter now");
+    if (is_error_of_a_list(r))
+        return again(r, NULL);
     if (asks_by_query(r))
         r->answer.total = -1; /* of the range, and not of the file */
     else if (is_ranged(r) && a->status == 200 && r->n_got < r->n_bytes)

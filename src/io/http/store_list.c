@@ -179,6 +179,7 @@ static hr_status ask(const listing *l, const hr_list_query *q, hr_http_request *
     else
         st = hr__bucket_request(r, "GET", l->store, l->url, query.data, NULL, err);
     r->max_body = PAGE_BYTES;
+    r->is_list = true;
     hr__text_clear(&query);
     return st;
 }

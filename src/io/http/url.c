@@ -26,6 +26,20 @@ static const char *host_of(const char *url, const char **end)
     return p;
 }
 
+/* The query of a store's URL: a '?' and "NAME=" behind it; NULL: none. A key may hold a '?'. */
+static const char *store_query(const char *rest)
+{
+    for (const char *q = strchr(rest, '?'); q; q = strchr(q + 1, '?')) {
+        const char *name = q + 1;
+
+        while (isalnum((unsigned char)*name) || (*name && strchr("-_.%", *name)))
+            name++;
+        if (name > q + 1 && *name == '=')
+            return q;
+    }
+    return NULL;
+}
+
 /* As host_of, but "container@account" of Azure is no password. */
 static const char *shown_from(const char *url, const char **end)
 {
@@ -40,8 +54,8 @@ char *hr__url_shown(const char *url, hr_account *account)
 {
     const char *end, *host = shown_from(url, &end), *scheme_end = strstr(url, "://");
     const hr_store_kind *k = hr__kind_of(url);
-    bool has_query = !k || strstr(end, "sig="); /* a key of a store may hold a '?' */
-    size_t n_path = has_query ? strcspn(end, "?#") : strlen(end);
+    const char *query = k ? store_query(end) : NULL;
+    size_t n_path = query ? (size_t)(query - end) : k ? strlen(end) : strcspn(end, "?#");
 
     if (k == &hr__served_kind) /* the path that the user knows */
         return hr__strdup(account, hr__place(url).key[0] ? hr__place(url).key : "/");
@@ -160,13 +174,31 @@ const char *hr__url_proxy(const char *url)
     return hr__url_is_near(url) || is_excepted(host, n) ? NULL : proxy;
 }
 
+/* 127.0.0.0/8 and 169.254.0.0/16; ::1, fe80::/10, and the addresses at which AWS has metadata, fd00:ec2::/32. */
+static bool is_near_address(const char *host)
+{
+    static const uint8_t loopback[16] = { [15] = 1 }, metadata[4] = { 0xfd, 0x00, 0x0e, 0xc2 };
+    uint8_t a[16];
+
+    if (inet_pton(AF_INET, host, a) == 1)
+        return a[0] == 127 || (a[0] == 169 && a[1] == 254);
+    return inet_pton(AF_INET6, host, a) == 1 &&
+           (memcmp(a, loopback, 16) == 0 || memcmp(a, metadata, 4) == 0 || (a[0] == 0xfe && (a[1] & 0xc0) == 0x80));
+}
+
 bool hr__url_is_near(const char *url)
 {
-    static const char *const hosts[] = { "localhost", "127.", "[::1]", "169.254.", "metadata.google.internal" };
-    const char *end, *host = host_of(url, &end);
+    static const char local[] = ".localhost";
+    const char *end, *at = host_of(url, &end);
+    bool brackets = *at == '[';
+    size_t n = strcspn(at + brackets, brackets ? "]" : ":/?#");
+    char host[256];
 
-    for (int i = 0; i < HR_LEN(hosts); i++)
-        if (strncasecmp(host, hosts[i], strlen(hosts[i])) == 0)
-            return true;
-    return false;
+    if (n >= sizeof host)
+        return false;
+    memcpy(host, at + brackets, n);
+    host[n] = 0;
+    return is_near_address(host) || strcasecmp(host, "localhost") == 0 ||
+           strcasecmp(host, "metadata.google.internal") == 0 ||
+           (n > sizeof local && strcasecmp(host + n - (sizeof local - 1), local) == 0);
 }

@@ -73,6 +73,12 @@ int64_t hr__version_of(const char *tag)
     return (int64_t)(hr__hash_end(&h).lo >> 1) | 1;
 }
 
+/* What tells two versions of an object apart. */
+static const char *version_text(const hr_http_answer *a)
+{
+    return a->etag[0] ? a->etag : a->modified[0] ? a->modified : a->weak;
+}
+
 static bool knows_size(const hr_http_request *r) { return r->st == HR_OK && r->answer.total >= 0; }
 
 /* HEAD did not give the size, and the object may be there. */
@@ -194,7 +200,7 @@ static hr_status add_one(hr_store *store, const char *url, hr_http_request *r, c
     }
     HR_TRY(st);
     return hr__paths_add(out, url, r->answer.etag[0] ? r->answer.etag : NULL, r->answer.total,
-                         hr__version_of(r->answer.etag[0] ? r->answer.etag : r->answer.modified), err);
+                         hr__version_of(version_text(&r->answer)), err);
 }
 
 hr_status hr__url_list(hr_store *store, const char *const *urls, int n, const hr_paths_options *options, hr_paths *out,

@@ -17,7 +17,8 @@
  * With a cache on the disk, a read takes its part from there, and hr__source_ahead passes by what is there. A part that
  * came over the network goes into the cache at its first read, on the reader's thread.
  *
- * Every request has the ETag of the listing as If-Match. Without an ETag the size is compared.
+ * Every request has the ETag of the listing as If-Match. Without an ETag, the size, Last-Modified and a weak ETag are
+ * compared: all answers must have the same ones.
  *
  * Lock: parts.lock, for all sources of the process, so that a forked child can go on: a leaf, held for no request, no
  * allocation and no copy. Parts that were on their way in the parent are lost in the child, which asks again.
@@ -26,6 +27,7 @@
 #include "io/http/http.h"
 #include "io/http/remote.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #define PART_BYTES (8 << 20)
@@ -68,9 +70,11 @@ struct url_source {
     /* Under the lock. */
     part *parts;
     int64_t kept_bytes;
-    int64_t read_bytes; /* of all reads */
-    bool whole;         /* the server answers no ranges */
-    bool verified;      /* the version was compared after the last bytes had come */
+    int64_t read_bytes;               /* of all reads */
+    bool whole;                       /* the server answers no ranges */
+    bool verified;                    /* the version was compared after the last bytes had come */
+    char modified[HR_MODIFIED_BYTES]; /* without a tag: Last-Modified of the first answer, */
+    char weak[HR_ETAG_BYTES];         /* and its weak ETag. "": no answer had any */
 };
 
 static struct {
@@ -600,16 +604,44 @@ static void forget_parts(url_source *s)
     }
 }
 
-/* The object's size, as this answer gives it, is the listed one. */
-static hr_status check_size(const url_source *s, const part *p, hr_error *err)
+/* Whether a header of two answers differs, where both have it. The first answer's is kept. */
+static bool differs_locked(char *first, size_t size, const char *now)
 {
-    int64_t total = p->request.answer.total;
+    if (!first[0])
+        snprintf(first, size, "%s", now);
+    return now[0] && strcmp(first, now) != 0;
+}
 
-    if (total < 0 || total == s->base.n_bytes)
-        return HR_OK;
-    return hr_error_set(err, HR_BAD_DATA,
-                        "%s: the object was replaced while it was read: it has %lld bytes now, %lld when it was listed",
-                        s->base.name, (long long)total, (long long)s->base.n_bytes);
+/* Of an object without an ETag: whether the answer is of another version than the first one, or than the listing. */
+static bool is_other_version(url_source *s, const hr_http_answer *a)
+{
+    int64_t listed = s->base.mtime_ns;
+    bool other;
+
+    parts_lock();
+    other = differs_locked(s->modified, sizeof s->modified, a->modified);
+    other = differs_locked(s->weak, sizeof s->weak, a->weak) || other;
+    parts_unlock();
+    if (!other && !s->kind && listed && a->modified[0]) /* lists of stores write times in another way */
+        other = hr__version_of(a->modified) != listed && hr__version_of(a->weak) != listed;
+    return other;
+}
+
+/* The object has the size and the version of the listing, as far as the answer tells. */
+static hr_status check_version(url_source *s, const part *p, hr_error *err)
+{
+    const hr_http_answer *a = &p->request.answer;
+
+    if (a->total >= 0 && a->total != s->base.n_bytes)
+        return hr_error_set(
+            err, HR_BAD_DATA,
+            "%s: the object was replaced while it was read: it has %lld bytes now, %lld when it was listed",
+            s->base.name, (long long)a->total, (long long)s->base.n_bytes);
+    if (!s->tag && is_other_version(s, a))
+        return hr_error_set(err, HR_BAD_DATA, "%s: the object was replaced while it was read: %s is %s now",
+                            s->base.name, a->modified[0] ? "Last-Modified" : "its weak ETag",
+                            a->modified[0] ? a->modified : a->weak);
+    return HR_OK;
 }
 
 /* Once, after the file's last bytes have come: a store without ETags has sent parts of one version. */
@@ -650,7 +682,7 @@ static hr_status read_part(url_source *s, uint8_t *out, int64_t at, int64_t n, i
         st = hr_error_set(err, HR_CANCELLED, "%s: the run was stopped", s->base.name);
     } else if (!ready) {
         st = failed(s, p, &again, err);
-    } else if (!(st = check_size(s, p, err)) && !(st = verify(s, p, err))) {
+    } else if (!(st = check_version(s, p, err)) && !(st = verify(s, p, err))) {
         *n_read = HR_MIN(n, p->at + p->n - at);
         memcpy(out, p->bytes->data + (at - p->at), (size_t)*n_read);
         cache_part(s, p);
@@ -710,7 +742,7 @@ static part *copy_kept(const url_source *s, hr_account *account)
             p->at = held[i]->at;
             p->n = held[i]->n;
             p->is_cached = held[i]->is_cached;
-            p->request.answer.total = held[i]->request.answer.total;
+            p->request.answer = held[i]->request.answer;
             p->next = list;
             list = p;
         } else {
