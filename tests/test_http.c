@@ -679,14 +679,6 @@ static const struct {
 
 static void addresses(void **state)
 {
-    static const char *const near[] = { "http://169.254.169.254/x", "http://127.1.2.3:80",
-                                        "https://localhost/",       "http://me@a.localhost:1/x",
-                                        "http://[::1]:80/x",        "http://[fe80::1]/",
-                                        "http://[fd00:ec2::254]/x", "http://[fd00:ec2::23]/v1",
-                                        "http://LOCALHOST?x",       "http://metadata.google.internal/x" };
-    static const char *const far[] = { "http://example.com/127.0.0.1", "http://localhost.example.com/",
-                                       "http://127.example.com",       "http://[fd00:ec3::1]/",
-                                       "http://169.254.example.com",   "http://nolocalhost/" };
     static const char *const private[] = { "127.0.0.1",
                                            "10.1.2.3",
                                            "172.16.0.1",
@@ -723,6 +715,14 @@ static void addresses(void **state)
 
 static void urls_are_shown_without_secrets(void **state)
 {
+    static const char *const near[] = { "http://169.254.169.254/x", "http://127.1.2.3:80",
+                                        "https://localhost/",       "http://me@a.localhost:1/x",
+                                        "http://[::1]:80/x",        "http://[fe80::1]/",
+                                        "http://[fd00:ec2::254]/x", "http://[fd00:ec2::23]/v1",
+                                        "http://LOCALHOST?x",       "http://metadata.google.internal/x" };
+    static const char *const far[] = { "http://example.com/127.0.0.1", "http://localhost.example.com/",
+                                       "http://127.example.com",       "http://[fd00:ec3::1]/",
+                                       "http://169.254.example.com",   "http://nolocalhost/" };
     hr_error err = HR_ERROR_INIT;
 
     (void)state;
