@@ -200,5 +200,5 @@ bool hr__url_is_near(const char *url)
     host[n] = 0;
     return is_near_address(host) || strcasecmp(host, "localhost") == 0 ||
            strcasecmp(host, "metadata.google.internal") == 0 ||
-           (n > sizeof local && strcasecmp(host + n - (sizeof local - 1), local) == 0);
+           (n >= sizeof local && strcasecmp(host + n - (sizeof local - 1), local) == 0);
 }
