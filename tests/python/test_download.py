@@ -144,6 +144,78 @@ def test_data_does_not_decide_what_is_read(server, folder, on_error):
         found(urls(server, 1), allow_private=True, storage_options={"max_retries": 0})
 
 
+@pytest.fixture
+def listener():
+    """A port of this machine, and what came there first on each connection."""
+    heard = []
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+
+        def hear():
+            while True:
+                try:
+                    connection, _ = sock.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.settimeout(1)
+                    heard.append(connection.recv(1 << 16))
+
+        threading.Thread(target=hear, daemon=True).start()
+        yield sock.getsockname()[1], heard
+        sock.shutdown(socket.SHUT_RDWR)
+
+
+AWS = {"key": "AKID", "secret": "SECRET", "token": "SESSION", "region": "us-east-1"}
+AZURE = {"account_name": "me", "token": "TOKEN"}
+SAS = {"account_name": "me", "sas_token": "sv=1&sig=SECRET"}
+
+
+@pytest.mark.parametrize(
+    "url, options, error",
+    [
+        ("s3://localhost:{}#/x", AWS, "is no name of a bucket"),
+        ("s3://localhost:{}?/x", AWS, "is no name of a bucket"),
+        ("s3://localhost:{}%2f/x", AWS, "is no name of a bucket"),
+        ("s3://anonymous@localhost:{}?/latest/meta-data", {}, "is no name of a bucket"),
+        ("s3://?list-type=2&prefix=/a", AWS, "is no name of a bucket"),
+        ("gs://localhost:{}#/x", {"google_token": "TOKEN"}, "is no name of a bucket"),
+        ("abfss://c@localhost:{}#/x", AZURE, "is no name of an account"),
+        ("abfss://c@localhost:{}#.dfs.core.windows.net/x", AZURE, "is no name of an account"),
+        ("az://evil.localhost:{}/c/x", AZURE, "credentials go to no server that a URL of the data names"),
+        ("az://evil.localhost:{}/c/x", SAS, "credentials go to no server that a URL of the data names"),
+        ("abfss://c@evil.localhost:{}/x", AZURE, "credentials go to no server that a URL of the data names"),
+        ("az://core.windows.net.localhost:{}/c/x", AZURE, "credentials go to no server"),
+    ],
+)
+def test_data_does_not_decide_who_gets_credentials(url, options, error, listener):
+    """The story: the URL's bucket or account became a part of the host, which got the token of the user."""
+    port, heard = listener
+    ds = hd.from_items([{"url": url.format(port)}])
+    with pytest.raises(InvalidArgument, match=error):
+        found(ds, storage_options={"max_retries": 0, "timeout": 2, **options})
+    assert not heard
+    anonymous = hd.from_items([{"url": f"az://anonymous@127.0.0.1:{port}/c/x"}])
+    with pytest.raises((InvalidArgument, OSError)):  # a server with TLS gets a greeting, and no request
+        found(anonymous, storage_options={"max_retries": 0, "timeout": 2})
+    assert not any(b"HTTP" in h for h in heard)
+
+
+def test_a_store_redirects_to_no_private_address(folder, listener):
+    port, heard = listener
+    server = S3Server(folder.parent)
+    try:
+        server.fault = lambda number, handler: server.status(
+            handler, 307, Location=f"http://127.0.0.1:{port}/x"
+        )
+        options = {"key": server.key, "secret": server.secret, "endpoint": server.url, "max_retries": 0}
+        ds = hd.from_items([{"url": f"s3://{folder.name}/1 é.bin"}])
+        with pytest.raises(InvalidArgument, match="its address is a private one"):
+            found(ds, storage_options=options)
+        assert not heard
+    finally:
+        server.close()
+
+
 PROXIES = ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY")
 
 

@@ -18,6 +18,7 @@
 #include "io/http/http.h"
 
 #include <inttypes.h>
+#include <strings.h>
 #include <time.h>
 
 #define VERSION "2021-08-06"
@@ -77,6 +78,29 @@ static void az_add_address(const hr_store *s, const char *url, bool of_bucket, h
         hr__text_add(out, "/");
         hr__url_add_encoded(out, p.key, true);
     }
+}
+
+/* Whether the host ends in this domain. */
+static bool is_below(const char *host, int n, const char *domain)
+{
+    int k = (int)strlen(domain);
+
+    return n > k && host[n - k - 1] == '.' && strncasecmp(host + n - k, domain, (size_t)k) == 0;
+}
+
+/* "account.host" of a host that is none of Azure's, nor the one of the options. */
+static bool az_names_server(const hr_store *s, const char *url)
+{
+    static const char *const azure[] = { "core.windows.net", "core.chinacloudapi.cn", "core.usgovcloudapi.net",
+                                         "core.cloudapi.de", "fabric.microsoft.com",  "storage.azure.net" };
+    hr_place p = hr__place(url);
+
+    if (s->az.endpoint || !p.account || !memchr(p.account, '.', (size_t)p.n_account))
+        return false;
+    for (int i = 0; i < HR_LEN(azure); i++)
+        if (is_below(p.account, p.n_account, azure[i]))
+            return false;
+    return !(s->az.suffix && is_below(p.account, p.n_account, s->az.suffix));
 }
 
 static bool is_anonymous(const hr_store *s, const char *url)
@@ -331,6 +355,7 @@ const hr_store_kind hr__az_kind = {
     .schemes = "az azure abfs abfss wasb wasbs",
     .prepare = hr__az_prepare,
     .signs = az_signs,
+    .names_server = az_names_server,
     .identity = az_identity,
     .add_address = az_add_address,
     .grant = az_grant,

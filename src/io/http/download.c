@@ -2,7 +2,8 @@
  *
  * URLs of data are not the user's words, so a caller can allow public addresses alone: the network's thread looks at
  * the address of each connection before the request goes out, also after a redirect and on a connection that is used
- * again. Stores are where the options say.
+ * again. Stores are where the options or the provider say, and may redirect to public addresses. A URL that names its
+ * server itself (az://host/...) is like one of http, and gets none of the user's credentials.
  *
  * Tests: test_http.c, test_download.py. */
 #include "io/http/http.h"
@@ -23,13 +24,35 @@ static hr_status prepare(hr_store *store, const char *url, hr_error *err)
     return st;
 }
 
+/* *names_server: no word of the user says which server it is. */
+static hr_status check_credentials(const hr_store *store, const char *url, bool *names_server, hr_error *err)
+{
+    const hr_store_kind *k = hr__kind_of(url);
+    char *shown;
+    hr_status st;
+
+    *names_server = !k || (k->names_server && k->names_server(store, url));
+    if (!k || !*names_server || !(k->signs(store, url) || (k->grant && k->grant(store, url))))
+        return HR_OK;
+    shown = hr__url_shown(url, NULL);
+    st = hr_error_set(err, HR_INVALID,
+                      "%s: credentials go to no server that a URL of the data names; name it in storage_options",
+                      shown ? shown : "a URL");
+    hr__free(shown);
+    return st;
+}
+
 static hr_status ask(hr_store *store, const char *url, const hr_download_limits *limits, hr_http_request *r,
                      hr_error *err)
 {
+    bool names_server;
+
     HR_TRY(prepare(store, url, err));
+    HR_TRY(check_credentials(store, url, &names_server, err));
     HR_TRY(hr__store_request(r, "GET", store, url, "", NULL, err));
     r->max_body = limits->max_bytes > 0 ? limits->max_bytes : NO_LIMIT;
-    r->public_only = !limits->allow_private && !r->kind;
+    r->public_only = !limits->allow_private && names_server;
+    r->public_abroad = !limits->allow_private;
     return HR_OK;
 }
 

@@ -119,6 +119,7 @@ struct hr_http_request {
     const hr_store_kind *kind; /* borrowed; NULL: no store, but plain HTTP */
     bool is_signed;            /* with the store's keys */
     bool public_only;          /* HR_INVALID: the server's address is a private one */
+    bool public_abroad;        /* the same, from a redirect to another host on */
     const uint8_t *data;       /* that PUT and POST send; borrowed until `done` */
     int64_t n_data;
     const hr_http_piece *pieces; /* instead of `data`: n_data bytes in pieces; borrowed until `done`; NULL: none */
@@ -259,6 +260,9 @@ struct hr_store_kind {
     /* Fills what the options leave open. HR_INVALID: there are no keys, and the URL is not anonymous. */
     hr_status (*prepare)(hr_store *s, const char *url, hr_error *err);
     bool (*signs)(const hr_store *s, const char *url); /* requests for this URL are signed */
+    /* Whether the URL alone says which server it is, neither the options nor the provider; NULL: never. */
+    bool (*names_server)(const hr_store *s, const char *url);
+    bool any_bucket; /* its URLs begin with anything, and not with the name of a bucket */
     /* Borrowed: whose credentials sign requests for this URL; NULL: nobody's. */
     hr_identity *(*identity)(const hr_store *s, const char *url);
     /* Adds the address of the object, or of its bucket, without a query. */

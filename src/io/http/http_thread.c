@@ -247,12 +247,13 @@ static int look_at_address(void *context, char *server, char *own, int port, int
  * proxy, or has its address looked at: libcurl does not choose. */
 static void set_proxy(hr_http_request *r, CURL *easy, const char *url)
 {
-    const char *proxy = r->public_only ? hr__url_proxy(url) : NULL;
+    bool public = r->public_only || (r->public_abroad && r->foreign);
+    const char *proxy = public ? hr__url_proxy(url) : NULL;
 
     if (proxy) {
         curl_easy_setopt(easy, CURLOPT_PROXY, proxy);
         curl_easy_setopt(easy, CURLOPT_NOPROXY, "");
-    } else if (r->public_only) {
+    } else if (public) {
         curl_easy_setopt(easy, CURLOPT_PROXY, "");
         curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, look_at_address);
         curl_easy_setopt(easy, CURLOPT_PREREQDATA, r);
@@ -579,6 +580,7 @@ static hr_http_request *hedge_of(hr_http_request *r)
     hedge->kind = r->kind;
     hedge->is_signed = r->is_signed;
     hedge->public_only = r->public_only;
+    hedge->public_abroad = r->public_abroad;
     hedge->more = r->more;
     hedge->host = r->host;
     hedge->is_small = r->is_small;

@@ -84,10 +84,39 @@ void hr__url_add_encoded(hr_text *out, const char *s, bool keep_slash)
     }
 }
 
+/* Letters, digits and `more`, as in all names of buckets: nothing else may become a part of an address. */
+static bool is_name(const char *p, int n, const char *more)
+{
+    int k = 0;
+
+    while (k < n && ((unsigned char)p[k] < 0x80 && (isalnum((unsigned char)p[k]) || strchr(more, p[k]))))
+        k++;
+    return k == n;
+}
+
+static hr_status check_names(const hr_store_kind *k, const char *url, hr_error *err)
+{
+    hr_place p;
+    char *shown;
+    hr_status st;
+
+    if (!k || k->any_bucket)
+        return HR_OK;
+    p = hr__place(url);
+    if (is_name(p.bucket, p.n_bucket, "-_.$") && is_name(p.account ? p.account : "", p.n_account, "-_.:[]"))
+        return HR_OK;
+    shown = hr__url_shown(url, NULL);
+    st = hr_error_set(err, HR_INVALID, "%s: what follows :// is no name of %s", shown ? shown : "a URL",
+                      k == &hr__az_kind ? "an account and a container" : "a bucket");
+    hr__free(shown);
+    return st;
+}
+
 hr_status hr__store_prepare(hr_store *s, const char *url, hr_error *err)
 {
     const hr_store_kind *k = hr__kind_of(url);
 
+    HR_TRY(check_names(k, url, err));
     return k ? k->prepare(s, url, err) : HR_OK;
 }
 

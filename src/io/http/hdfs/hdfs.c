@@ -486,6 +486,7 @@ const hr_store_kind hr__hdfs_kind = {
     .schemes = "hdfs webhdfs swebhdfs",
     .prepare = hdfs_prepare,
     .signs = hdfs_signs,
+    .any_bucket = true,
     .identity = hdfs_identity,
     .add_address = hdfs_add_address,
     .grant = hdfs_grant,

@@ -208,6 +208,7 @@ static hr_status served_find(hr_store *s, const char *url, const char *pattern, 
 
 const hr_store_kind hr__served_kind = {
     .schemes = HR_SERVED_SCHEME,
+    .any_bucket = true,
     .prepare = served_prepare,
     .signs = served_signs,
     .identity = served_identity,
