@@ -211,6 +211,10 @@ c-bare: venv zstd | $(BUILD)/.dir
 	$(call say,C: gcc -Werror without any optional library)
 	@$(call setup,bare,$(FOR_TESTS) -Dbuildtype=plain --auto-features=disabled)
 	@$(call compile,bare)
+	@for url in http://h/x.csv s3://b/x gs://b/x az://c/x webhdfs://h/x; do \
+	    said=$$($(BUILD)/bare/src/cli/headrace head $$url 2>&1 || true); \
+	    [ "$$said" = "headrace: $$url: this build has no libcurl, so it reads no URLs" ] || { echo "$$said"; exit 1; }; \
+	done
 
 c-release: lib
 	$(call say,C tests: release build)

@@ -184,6 +184,8 @@ static inline hr_http_piece hr__http_piece(const hr_http_request *r, int64_t i)
 static inline int64_t hr__http_pieces(const hr_http_request *r) { return r->pieces ? r->n_pieces : r->n_data > 0; }
 /* Sends the request. After HR_OK `done` is called exactly once. HR_UNSUPPORTED: this build has no libcurl. */
 hr_status hr__http_begin(hr_http_request *r, hr_error *err) HR_MUST_USE;
+/* HR_UNSUPPORTED, which names the URL: this build has no libcurl. */
+hr_status hr__http_check_build(const char *url, hr_error *err) HR_MUST_USE;
 /* `done` comes soon, with HR_CANCELLED if the answer is not complete. The caller knows that `done` has not freed r. */
 void hr__http_cancel(hr_http_request *r);
 /* Sends all whose `st` is HR_OK and waits for all. The error of a request stays in it. */

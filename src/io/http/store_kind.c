@@ -100,7 +100,7 @@ static hr_status check_names(const hr_store_kind *k, const char *url, hr_error *
     char *shown;
     hr_status st;
 
-    if (!k || k->any_bucket)
+    if (k->any_bucket)
         return HR_OK;
     p = hr__place(url);
     if (is_name(p.bucket, p.n_bucket, "-_.$") && is_name(p.account ? p.account : "", p.n_account, "-_.:[]"))
@@ -116,8 +116,12 @@ hr_status hr__store_prepare(hr_store *s, const char *url, hr_error *err)
 {
     const hr_store_kind *k = hr__kind_of(url);
 
+    if (!k)
+        return HR_OK;
+    if (!k->begin)
+        HR_TRY(hr__http_check_build(url, err)); /* before anybody looks for credentials */
     HR_TRY(check_names(k, url, err));
-    return k ? k->prepare(s, url, err) : HR_OK;
+    return k->prepare(s, url, err);
 }
 
 hr_status hr__store_takes_files(const char *url, hr_error *err)
