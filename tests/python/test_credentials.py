@@ -228,7 +228,9 @@ def test_a_role_of_another_profile(cloud):
         count(storage_options={"profile": "loop"})
     with pytest.raises(HeadraceError, match=r"the profile 'code': its role needs a code \(mfa_serial\)"):
         count(storage_options={"profile": "code"})
-    with pytest.raises(InvalidArgument, match="s3://many/x: the profile 'nobody': it has no credentials"):
+    with pytest.raises(
+        InvalidArgument, match="s3://many/x: the profile 'nobody': no file of AWS has this profile"
+    ):
         count(storage_options={"profile": "nobody"})
 
 

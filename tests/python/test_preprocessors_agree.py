@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import headrace.data as hd
@@ -64,6 +65,22 @@ SCALERS = {
     "robust": (RobustScaler, preprocessing.RobustScaler),
     "mean": (SimpleImputer, impute.SimpleImputer),
 }
+
+
+@pytest.mark.parametrize("mean, deviation", [(1.7e9, 3600), (1.7e9, 1), (1e6, 1), (-1e12, 1000), (0, 1)])
+def test_a_mean_that_is_large_against_the_deviation(mean, deviation):
+    """Times, for example. The story: sums and Welford's mean had lost the digits that the deviation needs."""
+    x = np.random.default_rng(3).normal(mean, deviation, 200_000)
+    scaler = StandardScaler(["x"]).fit(hd.from_arrow([pa.table({"x": part}) for part in np.split(x, 8)]))
+    exact = np.array(x, dtype=np.longdouble)
+    assert abs(scaler.stats_["mean(x)"] - float(exact.mean())) <= 2e-16 * abs(mean) + 1e-18
+    assert abs(scaler.stats_["std(x)"] / float(exact.std()) - 1) < 1e-13
+
+
+def test_means_of_infinities():
+    for values in ([1.0, np.inf, 2.0], [-np.inf, 1.0], [np.inf, -np.inf], [1e308, 1e308]):
+        found, want = hd.from_items([{"x": x} for x in values]).mean("x"), np.mean(values)
+        assert found == want or (np.isnan(found) and np.isnan(want))
 
 
 @pytest.mark.parametrize("name", SCALERS)

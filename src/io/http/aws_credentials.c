@@ -345,7 +345,9 @@ static hr_status take_keys(hr_aws_profile *from, hr_credentials *out, hr_error *
 {
     if (!from->key_id || !from->secret)
         return hr_error_set(err, HR_INVALID, "%s",
-                            from->key_id ? "an access key id without its secret access key" : "it has no credentials");
+                            from->key_id  ? "an access key id without its secret access key"
+                            : from->found ? "it has no credentials"
+                                          : "no file of AWS has this profile");
     out->id = from->key_id;
     out->secret = from->secret;
     out->token = from->token;

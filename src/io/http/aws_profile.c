@@ -102,6 +102,7 @@ hr_status hr__aws_section_take(hr_aws_profile *out, const char *text, int64_t n,
             continue;
         if (l.p[0] == '[') {
             inside = l.n > 2 && l.p[l.n - 1] == ']' && is_section(l, section);
+            out->found = out->found || inside;
             continue;
         }
         equals = inside && !isspace((unsigned char)*p) ? memchr(l.p, '=', (size_t)l.n) : NULL; /* not a nested one */
@@ -172,6 +173,7 @@ hr_status hr__aws_profile_read(const char *profile, const char *credentials, con
     move_keys(out, &more);
     move_rest(out, &keys);
     move_rest(out, &more);
+    out->found = keys.found || more.found;
 done:
     hr__free(session);
     hr__aws_profile_clear(&keys);

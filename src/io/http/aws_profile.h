@@ -6,6 +6,7 @@
 
 /* NULL: not given. Zero is fine. */
 typedef struct hr_aws_profile {
+    bool found; /* a file has its section */
     char *key_id, *secret, *token;
     char *region, *endpoint;
     char *role, *session_name, *external_id, *duration, *source_profile, *credential_source, *token_file, *mfa;

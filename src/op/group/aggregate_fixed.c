@@ -3,8 +3,8 @@
  *
  * The code first converts a batch of values to int64 or double and then adds them to their groups: one loop per
  * aggregate instead of one per type. Integer sums accumulate in 128 bits; a result that does not fit in 64 is an error.
- * std uses Welford's recurrence; partial results merge by the recurrence of Chan, Golub and LeVeque (1979), in
- * canonical order.
+ * std uses Welford's recurrence on distances from a group's first value; partial results merge by the recurrence of
+ * Chan, Golub and LeVeque (1979), in canonical order. The mean adds up the errors of its sum.
  *
  * Tests: test_keyed.c, test_groupby.py. */
 #include "base/decimal.h"
@@ -463,16 +463,23 @@ done:
 
 /* ----------------------------------------------------------------------------------------------------- mean and std */
 
+/* Of the mean. The sum's rounding errors are added up beside it: means of times keep their digits. */
+typedef struct total {
+    int64_t n, nulls;
+    double sum, error;
+} total;
+
+/* Of the deviation. Values are taken relative to the first one: a large mean costs the deviation no digits. */
 typedef struct moments {
     int64_t n, nulls;
-    double mean, m2; /* mean: for the aggregate `mean` the sum */
+    double first, mean, m2;
 } moments;
 
-static hr_status moments_bind(hr_agg *a, hr_error *err)
+static hr_status numbers_bind(hr_agg *a, int64_t state_bytes, hr_error *err)
 {
     const hr_type *t = a->input;
 
-    a->state_bytes = sizeof(moments);
+    a->state_bytes = state_bytes;
     a->result = hr__type_simple(HR_T_FLOAT64);
     if (!t || !(is_int(t) || is_float(t) || is_decimal(t) || t->id == HR_T_BOOL || t->id == HR_T_NULL))
         return hr__agg_refuse(a, "numbers", err);
@@ -481,16 +488,21 @@ static hr_status moments_bind(hr_agg *a, hr_error *err)
 
 static hr_status mean_bind(hr_agg *a, hr_error *err)
 {
-    HR_TRY(moments_bind(a, err));
+    HR_TRY(numbers_bind(a, sizeof(total), err));
     if (is_decimal(a->input))
         a->state_bytes = sizeof(decimal_state);
     return HR_OK;
 }
 
-static void all_nulls(int64_t n, const uint32_t *ids, void *states)
+static hr_status std_bind(hr_agg *a, hr_error *err) { return numbers_bind(a, sizeof(moments), err); }
+
+/* Knuth's exact error of a sum, which depends on no comparison (The Art of Computer Programming 2, 4.2.2). */
+static inline void add_to(total *g, double x)
 {
-    for (int64_t i = 0; i < n; i++)
-        ((moments *)states)[ids[i]].nulls++;
+    double sum = g->sum + x, added = sum - g->sum;
+
+    g->error += g->sum - (sum - added) + (x - added);
+    g->sum = sum;
 }
 
 static void mean_update(const hr_agg *a, const hr_array *in, int64_t begin, int64_t n, const uint32_t *ids,
@@ -498,26 +510,31 @@ static void mean_update(const hr_agg *a, const hr_array *in, int64_t begin, int6
 {
     (void)a;
     if (in->type->id == HR_T_NULL)
-        all_nulls(n, ids, states);
+        for (int64_t i = 0; i < n; i++)
+            ((total *)states)[ids[i]].nulls++;
     else if (is_decimal(in->type))
         decimal_update(in, begin, n, ids, states);
     else
-        EACH_ROW(moments, load_doubles, double, g->nulls++, (g->mean += v[i], g->n++));
+        EACH_ROW(total, load_doubles, double, g->nulls++, (add_to(g, v[i]), g->n++));
 }
 
 static void mean_merge(const hr_agg *a, const void *from, int64_t n, const uint32_t *ids, void *states)
 {
-    const moments *f = from;
-    moments *s = states;
+    const total *f = from;
+    total *s = states;
 
     if (is_decimal(a->input)) {
         decimal_merge(from, n, ids, states);
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        moments *g = &s[ids[i]];
+        total *g = &s[ids[i]];
 
-        g->mean = g->n ? g->mean + f[i].mean : f[i].mean;
+        if (g->n)
+            add_to(g, f[i].sum);
+        else
+            g->sum = f[i].sum;
+        g->error += f[i].error;
         g->n += f[i].n;
         g->nulls += f[i].nulls;
     }
@@ -525,8 +542,12 @@ static void mean_merge(const hr_agg *a, const void *from, int64_t n, const uint3
 
 static inline void welford(moments *g, double x)
 {
-    double d = x - g->mean;
+    double d;
 
+    if (!g->n)
+        g->first = x;
+    x -= g->first;
+    d = x - g->mean;
     g->mean += d / (double)++g->n;
     g->m2 += d * (x - g->mean);
 }
@@ -535,7 +556,8 @@ static void std_update(const hr_agg *a, const hr_array *in, int64_t begin, int64
 {
     (void)a;
     if (in->type->id == HR_T_NULL)
-        all_nulls(n, ids, states);
+        for (int64_t i = 0; i < n; i++)
+            ((moments *)states)[ids[i]].nulls++;
     else
         EACH_ROW(moments, load_doubles, double, g->nulls++, welford(g, v[i]));
 }
@@ -548,49 +570,56 @@ static void std_merge(const hr_agg *a, const void *from, int64_t n, const uint32
     (void)a;
     for (int64_t i = 0; i < n; i++) {
         moments *g = &s[ids[i]];
-        double d = f[i].mean - g->mean, all = (double)(g->n + f[i].n);
+        int64_t nulls = g->nulls + f[i].nulls;
+        double d = f[i].first - g->first + (f[i].mean - g->mean), all = (double)(g->n + f[i].n);
 
-        g->nulls += f[i].nulls;
-        if (!f[i].n)
-            continue;
-        g->m2 += f[i].m2 + d * d * (double)g->n * (double)f[i].n / all;
-        g->mean = g->n ? g->mean + d * (double)f[i].n / all : f[i].mean;
-        g->n += f[i].n;
+        if (f[i].n && !g->n) {
+            *g = f[i];
+        } else if (f[i].n) {
+            g->m2 += f[i].m2 + d * d * (double)g->n * (double)f[i].n / all;
+            g->mean += d * (double)f[i].n / all;
+            g->n += f[i].n;
+        }
+        g->nulls = nulls;
     }
 }
 
-static hr_status moments_result(const hr_agg *a, const void *states, int64_t n, const hr_mem *mem, hr_array **out,
-                                bool deviation, hr_error *err)
+static hr_status mean_result(const hr_agg *a, const void *states, int64_t n, const hr_mem *mem, hr_array **out,
+                             hr_error *err)
+{
+    const total *s = states;
+    results r;
+
+    if (is_decimal(a->input))
+        return decimal_result(a, states, true, n, mem, out, err);
+    HR_TRY(results_new(a, n, mem, &r, err));
+    for (int64_t i = 0; i < n; i++) {
+        double sum = isfinite(s[i].sum) ? s[i].sum + s[i].error : s[i].sum; /* of infinities, no error is known */
+
+        if (is_none(a, s[i].n, s[i].nulls))
+            set_null(&r, i);
+        else
+            ((double *)r.buffers[1]->data)[i] = sum / (double)s[i].n;
+    }
+    return results_array(a, &r, n, out, err);
+}
+
+static hr_status std_result(const hr_agg *a, const void *states, int64_t n, const hr_mem *mem, hr_array **out,
+                            hr_error *err)
 {
     const moments *s = states;
     results r;
 
     HR_TRY(results_new(a, n, mem, &r, err));
     for (int64_t i = 0; i < n; i++) {
-        double rest = (double)(s[i].n - a->options.ddof), *v = (double *)r.buffers[1]->data + i;
+        double rest = (double)(s[i].n - a->options.ddof);
 
         if (is_none(a, s[i].n, s[i].nulls))
             set_null(&r, i);
-        else if (deviation)
-            *v = rest > 0 ? sqrt(s[i].m2 / rest) : (double)NAN;
         else
-            *v = s[i].mean / (double)s[i].n;
+            ((double *)r.buffers[1]->data)[i] = rest > 0 ? sqrt(s[i].m2 / rest) : (double)NAN;
     }
     return results_array(a, &r, n, out, err);
-}
-
-static hr_status mean_result(const hr_agg *a, const void *states, int64_t n, const hr_mem *mem, hr_array **out,
-                             hr_error *err)
-{
-    if (is_decimal(a->input))
-        return decimal_result(a, states, true, n, mem, out, err);
-    return moments_result(a, states, n, mem, out, false, err);
-}
-
-static hr_status std_result(const hr_agg *a, const void *states, int64_t n, const hr_mem *mem, hr_array **out,
-                            hr_error *err)
-{
-    return moments_result(a, states, n, mem, out, true, err);
 }
 
 /* ----------------------------------------------------------------------------------------- least, greatest, abs_max */
@@ -812,7 +841,7 @@ const hr_agg_class hr__agg_fixed[] = {
       NULL, false, false },
     { "mean", "mean of numbers", null_options, mean_bind, mean_update, mean_merge, mean_result, NULL, NULL, false,
       false },
-    { "std", "standard deviation of numbers", std_options, moments_bind, std_update, std_merge, std_result, NULL, NULL,
+    { "std", "standard deviation of numbers", std_options, std_bind, std_update, std_merge, std_result, NULL, NULL,
       false, false },
     { "abs_max", "greatest magnitude of numbers", null_options, abs_max_bind, abs_max_update, max_merge, extreme_result,
       NULL, NULL, false, false },
