@@ -342,6 +342,9 @@ bench: build $(VENV)-bench/.made
 	@$(PY) bench/run.py --peers $(VENV)-bench/bin/python $(ARGS)
 	@[ -n '$(ARGS)' ] || $(PY) bench/ceiling.py
 	@[ -n '$(ARGS)' ] || $(PY) bench/feeding.py
+	@[ -n '$(ARGS)' ] || $(PY) bench/resume.py
+	@[ -n '$(ARGS)' ] || $(PY) bench/packing.py
+	@[ -n '$(ARGS)' ] || $(PY) bench/data_loader.py
 
 $(VENV)-bench/.made: requirements/bench.txt
 	$(call say,virtual environment of the peers in $(VENV)-bench)

@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+import warnings
 
 import pytest
 
@@ -205,6 +207,22 @@ def test_fewer_rows_than_ranks():
     ):
         assert list(share[0].iter_batches()) == []
     other.join()
+
+
+@pytest.mark.parametrize("rows, few", [(1, True), (2, False), (0, False)])
+def test_a_rank_that_gets_no_row_says_so(rows, few):
+    """Where ranks may get unequal numbers of rows. An epoch of no rows is nobody's fault."""
+    first, second = hd.range(rows).streaming_split(2, equal=False)
+    other = threading.Thread(target=lambda: list(first.iter_batches(batch_size=1)))
+    other.start()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        n = len(list(second.iter_batches(batch_size=1)))
+    other.join()
+    named = [
+        w for w in said if "rank 1 got no row: the epoch has fewer batches than its 2 ranks" in str(w.message)
+    ]
+    assert (n, len(named)) == (max(rows - 1, 0), int(few))
 
 
 def test_a_users_line_is_shown_once(tmp_path):

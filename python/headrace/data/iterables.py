@@ -121,7 +121,7 @@ class SharePass:
             _warn_of_code(source.restore(position, **how))
         self.source = source
         self.epoch = epoch
-        self.done = False
+        self.done = self.got = False  # got: it has given a row
         self.superseded = False
         self.lock = threading.Lock()
         self.number = None
@@ -165,24 +165,31 @@ class SharePass:
         table = self.source.next(self.number)
         if table is None:
             self.done = True
-            self._warn_of_no_rows()
+            if not self.got:
+                self._warn_of_no_rows()
+        elif table.num_rows:
+            self.got = True
         return table
 
     def _warn_of_no_rows(self):
-        """At the end of an epoch that gave no rank a row, though it has some."""
-        if self.rank:
-            return
+        """At the end of an epoch that gave this rank no row, though it has some."""
         try:
             stats = json.loads(self.source.stats())
         except _core.HeadraceError:
             return
-        if stats["steps"] == 0 and stats["dropped_rows"] > 0:
-            warnings.warn(
+        text = None
+        if stats["steps"] == 0 and stats["dropped_rows"] > 0 and not self.rank:
+            text = (
                 f"no rank got a row: the {stats['dropped_rows']} rows of the epoch are too few for a step of "
-                f"all {stats['ranks']} ranks (drop_last=True needs a full batch for each)",
-                RuntimeWarning,
-                stacklevel=6,
+                f"all {stats['ranks']} ranks (drop_last=True needs a full batch for each)"
             )
+        elif stats["steps"] > 0 and not stats["resumed"]:
+            text = (
+                f"rank {self.rank} got no row: the epoch has fewer batches than its {stats['ranks']} ranks, "
+                "and ranks may get unequal numbers of rows"
+            )
+        if text:
+            warnings.warn(text, RuntimeWarning, stacklevel=6)
 
     def position(self, row):
         return self.source.position()
