@@ -141,6 +141,53 @@ def test_a_plain_data_module_without_a_trainer(tmp_path):
     assert rows_of([tmp_path / "seen"]) == {0: list(range(ROWS)), 1: list(range(ROWS))}
 
 
+class Seeing(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+        self.rows = []
+
+    def training_step(self, batch, i):
+        self.rows += batch["id"].tolist()
+        return self.layer(batch["id"].float().unsqueeze(1)).pow(2).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 1e-6)
+
+
+class Stop(pl.Callback):
+    def __init__(self, step):
+        self.step = step
+
+    def on_train_batch_end(self, trainer, *others):
+        trainer.should_stop = trainer.global_step == self.step
+
+
+@pytest.mark.parametrize("loader", ["dataset", "filter", "share"])
+def test_a_checkpoint_in_mid_epoch_loses_no_batch(loader, tmp_path):
+    """The story: Lightning takes a batch ahead, and the rows of that batch were never trained on."""
+
+    def batches():
+        ds = hd.range(80).filter(expr="id >= 0") if loader == "filter" else hd.range(80)
+        return (ds.shard() if loader == "share" else ds).iter_torch_batches(batch_size=8)
+
+    def fit(last, path=None):
+        saves = pl.callbacks.ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=1, save_top_k=-1)
+        model, quiet = (
+            Seeing(),
+            {"logger": False, "enable_progress_bar": False, "enable_model_summary": False},
+        )
+        trainer = pl.Trainer(max_epochs=1, accelerator="cpu", callbacks=[saves, Stop(last)], **quiet)
+        trainer.fit(model, batches(), ckpt_path=path, weights_only=False)
+        return model.rows
+
+    for steps in (1, 3, 9):
+        assert fit(steps) == list(range(8 * steps))
+        more = fit(steps + 1, tmp_path / f"step={steps}.ckpt")  # also of a run that was resumed
+        rest = fit(10, tmp_path / f"step={steps + 1}.ckpt") if steps < 9 else []
+        assert more + rest == list(range(8 * steps, 80))
+
+
 def test_a_trainer_that_would_start_processes_itself():
     from headrace.train import lightning as hl
 

@@ -21,7 +21,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from headrace import _core, lazy_module
 from headrace._core import InvalidArgument, MismatchError
-from headrace.data import loader
+from headrace.data import loader, taken_ahead
 from headrace.data.context import DataContext, is_whole
 from headrace.data.plan import Run
 
@@ -257,6 +257,7 @@ class Iterable(Generic[T]):
         self._how = {}  # arguments moved and strict of load_state_dict()
         self._loaded = None  # (process that loaded the state, random token of the state)
         self._after = None  # the state after the last pass
+        self._begun = None  # the state that the last pass began with, if it was a resume
         self._beginning = threading.Lock()
         self._ahead = None  # (process, the RunPass of the next epoch), opened early
         self._loops = False  # a pass has ended, so that another one is likely after the next
@@ -345,7 +346,7 @@ class Iterable(Generic[T]):
         """
         one = self._pass and self._pass()
         if one is not None and one.active:
-            return self._owner._whole(one.state())
+            return self._owner._whole(one.state_before() if taken_ahead.n_batches() else one.state())
         after = None if self._owner.chosen_epoch is not None else self._after
         return dict(self._resume or self._owner._between(after))
 
@@ -369,6 +370,7 @@ class Iterable(Generic[T]):
     def _begin(self, share=None):
         """(the pass to read from, number of batches or rows in the epoch's order before it)."""
         state, self._resume = self._resume, None
+        self._begun = state
         if state and share is not None and self._loaded[0] != os.getpid():
             state = state if self._owner._epochs.claims(self._loaded[1], share) else None
         how, self._how = (self._how, {}) if state and state["position"] else ({}, {})
@@ -597,6 +599,10 @@ class _Pass:
             self._prepare()
         return table
 
+    def state_before(self):
+        """Without the batch that a trainer has taken ahead; none takes rows ahead."""
+        return self.state()
+
     def stats(self):
         return self.under.stats() if self.active else self.iterable._owner.last_stats
 
@@ -631,8 +637,12 @@ class _BatchPass(_Pass):
         super().__init__(iterable)
         self.convert = iterable._convert
         self.made = 0  # batches
+        self.keeps = taken_ahead.may_be()  # the state before each batch
+        self.before = None  # the last of them
 
     def __next__(self):
+        if self.keeps and self.active:
+            self._keep()
         table = self._next_table()
         if table is None:
             raise StopIteration
@@ -640,6 +650,13 @@ class _BatchPass(_Pass):
         if self.made > TIMED_FIRST and self.made % TIMED_EACH:
             return self.convert(table)
         return self._timed(table)
+
+    def _keep(self):
+        """Ranks have one state, which is known while all are at the same step: seldom, of several."""
+        try:
+            self.before = self.state()
+        except _core.HeadraceError:
+            self.before, self.keeps = None, False
 
     def _timed(self, table):
         begin = time.perf_counter_ns()
@@ -653,6 +670,12 @@ class _BatchPass(_Pass):
 
     def state(self):
         return _state_after(self.under, None)
+
+    def state_before(self):
+        if not self.keeps:
+            warnings.warn(taken_ahead.LOST, RuntimeWarning, stacklevel=4)
+            return self.state()
+        return self.before or self.iterable._begun or start_of(self.under.epoch)
 
 
 class _SharedBatchPass(_BatchPass):
