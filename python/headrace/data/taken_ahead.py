@@ -10,8 +10,8 @@ import sys
 PACKAGES = ("lightning", "pytorch_lightning")
 LOOPS = ("lightning.pytorch.loops", "pytorch_lightning.loops")
 LOST = (
-    "Lightning has taken a batch of this rank ahead, and a run that resumes from this checkpoint does not train "
-    "on it: save at the end of an epoch, or use headrace.torch.DataLoader"
+    "Lightning has taken a batch of this rank ahead, and a run that resumes from this checkpoint does not "
+    "train on it: save at the end of an epoch, or use headrace.torch.DataLoader"
 )
 FRAMES = 8  # from a loader's state_dict() to the loop that makes a checkpoint
 
