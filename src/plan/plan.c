@@ -778,17 +778,33 @@ static hr_status rows_to_repeat(hr_plan *const *ins, int n, const int64_t *given
     return HR_OK;
 }
 
+/* An input's part of the rows of a mix. All inputs are equally far behind their shares, to within n rows; so what
+ * inputs without rows do not give comes from the others in equal parts. */
+static double part_of_mix(int n, const double *weights, const int64_t *n_rows, int i)
+{
+    double sum = 0, missing = 0;
+    int others = 0;
+
+    for (int k = 0; k < n; k++) {
+        sum += weights[k];
+        missing += n_rows[k] ? 0 : weights[k];
+        others += n_rows[k] != 0;
+    }
+    return (weights[i] + missing / others) / sum;
+}
+
 /* In how many copies an input suffices until all have been there once. A mix of `most` rows, or fewer, contains each
- * input once, since each has its share of them to within n rows. */
+ * input once. */
 static double copies_of(int n, const double *weights, const int64_t *n_rows, int i)
 {
-    double sum = 0, most = 0;
+    double most = 0;
 
+    if (!n_rows[i])
+        return 1;
     for (int k = 0; k < n; k++)
-        sum += weights[k];
-    for (int k = 0; k < n; k++)
-        most = HR_MAX(most, ((double)n_rows[k] + n) * sum / weights[k]);
-    return n_rows[i] > 0 ? ceil((most * weights[i] / sum + n) / (double)n_rows[i]) : 1;
+        if (n_rows[k])
+            most = HR_MAX(most, ((double)n_rows[k] + n) / part_of_mix(n, weights, n_rows, k));
+    return ceil((most * part_of_mix(n, weights, n_rows, i) + n) / (double)n_rows[i]);
 }
 
 static hr_status repeat_plan(hr_plan *in, int64_t n_copies, hr_plan **out, hr_error *err)
