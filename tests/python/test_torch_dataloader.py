@@ -1,5 +1,6 @@
 """headrace.torch.DataLoader: the same batches as torch's DataLoader, and a state to resume from."""
 
+import inspect
 import os
 import random
 import signal
@@ -295,6 +296,12 @@ def test_a_loader_that_goes_before_its_workers_come(late_start):
         assert time.monotonic() < until
         time.sleep(0.01)
     assert all(w.process is None or not psutil.pid_exists(w.process.pid) for w in workers)
+
+
+def test_its_signature_is_torchs():
+    theirs, ours = (inspect.signature(cls).parameters for cls in (TorchLoader, DataLoader))
+    assert list(ours) == [*theirs, "workers"]
+    assert all(ours[name].default == theirs[name].default for name in theirs)
 
 
 def test_dead_worker_is_named():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import inspect
 import itertools
 import random
 import sys
@@ -138,6 +139,16 @@ class DataLoader(TorchLoader[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_groups": [], "_latest": None, "_left": self.state_dict()}
+
+
+def _signature():
+    """That of torch's DataLoader, and `workers`."""
+    theirs = inspect.signature(TorchLoader).parameters.values()
+    own = inspect.Parameter("workers", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="str | None")
+    return inspect.Signature([*theirs, own])
+
+
+DataLoader.__signature__ = _signature()  # type: ignore[attr-defined]  # for help() and editors
 
 
 def _with(loader, *names):
