@@ -1,6 +1,7 @@
 """Passes over datasets and shares: batch sizes, epochs, ends, context managers, threads, splits."""
 
 import gc
+import pickle
 import subprocess
 import sys
 import threading
@@ -349,3 +350,14 @@ def test_a_program_ends_while_iterators_are_open():
     """The story: "Exception ignored in ... __del__", twice, below each program that took one batch."""
     done = subprocess.run([sys.executable, "-c", LEFT_OPEN], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_pass_cannot_be_pickled_and_its_iterable_can():
+    batches = hd.range(30).iter_batches(batch_size=10)
+    passing = iter(batches)
+    next(passing)
+    with pytest.raises(exceptions.UnsupportedError, match="pickle the iterable that iter_batches"):
+        pickle.dumps(passing)
+    again = pickle.loads(pickle.dumps(batches))
+    again.load_state_dict(batches.state_dict())
+    assert [b["id"][0] for b in again] == [10, 20]

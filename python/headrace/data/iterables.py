@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from headrace import _core, lazy_module
-from headrace._core import InvalidArgument, MismatchError
+from headrace._core import InvalidArgument, MismatchError, UnsupportedError
 from headrace.data import loader, taken_ahead
 from headrace.data.context import DataContext, is_whole
 from headrace.data.plan import Run
@@ -539,6 +539,12 @@ class _Pass:
 
     def __iter__(self):
         return self
+
+    def __reduce__(self):
+        raise UnsupportedError(
+            "a pass belongs to its process: pickle the iterable that iter_batches() returned, and give it "
+            "load_state_dict() of this one's state_dict() to go on from here"
+        )
 
     def _prepare(self):
         if not self.under.reads:
