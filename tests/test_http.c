@@ -673,7 +673,9 @@ static const struct {
     { "s3://anonymous@bucket/a?b#c", "s3://bucket/a?b#c" },
     { "s3://bucket/x?/day=1/part-?.csv", "s3://bucket/x?/day=1/part-?.csv" },
     { "s3://bucket/a?X-Amz-Signature=abc", "s3://bucket/a" },
-    { "az://c/a?b?SIG=abc", "az://c/a?b" },
+    { "az://c/a?b?SIG=abc", "az://c/a" },
+    { "az://c/a?restype&sig=abc", "az://c/a" },
+    { "az://c/a?b/c?x&sig=abc", "az://c/a" },
     { "webhdfs://host/a?delegation=abc", "webhdfs://host/a" },
 };
 

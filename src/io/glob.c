@@ -77,12 +77,8 @@ bool hr__url_is_remote(const char *url)
 
 static hr_status unknown_scheme(const char *url, int n, hr_error *err)
 {
-    char *shown = hr__url_shown(url, NULL);
-    hr_status st = hr_error_set(err, HR_UNSUPPORTED, "%s: headrace does not read URLs of scheme '%.*s' yet",
-                                shown ? shown : "a URL", n, url);
-
-    hr__free(shown);
-    return st;
+    (void)hr_error_set(err, HR_UNSUPPORTED, "headrace does not read URLs of scheme '%.*s' yet", n, url);
+    return hr__url_error(err, HR_UNSUPPORTED, url);
 }
 
 hr_status hr__path_of_url(const char *url, hr_account *account, char **out, hr_error *err)

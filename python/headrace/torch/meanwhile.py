@@ -1,5 +1,7 @@
 """Batches that the program makes itself while its first workers start, as the workers would make them."""
 
+from contextlib import contextmanager
+
 import torch
 from torch.utils.data import _utils
 
@@ -22,7 +24,7 @@ class Meanwhile:
 
     def make(self, worker, i, indices):
         """A worker's answer: see Epoch.make()."""
-        with _AsWorker():
+        with _as_worker():
             if self.epoch is None:
                 self.epoch = Epoch()
                 self.epoch.receive(self.spec.fd)
@@ -33,18 +35,16 @@ class Meanwhile:
             return self.epoch.make(i, indices)
 
 
-class _AsWorker:
+@contextmanager
+def _as_worker():
     """A context in which this thread is like a worker."""
-
-    def __enter__(self):
-        inline_turns.begin("a DataLoader's dataset")
-        self.kept = kept_generators()
-        self.kept.__enter__()
-        self.threads, self.info = torch.get_num_threads(), _utils.worker._worker_info
-        torch.set_num_threads(1)
-
-    def __exit__(self, *exception):
-        torch.set_num_threads(self.threads)
-        _utils.worker._worker_info = self.info
-        self.kept.__exit__(*exception)
+    inline_turns.begin("a DataLoader's dataset")
+    threads, info = torch.get_num_threads(), _utils.worker._worker_info
+    try:
+        with kept_generators():
+            torch.set_num_threads(1)
+            yield
+    finally:
+        torch.set_num_threads(threads)
+        _utils.worker._worker_info = info
         inline_turns.end()

@@ -80,12 +80,9 @@ static void az_add_address(const hr_store *s, const char *url, bool of_bucket, h
     }
 }
 
-/* Whether the host ends in this domain. */
-static bool is_below(const char *host, int n, const char *domain)
+static bool account_is_in(const hr_place *p, const char *domain)
 {
-    int k = (int)strlen(domain);
-
-    return n > k && host[n - k - 1] == '.' && strncasecmp(host + n - k, domain, (size_t)k) == 0;
+    return hr__host_is_in(p->account, (size_t)p->n_account, domain, strlen(domain));
 }
 
 /* "account.host" of a host that is none of Azure's, nor the one of the options. */
@@ -98,9 +95,9 @@ static bool az_names_server(const hr_store *s, const char *url)
     if (s->az.endpoint || !p.account || !memchr(p.account, '.', (size_t)p.n_account))
         return false;
     for (int i = 0; i < HR_LEN(azure); i++)
-        if (is_below(p.account, p.n_account, azure[i]))
+        if (account_is_in(&p, azure[i]))
             return false;
-    return !(s->az.suffix && is_below(p.account, p.n_account, s->az.suffix));
+    return !(s->az.suffix && account_is_in(&p, s->az.suffix));
 }
 
 static bool is_anonymous(const hr_store *s, const char *url)

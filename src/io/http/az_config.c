@@ -124,7 +124,6 @@ hr_status hr__az_prepare(hr_store *s, const char *url, hr_error *err)
     hr_place p = hr__place(url);
     hr_status st = HR_OK;
     const char *wrong;
-    char *shown;
 
     if (!s->az.prepared) {
         HR_TRY(take_all(&s->az, err));
@@ -134,10 +133,5 @@ hr_status hr__az_prepare(hr_store *s, const char *url, hr_error *err)
         st = hr_error_set(err, HR_INVALID, "%s", wrong);
     else if (!p.anonymous && s->az.anonymous != HR_SWITCH_ON && !s->az.key && (!s->az.sas || s->az.token))
         st = take_identity(&s->az, err);
-    if (st) {
-        shown = hr__url_shown(url, NULL);
-        st = hr__error_at(err, st, "%s", shown ? shown : "a URL");
-        hr__free(shown);
-    }
-    return st;
+    return st ? hr__url_error(err, st, url) : HR_OK;
 }

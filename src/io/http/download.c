@@ -28,18 +28,13 @@ static hr_status prepare(hr_store *store, const char *url, hr_error *err)
 static hr_status check_credentials(const hr_store *store, const char *url, bool *names_server, hr_error *err)
 {
     const hr_store_kind *k = hr__kind_of(url);
-    char *shown;
-    hr_status st;
 
     *names_server = !k || (k->names_server && k->names_server(store, url));
     if (!k || !*names_server || !(k->signs(store, url) || (k->grant && k->grant(store, url))))
         return HR_OK;
-    shown = hr__url_shown(url, NULL);
-    st = hr_error_set(err, HR_INVALID,
-                      "%s: credentials go to no server that a URL of the data names; name it in storage_options",
-                      shown ? shown : "a URL");
-    hr__free(shown);
-    return st;
+    (void)hr_error_set(err, HR_INVALID,
+                       "credentials go to no server that a URL of the data names; name it in storage_options");
+    return hr__url_error(err, HR_INVALID, url);
 }
 
 static hr_status ask(hr_store *store, const char *url, const hr_download_limits *limits, hr_http_request *r,

@@ -234,6 +234,8 @@ char *hr__url_encoded(const char *url, hr_account *account); /* blanks and bytes
 bool hr__url_same_host(const char *a, const char *b);        /* scheme, host and port */
 /* Whether an address ("10.0.0.1", "fe80::1") is of this host, of a private network, or no address of one host. */
 bool hr__address_is_private(const char *address);
+/* Whether the host is the domain, or lies below it; letters of both cases are equal. */
+bool hr__host_is_in(const char *host, size_t n, const char *domain, size_t n_domain);
 bool hr__url_is_near(const char *url); /* loopback, or the address of a machine's metadata: never by a proxy */
 /* The proxy that the environment has for this URL, borrowed; NULL: none. Of no_proxy it takes names, and no ranges. */
 const char *hr__url_proxy(const char *url);

@@ -1053,12 +1053,8 @@ hr_status hr__http_check_build(const char *url, hr_error *err)
 
 hr_status hr__http_check_build(const char *url, hr_error *err)
 {
-    char *name = hr__url_shown(url, NULL);
-    hr_status st =
-        hr_error_set(err, HR_UNSUPPORTED, "%s: this build has no libcurl, so it reads no URLs", name ? name : "a URL");
-
-    hr__free(name);
-    return st;
+    (void)hr_error_set(err, HR_UNSUPPORTED, "this build has no libcurl, so it reads no URLs");
+    return hr__url_error(err, HR_UNSUPPORTED, url);
 }
 
 static hr_status send_over_network(hr_http_request *r, hr_error *err) { return hr__http_check_build(r->url, err); }

@@ -153,12 +153,8 @@ static hr_status store_for(const hr_store_options *o, const char *url, hr_store 
 
     *out = NULL;
     if (!hr__url_is_store(url)) {
-        char *shown = hr__url_shown(url, NULL);
-
-        st = hr_error_set(err, HR_UNSUPPORTED, "%s: headrace does not write to URLs of this kind", shown ? shown : "");
-
-        hr__free(shown);
-        return st;
+        (void)hr_error_set(err, HR_UNSUPPORTED, "headrace does not write to URLs of this kind");
+        return hr__url_error(err, HR_UNSUPPORTED, url);
     }
     HR_TRY(hr__store_takes_files(url, err));
     HR_TRY(hr__store_new(o->items, o->n, NULL, out, err));

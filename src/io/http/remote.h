@@ -15,6 +15,8 @@ void hr__network_stats(const hr_account *a, hr_text *out);
 bool hr__url_is_store(const char *url);                    /* of any store, and not of http */
 char *hr__url_shown(const char *url, hr_account *account); /* without passwords, and without its query */
 void hr__url_hide(const char *url, hr_error *err);         /* the error's text has it as it is shown; NULL is fine */
+/* Puts the URL, as it is shown, before the text of the error. Returns st. */
+hr_status hr__url_error(hr_error *err, hr_status st, const char *url) HR_MUST_USE;
 /* Adds the files of n URLs to the list, in their order. Requests of several URLs are under way at once. */
 hr_status hr__url_list(hr_store *store, const char *const *urls, int n, const hr_paths_options *options, hr_paths *out,
                        hr_error *err) HR_MUST_USE;

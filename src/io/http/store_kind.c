@@ -97,19 +97,15 @@ static bool is_name(const char *p, int n, const char *more)
 static hr_status check_names(const hr_store_kind *k, const char *url, hr_error *err)
 {
     hr_place p;
-    char *shown;
-    hr_status st;
 
     if (k->any_bucket)
         return HR_OK;
     p = hr__place(url);
     if (is_name(p.bucket, p.n_bucket, "-_.$") && is_name(p.account ? p.account : "", p.n_account, "-_.:[]"))
         return HR_OK;
-    shown = hr__url_shown(url, NULL);
-    st = hr_error_set(err, HR_INVALID, "%s: what follows :// is no name of %s", shown ? shown : "a URL",
-                      k == &hr__az_kind ? "an account and a container" : "a bucket");
-    hr__free(shown);
-    return st;
+    (void)hr_error_set(err, HR_INVALID, "what follows :// is no name of %s",
+                       k == &hr__az_kind ? "an account and a container" : "a bucket");
+    return hr__url_error(err, HR_INVALID, url);
 }
 
 hr_status hr__store_prepare(hr_store *s, const char *url, hr_error *err)
@@ -126,16 +122,10 @@ hr_status hr__store_prepare(hr_store *s, const char *url, hr_error *err)
 
 hr_status hr__store_takes_files(const char *url, hr_error *err)
 {
-    char *shown = NULL;
-    hr_status st;
-
     if (hr__kind_of(url)->upload)
         return HR_OK;
-    shown = hr__url_shown(url, NULL);
-    st = hr_error_set(err, HR_UNSUPPORTED, "%s: headrace reads this store and does not write to it",
-                      shown ? shown : "a URL");
-    hr__free(shown);
-    return st;
+    (void)hr_error_set(err, HR_UNSUPPORTED, "headrace reads this store and does not write to it");
+    return hr__url_error(err, HR_UNSUPPORTED, url);
 }
 
 bool hr__store_learn(hr_store *s, const char *url, const hr_http_request *r)

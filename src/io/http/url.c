@@ -6,7 +6,6 @@
 #include "io/http/http.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -26,15 +25,18 @@ static const char *host_of(const char *url, const char **end)
     return p;
 }
 
-/* The query of a store's URL: a '?' and "NAME=" behind it; NULL: none. A key may hold a '?'. */
+/* The query of a store's URL: a '?' and "NAME=" behind it; NULL: none. A key may hold a '?'; what may be a signature
+ * is hidden from the first one on. */
 static const char *store_query(const char *rest)
 {
-    for (const char *q = strchr(rest, '?'); q; q = strchr(q + 1, '?')) {
-        const char *name = q + 1;
+    const char *first = strchr(rest, '?');
 
-        while (isalnum((unsigned char)*name) || (*name && strchr("-_.%", *name)))
-            name++;
-        if (name > q + 1 && *name == '=')
+    if (first && strcasestr(first, "sig="))
+        return first;
+    for (const char *q = first; q; q = strchr(q + 1, '?')) {
+        size_t n = strcspn(q + 1, "=/?");
+
+        if (n > 0 && q[1 + n] == '=')
             return q;
     }
     return NULL;
@@ -73,6 +75,15 @@ void hr__url_hide(const char *url, hr_error *err)
         memcpy(err->text, text, sizeof text);
     }
     hr__free(shown);
+}
+
+hr_status hr__url_error(hr_error *err, hr_status st, const char *url)
+{
+    char *shown = hr__url_shown(url, NULL);
+
+    st = hr__error_at(err, st, "%s", shown ? shown : "a URL");
+    hr__free(shown);
+    return st;
 }
 
 char *hr__url_encoded(const char *url, hr_account *account)
@@ -139,20 +150,36 @@ static const char *variable(const char *name, const char *other)
     return value && *value ? value : NULL;
 }
 
+/* The name of the host, without its port and the brackets of IPv6. */
+static const char *name_of(const char *url, size_t *n)
+{
+    const char *end, *host = host_of(url, &end);
+
+    if (*host != '[') {
+        *n = strcspn(host, ":/?#");
+        return host;
+    }
+    *n = strcspn(host + 1, "]");
+    return host + 1;
+}
+
+bool hr__host_is_in(const char *host, size_t n, const char *domain, size_t n_domain)
+{
+    if (n_domain == 0 || n_domain > n || strncasecmp(host + n - n_domain, domain, n_domain) != 0)
+        return false;
+    return n_domain == n || host[n - n_domain - 1] == '.';
+}
+
 /* Whether no_proxy has the host's name, or the end of it after a dot. */
 static bool is_excepted(const char *host, size_t n)
 {
     const char *list = variable("no_proxy", "NO_PROXY");
 
     for (size_t m; list && *list; list += m + (list[m] != 0)) {
-        const char *name = list + (*list == '.');
-        size_t k;
+        size_t dot = *list == '.';
 
         m = strcspn(list, ", ");
-        k = m - (size_t)(name - list);
-        if (m == 1 && *list == '*')
-            return true;
-        if (k > 0 && k <= n && strncasecmp(host + n - k, name, k) == 0 && (k == n || host[n - k - 1] == '.'))
+        if ((m == 1 && *list == '*') || hr__host_is_in(host, n, list + dot, m - dot))
             return true;
     }
     return false;
@@ -162,13 +189,9 @@ const char *hr__url_proxy(const char *url)
 {
     bool tls = strncasecmp(url, "https:", 6) == 0;
     const char *proxy = tls ? variable("https_proxy", "HTTPS_PROXY") : variable("http_proxy", NULL);
-    const char *end, *host = host_of(url, &end);
-    size_t n = *host == '[' ? strcspn(host, "]") : strcspn(host, ":/?#");
+    size_t n;
+    const char *host = name_of(url, &n);
 
-    if (*host == '[') {
-        host++;
-        n--;
-    }
     if (!proxy)
         proxy = variable("all_proxy", "ALL_PROXY");
     return hr__url_is_near(url) || is_excepted(host, n) ? NULL : proxy;
@@ -188,17 +211,14 @@ static bool is_near_address(const char *host)
 
 bool hr__url_is_near(const char *url)
 {
-    static const char local[] = ".localhost";
-    const char *end, *at = host_of(url, &end);
-    bool brackets = *at == '[';
-    size_t n = strcspn(at + brackets, brackets ? "]" : ":/?#");
+    size_t n;
+    const char *name = name_of(url, &n);
     char host[256];
 
     if (n >= sizeof host)
         return false;
-    memcpy(host, at + brackets, n);
+    memcpy(host, name, n);
     host[n] = 0;
-    return is_near_address(host) || strcasecmp(host, "localhost") == 0 ||
-           strcasecmp(host, "metadata.google.internal") == 0 ||
-           (n >= sizeof local && strcasecmp(host + n - (sizeof local - 1), local) == 0);
+    return is_near_address(host) || strcasecmp(host, "metadata.google.internal") == 0 ||
+           hr__host_is_in(host, n, "localhost", strlen("localhost"));
 }

@@ -627,8 +627,8 @@ static bool is_other_version(url_source *s, const hr_http_answer *a)
     return other;
 }
 
-/* The object has the size and the version of the listing, as far as the answer tells. */
-static hr_status check_version(url_source *s, const part *p, hr_error *err)
+/* The object has the size and the version of the listing, as far as the answer tells. first: the part is new. */
+static hr_status check_version(url_source *s, const part *p, bool first, hr_error *err)
 {
     const hr_http_answer *a = &p->request.answer;
 
@@ -637,7 +637,7 @@ static hr_status check_version(url_source *s, const part *p, hr_error *err)
             err, HR_BAD_DATA,
             "%s: the object was replaced while it was read: it has %lld bytes now, %lld when it was listed",
             s->base.name, (long long)a->total, (long long)s->base.n_bytes);
-    if (!s->tag && is_other_version(s, a))
+    if (first && !s->tag && is_other_version(s, a))
         return hr_error_set(err, HR_BAD_DATA, "%s: the object was replaced while it was read: %s is %s now",
                             s->base.name, a->modified[0] ? "Last-Modified" : "its weak ETag",
                             a->modified[0] ? a->modified : a->weak);
@@ -663,7 +663,7 @@ static hr_status read_part(url_source *s, uint8_t *out, int64_t at, int64_t n, i
 {
     part *p, *gone = NULL, *last;
     hr_status st = HR_OK;
-    bool again = false, ready, stopped = false;
+    bool again = false, ready, first, stopped = false;
 
     *n_read = 0;
     HR_TRY(part_for(s, at, n, &p, err));
@@ -676,13 +676,14 @@ static hr_status read_part(url_source *s, uint8_t *out, int64_t at, int64_t n, i
         parts_lock();
     }
     ready = p->state == READY;
+    first = p->n_read == 0;
     stopped = p->state == FETCHING;
     parts_unlock();
     if (stopped) {
         st = hr_error_set(err, HR_CANCELLED, "%s: the run was stopped", s->base.name);
     } else if (!ready) {
         st = failed(s, p, &again, err);
-    } else if (!(st = check_version(s, p, err)) && !(st = verify(s, p, err))) {
+    } else if (!(st = check_version(s, p, first, err)) && !(st = verify(s, p, err))) {
         *n_read = HR_MIN(n, p->at + p->n - at);
         memcpy(out, p->bytes->data + (at - p->at), (size_t)*n_read);
         cache_part(s, p);

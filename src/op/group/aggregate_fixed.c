@@ -530,10 +530,7 @@ static void mean_merge(const hr_agg *a, const void *from, int64_t n, const uint3
     for (int64_t i = 0; i < n; i++) {
         total *g = &s[ids[i]];
 
-        if (g->n)
-            add_to(g, f[i].sum);
-        else
-            g->sum = f[i].sum;
+        add_to(g, f[i].sum);
         g->error += f[i].error;
         g->n += f[i].n;
         g->nulls += f[i].nulls;

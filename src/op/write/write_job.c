@@ -208,12 +208,11 @@ static hr_status parse_options(hr_write_job *job, const char *path, const hr_wri
 static hr_status take_local(hr_write_job *job, const char *path, hr_error *err)
 {
     hr_status st = hr__path_of_url(path, NULL, &job->path, err);
-    char *shown = st == HR_UNSUPPORTED ? hr__url_shown(path, NULL) : NULL;
 
-    if (shown)
-        st = hr_error_set(err, st, "%s: headrace writes to local paths and to s3://, gs:// and az:// URLs", shown);
-    hr__free(shown);
-    return st;
+    if (st != HR_UNSUPPORTED)
+        return st;
+    (void)hr_error_set(err, st, "headrace writes to local paths and to s3://, gs:// and az:// URLs");
+    return hr__url_error(err, st, path);
 }
 
 static hr_status take_path(hr_write_job *job, const char *path, hr_error *err)

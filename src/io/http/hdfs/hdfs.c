@@ -66,20 +66,16 @@ static hr_status configure(hr_hdfs *h, hr_error *err)
 static hr_status hdfs_prepare(hr_store *s, const char *url, hr_error *err)
 {
     hr_place p = hr__place(url);
-    char *shown;
 
     if (!s->hdfs.prepared)
         HR_TRY(configure(&s->hdfs, err));
-    if (memchr(p.bucket, '@', (size_t)p.n_bucket) || p.anonymous) {
-        shown = hr__url_shown(url, NULL);
-        (void)hr_error_set(err, HR_INVALID, "%s: the URL has a user: the option hdfs_user names it",
-                           shown ? shown : "hdfs");
-        hr__free(shown);
-        return HR_INVALID;
-    }
-    if (p.n_bucket == 0 && !s->hdfs.endpoint)
-        return hr_error_set(err, HR_INVALID, "%s: expected hdfs://host/path, or the option webhdfs_endpoint", url);
-    return HR_OK;
+    if (memchr(p.bucket, '@', (size_t)p.n_bucket) || p.anonymous)
+        (void)hr_error_set(err, HR_INVALID, "the URL has a user: the option hdfs_user names it");
+    else if (p.n_bucket == 0 && !s->hdfs.endpoint)
+        (void)hr_error_set(err, HR_INVALID, "expected hdfs://host/path, or the option webhdfs_endpoint");
+    else
+        return HR_OK;
+    return hr__url_error(err, HR_INVALID, url);
 }
 
 static bool hdfs_signs(const hr_store *s, const char *url)

@@ -89,11 +89,8 @@ static hr_status add_file(finding *f, const char *name, int64_t n_bytes, const c
 
 static hr_status no_list(const char *url, hr_error *err)
 {
-    char *shown = hr__url_shown(url, NULL);
-    hr_status st = hr_error_set(err, HR_BAD_DATA, "%s: the filesystem gives a list that is cut", shown ? shown : "");
-
-    hr__free(shown);
-    return st;
+    (void)hr_error_set(err, HR_BAD_DATA, "the filesystem gives a list that is cut");
+    return hr__url_error(err, HR_BAD_DATA, url);
 }
 
 /* Adds the files of the answer. file: the URL names one. */
@@ -141,15 +138,10 @@ done:
 /* Of a list of nothing that the caller calls missing. */
 static hr_status missing(const finding *f, const char *what, hr_error *err)
 {
-    char *shown;
-    hr_status st;
-
     if (f->options->ignore_missing)
         return HR_OK;
-    shown = hr__url_shown(f->url, NULL);
-    st = hr_error_set(err, HR_NOT_FOUND, "%s: %s", shown ? shown : "a path", what);
-    hr__free(shown);
-    return st;
+    (void)hr_error_set(err, HR_NOT_FOUND, "%s", what);
+    return hr__url_error(err, HR_NOT_FOUND, f->url);
 }
 
 static hr_status find_pattern(hr_store *s, finding *f, hr_error *err)
