@@ -159,6 +159,34 @@ static hr_buffer *buffer_of(int64_t n)
     return b;
 }
 
+/* The results of functions that lie in pyarrow's memory did not count: a run grew to twenty times its limit. */
+static void foreign_that_is_charged(void **state)
+{
+    const int64_t n = 1 << 20;
+    live_memory before = live_now();
+    int64_t used = hr_memory_used();
+    hr_error err = HR_ERROR_INIT;
+    hr_buffer *b = NULL, *s = NULL;
+    int one = 1;
+
+    (void)state;
+    assert_ok(hr__buffer_wrap("abcdef", 6, release, &one, &b, &err), &err);
+    assert_ok(hr__buffer_slice(b, 1, 2, &s, &err), &err);
+    hr__buffer_charge(b, 0);
+    hr__buffer_charge(s, n);     /* the one that it is a slice of */
+    hr__buffer_charge(b, 2 * n); /* once */
+    assert_in_range(hr_memory_used() - used, n, n + 512);
+    hr__buffer_unref(b);
+    assert_in_range(hr_memory_used() - used, n, n + 512);
+    hr__buffer_unref(s);
+    assert_no_leak(before);
+    b = buffer_of(10);
+    used = hr_memory_used();
+    hr__buffer_charge(b, n); /* our own is charged from the beginning */
+    assert_int_equal(hr_memory_used(), used);
+    hr__buffer_unref(b);
+}
+
 static void shrinking(void **state)
 {
     live_memory before = live_now();
@@ -430,6 +458,7 @@ int main(void)
         cmocka_unit_test(copies_and_references),
         cmocka_unit_test(slices),
         cmocka_unit_test(foreign),
+        cmocka_unit_test(foreign_that_is_charged),
         cmocka_unit_test(shrinking),
         cmocka_unit_test(faults),
         cmocka_unit_test(threads),

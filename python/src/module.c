@@ -299,8 +299,11 @@ static PyMethodDef functions[] = {
       "Cores that this process may use: its affinity, at most the quota of its control group." },
     { "store", pyhr_store, METH_O, "store(options): how URLs are reached, of texts 'name=value'." },
     { "download", pyhr_download, METH_VARARGS,
-      "download(store, urls, max_bytes, allow_private): a list of bytes, or of the exception for a URL that failed. "
-      "Waits for all. max_bytes 0: no limit." },
+      "download(store, urls, max_bytes, allow_private, nulls=None): a list of bytes, or of the exception for a URL "
+      "that "
+      "failed; with nulls a Column: True, what cannot be read is null; False, it raises. Waits for all. max_bytes 0: "
+      "no "
+      "limit." },
     { "url_is_writable", pyhr_url_is_writable, METH_VARARGS, "url_is_writable(url): whether writers know its scheme." },
     { "object_read", pyhr_object_read, METH_VARARGS,
       "object_read(url, options, offset=0, n=...): (bytes, version), of n bytes from offset on, or of the last "

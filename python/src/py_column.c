@@ -259,6 +259,12 @@ static PyObject *column_kind(PyObject *op, void *none)
     return PyUnicode_FromString(kinds[((column_object *)op)->array->type->id]);
 }
 
+static PyObject *column_n_bytes(PyObject *op, void *none)
+{
+    (void)none;
+    return PyLong_FromLongLong(hr__array_bytes_used(((column_object *)op)->array));
+}
+
 static PyObject *column_null_count(PyObject *op, void *none)
 {
     (void)none;
@@ -498,6 +504,7 @@ static PyGetSetDef column_getset[] = {
     { "dense", column_dense, NULL, "Whether the buffer protocol works, with shape (rows, *shape of a row).", NULL },
     { "time", column_time, NULL, "numpy's type of dates and times ('M8[us]'); otherwise None.", NULL },
     { "shape", column_shape, NULL, "Shape of a row of tensors; otherwise None.", NULL },
+    { "n_bytes", column_n_bytes, NULL, "Bytes that its rows use.", NULL },
     { "null_count", column_null_count, NULL, "Number of nulls.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };

@@ -233,6 +233,8 @@ static bool text_room(hr_text *t, int64_t n)
     return true;
 }
 
+void hr__text_reserve(hr_text *t, int64_t n) { (void)text_room(t, n); }
+
 void hr__text_add_bytes(hr_text *t, const void *data, int64_t n)
 {
     if (!text_room(t, n))

@@ -12,6 +12,7 @@ typedef struct hr_text {
     bool failed;
 } hr_text;
 void hr__text_add(hr_text *t, const char *fmt, ...) HR_PRINTF(2, 3);
+void hr__text_reserve(hr_text *t, int64_t n); /* room for n bytes more */
 void hr__text_add_bytes(hr_text *t, const void *data, int64_t n);
 void hr__text_add_json(hr_text *t, const char *s); /* a quoted, escaped JSON string; invalid UTF-8 becomes \ufffd */
 void hr__text_add_base64(hr_text *t, const uint8_t *data, int64_t n);

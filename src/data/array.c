@@ -277,26 +277,34 @@ hr_status hr__array_check(const hr_array *a, bool check_utf8, hr_error *err)
 
 /* ------------------------------------------------------------------------------------------------------- bytes used */
 
-static int64_t range_bytes(const hr_array *a, int64_t begin, int64_t n)
+static int64_t buffer_bytes(hr_buffer *b, int64_t n, bool charge)
+{
+    if (charge && b)
+        hr__buffer_charge(b, n);
+    return n;
+}
+
+/* charge: by hr__buffer_charge, too. */
+static int64_t range_bytes(const hr_array *a, int64_t begin, int64_t n, bool charge)
 {
     int width = hr__type_offset_bytes(a->type);
-    int64_t sum = a->buffers[0] ? hr__bits_bytes(n) : 0, first, values;
+    int64_t sum = a->buffers[0] ? buffer_bytes(a->buffers[0], hr__bits_bytes(n), charge) : 0, first, values;
 
     if (a->type->id == HR_T_BOOL)
-        return sum + hr__bits_bytes(n);
-    sum += n * hr__type_bytes(a->type);
+        return sum + buffer_bytes(a->buffers[1], hr__bits_bytes(n), charge);
+    sum += buffer_bytes(a->buffers[1], width ? (n + 1) * width : n * hr__type_bytes(a->type), charge);
     if (width) {
         first = offset_at(a, width, begin);
         values = offset_at(a, width, begin + n) - first;
-        sum += (n + 1) * width;
-        return sum + (hr__type_is_bytes(a->type) ? values : range_bytes(a->children[0], first, values));
+        return sum + (hr__type_is_bytes(a->type) ? buffer_bytes(a->buffers[2], values, charge)
+                                                 : range_bytes(a->children[0], first, values, charge));
     }
     first = a->offset + begin;
     for (int i = 0; i < a->n_children; i++) {
         if (hr__type_is_fixed_list(a->type))
-            sum += range_bytes(a->children[i], first * a->type->width, n * a->type->width);
+            sum += range_bytes(a->children[i], first * a->type->width, n * a->type->width, charge);
         else
-            sum += range_bytes(a->children[i], first, n);
+            sum += range_bytes(a->children[i], first, n, charge);
     }
     return sum;
 }
@@ -314,7 +322,8 @@ bool hr__array_sole(const hr_array *a)
     return true;
 }
 
-int64_t hr__array_bytes_used(const hr_array *a) { return range_bytes(a, 0, a->length); }
+int64_t hr__array_bytes_used(const hr_array *a) { return range_bytes(a, 0, a->length, false); }
+void hr__array_charge(const hr_array *a) { (void)range_bytes(a, 0, a->length, true); }
 
 /* --------------------------------------------------------------------------------------------------------- equality */
 

@@ -74,6 +74,7 @@ void hr__array_range(const hr_array *a, int64_t i, int64_t *begin, int64_t *n);
 bool hr__array_sole(const hr_array *a);
 /* Bytes that the rows use (not the capacity after a slice): validity, offsets, values, children. */
 int64_t hr__array_bytes_used(const hr_array *a);
+void hr__array_charge(const hr_array *a); /* hr__buffer_charge for the bytes that its rows use */
 /* Rows idx[0..n) as a new contiguous array (int32 or int64 by idx_bytes 4 or 8; -1: a null). */
 hr_status hr__array_take(const hr_mem *mem, const hr_array *a, const void *idx, int idx_bytes, int64_t n,
                          hr_array **out, hr_error *err) HR_MUST_USE;

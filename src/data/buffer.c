@@ -118,6 +118,26 @@ hr_buffer *hr__buffer_ref(hr_buffer *b)
     return b;
 }
 
+void hr__buffer_charge(hr_buffer *b, int64_t n_bytes)
+{
+    int64_t none = 0;
+
+    if (b->kind == HR_BUFFER_SLICE)
+        b = b->owner;
+    if (b->kind == HR_BUFFER_WRAP && n_bytes > 0 && atomic_compare_exchange_strong(&b->charged, &none, n_bytes))
+        hr__account_charge(NULL, n_bytes);
+}
+
+static void wrap_free(hr_buffer *b)
+{
+    int64_t charged = atomic_load_explicit(&b->charged, memory_order_relaxed);
+
+    if (b->release)
+        b->release(b->owner);
+    if (charged)
+        hr__account_charge(NULL, -charged);
+}
+
 static void buffer_free(hr_buffer *b)
 {
     if (b->kind == HR_BUFFER_ARENA || b->kind == HR_BUFFER_PEER) {
@@ -128,8 +148,8 @@ static void buffer_free(hr_buffer *b)
         hr__pages_free(b->account, b->data, hr__pages_class(b->capacity));
     else if (b->kind == HR_BUFFER_SLICE)
         hr__buffer_unref(b->owner);
-    else if (b->kind == HR_BUFFER_WRAP && b->release)
-        b->release(b->owner);
+    else if (b->kind == HR_BUFFER_WRAP)
+        wrap_free(b);
     hr__free(b);
 }
 

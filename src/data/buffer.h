@@ -45,7 +45,10 @@ struct hr_buffer {
         void (*release)(void *owner); /* WRAP */
         const hr_buffer_class *cls;   /* ARENA, PEER; `make` may be NULL */
     };
-    int64_t place; /* arena.c, wire.c: offset in its segment */
+    union {
+        int64_t place;           /* ARENA, PEER: offset in its segment */
+        _Atomic int64_t charged; /* WRAP: bytes, by hr__buffer_charge */
+    };
 };
 
 /* The contents are undefined, the slack is zero. Most come from the pool; fresh pages are the exception. */
@@ -53,10 +56,13 @@ hr_status hr__buffer_new(const hr_mem *mem, int64_t n_bytes, hr_buffer **out, hr
 /* A copy of n bytes. Borrows. */
 hr_status hr__buffer_copy(const hr_mem *mem, const void *data, int64_t n_bytes, hr_buffer **out,
                           hr_error *err) HR_MUST_USE;
-/* Foreign memory, not charged; `release(owner)` runs once, on the thread that drops the last reference. It may have no
- * slack. On failure release is not called. */
+/* Foreign memory, not charged before hr__buffer_charge; `release(owner)` runs once, on the thread that drops the last
+ * reference. It may have no slack. On failure release is not called. */
 hr_status hr__buffer_wrap(const void *data, int64_t n_bytes, void (*release)(void *), void *owner, hr_buffer **out,
                           hr_error *err) HR_MUST_USE;
+/* Charges the process for n bytes of foreign memory, which a run has caused, until the buffer is freed. Nothing happens
+ * for memory of our own, and the second time. */
+void hr__buffer_charge(hr_buffer *b, int64_t n_bytes);
 /* Bytes [begin, begin + n) of `b`, sharing. */
 hr_status hr__buffer_slice(hr_buffer *b, int64_t begin, int64_t n, hr_buffer **out, hr_error *err) HR_MUST_USE;
 hr_buffer *hr__buffer_ref(hr_buffer *b); /* NULL is fine */

@@ -330,6 +330,12 @@ int64_t hr__table_bytes_used(const hr_table *t)
     return sum;
 }
 
+void hr__table_charge(const hr_table *t)
+{
+    for (int i = 0; i < t->schema->n; i++)
+        hr__array_charge(t->columns[i]);
+}
+
 int64_t hr_table_rows(const hr_table *t) { return t->n_rows; }
 
 int hr_table_columns(const hr_table *t) { return t->schema->n; }

@@ -102,6 +102,7 @@ hr_status hr__table_concat(const hr_mem *mem, hr_schema *schema, hr_table *const
 hr_status hr__table_empty(hr_schema *schema, hr_table **out, hr_error *err) HR_MUST_USE;
 hr_status hr__table_check(const hr_table *t, bool check_utf8, hr_error *err) HR_MUST_USE;
 int64_t hr__table_bytes_used(const hr_table *t);
+void hr__table_charge(const hr_table *t); /* hr__array_charge for its columns */
 /* The bytes of rows [begin, begin + n), each counted for itself; the most rows m <= n from `begin` on that
  * have at most `bytes` bytes. */
 int64_t hr__table_row_bytes(const hr_table *t, int64_t begin, int64_t n);

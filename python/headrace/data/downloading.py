@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 served = lazy_module("headrace.data.served")
 
-CALL_ROWS = 16  # few, so that little memory holds them
-THREADS = 4
+CALL_ROWS = 4  # few, so that little memory holds them
+THREADS = 16
 MOST_BYTES = 2**62
 STORES = ("http", "https", "s3", "gs", "az")
 URL_SCHEMES = (*STORES, *STORE_SCHEMES)
@@ -76,12 +76,11 @@ class Room:
                 self.held -= mine
                 self.changed.notify_all()
 
-    def learn(self, sizes):
-        """Sizes of objects: the estimate rises at once, and falls slowly."""
-        if sizes:
+    def learn(self, n_bytes, n):
+        """n objects had n_bytes: the estimate rises at once, and falls slowly."""
+        if n:
             with self.changed:
-                mean = sum(sizes) // len(sizes)
-                self.each = max(mean, (self.each or 0) * 3 // 4)
+                self.each = max(n_bytes // n, (self.each or 0) * 3 // 4)
 
 
 _room = Room()
@@ -117,15 +116,22 @@ class Download:
     def __call__(self, uris):
         with _room.of(len(uris)):
             found = self.found(uris)
-            _room.learn([len(value) for value in found if value is not None])
+            if isinstance(found, _core.Column):  # in memory of the engine
+                _room.learn(found.n_bytes, len(found) - found.null_count)
+                return found
+            sizes = [len(value) for value in found if value is not None]
+            _room.learn(sum(sizes), len(sizes))
             return package("pyarrow", "download").array(found, "large_binary")
 
     def found(self, uris):
+        """A list of bytes and None; or a Column, if all of them are URLs."""
         found = uris.to_pylist()
         if isinstance(self.filesystem, served.Served):
             return self.of_filesystem(found)
         found = [self.local(uri) if uri is not None else None for uri in found]
         places = [i for i, value in enumerate(found) if isinstance(value, str)]
+        if len(places) == len(found):
+            return self.fetched(found, not self.raises)
         if places:
             got = self.fetched([found[i] for i in places])
             for i, value in zip(places, got, strict=True):
@@ -150,11 +156,11 @@ class Download:
             return self.settled(error)
         return data
 
-    def fetched(self, urls):
+    def fetched(self, urls, *nulls):
         with self.lock:
             if self.store is None:
                 self.store = _core.store(self.storage)
-        return _core.download(self.store, urls, self.max_bytes, self.allow_private)
+        return _core.download(self.store, urls, self.max_bytes, self.allow_private, *nulls)
 
     def settled(self, value):
         """The bytes; null, or the exception, for one that failed."""

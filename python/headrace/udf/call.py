@@ -16,7 +16,7 @@ import time
 
 import numpy as np
 
-from headrace._core import TypeMismatchError, take_rows
+from headrace._core import Column, TypeMismatchError, take_rows
 from headrace.data import blocks
 from headrace.optional import package
 from headrace.udf import instances
@@ -284,6 +284,8 @@ def with_arrow_result(call, result, spec):
     pyarrow = package("pyarrow", "udf")
     table, what = call.table, spec["name"]
     name, _, _, dtype = spec["column"]
+    if isinstance(result, Column):  # download()'s, of the declared type
+        return call.build({name: result})
     if not isinstance(result, (pyarrow.Array, pyarrow.ChunkedArray)):
         if not hasattr(result, "__len__") or isinstance(result, (str, bytes, dict)):
             raise TypeMismatchError(

@@ -31,7 +31,8 @@
 #define THROTTLE_COST 5
 #define REFILL_NS (20 * 1000000)
 #define SKEW_S 60
-#define WORDS_BYTES 600 /* of a refusal's body, that go into the error */
+#define RESERVED_BYTES (INT64_C(64) << 20) /* for a body, because its server says that it has so many */
+#define WORDS_BYTES 600                    /* of a refusal's body, that go into the error */
 
 /* ---------------------------------------------------------------------------------------------------- answer's head */
 
@@ -175,6 +176,8 @@ bool hr__http_bytes(hr_http_request *r, const char *data, size_t n)
         r->overrun = true;
         return false;
     }
+    if (ok && r->body.n == 0 && r->answer.total > (int64_t)n) /* or it would be copied as it grows */
+        hr__text_reserve(&r->body, HR_MIN(r->answer.total, HR_MIN(limit, RESERVED_BYTES)));
     hr__text_add_bytes(&r->body, data, (int64_t)n);
     return !r->body.failed;
 }

@@ -27,6 +27,8 @@
 #define BLOCK_ROWS 4096
 #define MIN_CALLS 2 /* calls: the one that a server runs, and one more */
 #define MAX_CALLS 16
+#define SET_SHARE 4                     /* the part of the memory limit that results of one set take */
+#define FIRST_BYTES (8 << 20)           /* of a call whose results nobody has seen */
 #define CALL_NS (2 * INT64_C(1000000))  /* batches of this total duration (estimated) make one call */
 #define GROUPS_NS (10 * CALL_NS)        /* the same for groups, of which many may be small */
 #define SAVE_NS (10 * INT64_C(1000000)) /* a state may have 1 MiB, so that it is not saved before each call */
@@ -266,6 +268,16 @@ static int64_t batches_wanted(const apply_op *a)
     return ns ? HR_MAX(1, HR_MIN(a->max_batches, (a->keys ? GROUPS_NS : CALL_NS) / ns)) : 1;
 }
 
+/* The number of calls of the next set: enough for all servers, if their results take a part of the memory only. */
+static int calls_wanted(const apply_op *a, hr_task *task)
+{
+    int n = HR_MAX(MIN_CALLS, HR_MIN(MAX_CALLS, 2 * hr__calls_n_servers(a->calls)));
+    int64_t room = hr__account_limit(hr__task_run(task)->account) / SET_SHARE;
+    int64_t each = hr__calls_batch_bytes(a->calls) * batches_wanted(a);
+
+    return each ? (int)HR_MAX(1, HR_MIN(n, room / each)) : (int)HR_MAX(MIN_CALLS, HR_MIN(n, room / FIRST_BYTES));
+}
+
 /* Up to n_max batches as one table; *out NULL: there is none. */
 static hr_status take_batches(const apply_op *a, apply_task *t, const hr_mem *mem, int64_t n_max, hr_table **out,
                               hr_batch_place **batches, int64_t *n, hr_error *err)
@@ -305,7 +317,7 @@ done:
 static hr_status add_batches(const apply_op *a, hr_task *task, apply_task *t, hr_error *err)
 {
     const hr_mem mem = batch_mem(a, task);
-    int n_max = HR_MAX(MIN_CALLS, HR_MIN(MAX_CALLS, 2 * hr__calls_n_servers(a->calls)));
+    int n_max = calls_wanted(a, task);
 
     while (!t->set || t->set->n < n_max) {
         hr_table *batch = NULL;

@@ -113,6 +113,16 @@ int64_t hr__calls_batch_ns(hr_calls *c)
     return ns;
 }
 
+int64_t hr__calls_batch_bytes(hr_calls *c)
+{
+    int64_t n;
+
+    hr__lock(&c->lock);
+    n = c->batch_bytes;
+    hr__unlock(&c->lock);
+    return n;
+}
+
 void hr__calls_measured(hr_calls *c, int64_t private_bytes)
 {
     hr__lock(&c->lock);
@@ -319,11 +329,18 @@ hr_resume *hr__call_set_ready_locked(hr_call_set *g)
     return r;
 }
 
+static void learn_bytes_locked(hr_calls *c, int64_t batch_bytes)
+{
+    c->batch_bytes = HR_MAX(batch_bytes, (7 * c->batch_bytes + batch_bytes) / 8);
+}
+
 /* Ends a call, which is in no list, with status `st`. Calls after a failed one are not needed. */
 static void done_locked(hr_call *call, hr_status st, hr_error *moved)
 {
     hr_call_set *g = call->set;
 
+    if (!call->streams)
+        learn_bytes_locked(call->calls, call->results.n_bytes / HR_MAX(call->n_batches, 1));
     if (!st && call->incomplete)
         st = hr_error_set(moved, HR_NO_MEMORY, "out of memory for the results of a function");
     if (!st && g->run->cancelled)
@@ -729,6 +746,7 @@ static hr_go give(hr_call *call, hr_table *takes, const hr_result_place *of, boo
     hr_result found = result_of(takes, of, &failed);
     hr_go go;
 
+    hr__table_charge(takes);
     hr__lock(&c->lock);
     call->streams |= streams;
     if (failed) {

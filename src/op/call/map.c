@@ -120,6 +120,8 @@ static hr_status map_call(const map_op *m, hr_task *task, const hr_table *in, hr
     HR_GO(rows_promised(&rules, in, found ? found->n_rows : 0, err));
     if (!found)
         goto done;
+    if (found != in)
+        hr__table_charge(found);
     HR_GO(hr__function_result(&rules, in, 0, found, &out, err));
     HR_GO(hr__task_emit(task, &out, err));
 done:
