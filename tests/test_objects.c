@@ -32,7 +32,7 @@ static hr_status read_object(hr_error *err)
 {
     hr_text data = { 0 };
     char *tag = NULL;
-    hr_status st = hr__object_read(&store, URL, &data, &tag, err);
+    hr_status st = hr__object_read_range(&store, URL, 0, INT64_MAX, &data, &tag, err);
 
     if (!st) {
         assert_int_equal(data.n, N_BYTES);

@@ -587,7 +587,7 @@ static hr_status put_and_read(hr_error *err)
     assert_string_equal(tag, "v1");
     hr__free(tag);
     tag = NULL;
-    HR_GO(hr__object_read(&store, URL "state", &data, &tag, err));
+    HR_GO(hr__object_read_range(&store, URL "state", 0, INT64_MAX, &data, &tag, err));
     assert_int_equal(data.n, 3);
 done:
     hr__text_clear(&data);

@@ -103,7 +103,10 @@ int hr__file_sync(int fd);          /* contents and size are on the disk */
 int hr__file_close_written(int fd); /* closes; reports errors that the system found late */
 int hr__dir_create(const char *path);
 int hr__dir_remove(const char *path); /* only an empty one */
-int hr__files_limit(void);            /* descriptors that this process may have */
+/* Locks the folder among the processes of this machine. -> a descriptor, which hr__file_close lets go; -EAGAIN: another
+ * one has it */
+int hr__dir_lock(const char *path);
+int hr__files_limit(void); /* descriptors that this process may have */
 int hr__file_stat(const char *path, hr_stat *out);
 int hr__file_stat_fd(int fd, hr_stat *out);
 void hr__file_advise(int fd, int64_t offset, int64_t n);       /* will need; a hint, cannot fail */

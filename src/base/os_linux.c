@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -914,6 +915,20 @@ int hr__dir_create(const char *path)
 }
 
 int hr__dir_remove(const char *path) { return rmdir(path) ? -errno : 0; }
+
+int hr__dir_lock(const char *path)
+{
+    int fd = hr__fault(HR_FAULT_IO) ? -EIO : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
+
+    if (fd < 0)
+        return fd == -EIO ? fd : -errno;
+    RETRY(rc, flock(fd, LOCK_EX | LOCK_NB));
+    if (rc == 0)
+        return fd;
+    rc = -errno;
+    (void)close(fd);
+    return rc;
+}
 
 int hr__files_limit(void)
 {

@@ -252,7 +252,10 @@ class S3Server(ObjectServer):
         return 204, {}, ""
 
     def _do_delete(self, handler, path, query):
-        self.file(path.lstrip("/")).unlink(missing_ok=True)
+        file = self.file(path.lstrip("/"))
+        if "If-Match" in handler.headers and file.exists() and handler.headers["If-Match"] != self.etag(file):
+            return self._error(412, "PreconditionFailed")
+        file.unlink(missing_ok=True)
         return 204, {}, ""
 
     def _do_uploads(self, handler, path, query):

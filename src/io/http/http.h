@@ -483,6 +483,8 @@ struct hr_uploads {
     hr_upload **items;
     int64_t n, cap;
     bool committed;       /* the uploads are not ours to abort */
+    bool claimed;         /* the folder has our claim */
+    char *claim;          /* its ETag, or that of the one to replace; "": of none. NULL: the job needs none */
     bool never_waits;     /* a write goes on without room */
     atomic_bool has_room; /* for one more chunk of a writer */
     hr_mutex lock;        /* guards what follows, and the uploads while parts are under way; before net.lock */
@@ -498,8 +500,21 @@ char *hr__xml_text(const char *xml, const char *name, const char **end);
 /* Completes what jobs have decided in the folder, and aborts what a killed run of the job `job` (NULL: none) left. */
 hr_status hr__store_recover(hr_store *s, const char *root, const char *job, hr_account *account,
                             hr_error *err) HR_MUST_USE;
-#define HR_RECORD "_headrace_commit_" /* the name of a record begins so */
-bool hr__is_record(const char *key);  /* of a commit: readers look into it */
+/* --- objects.c: single objects. if_tag: only in the place of the one with this ETag, "": of none; NULL: of any.
+ * HR_MISMATCH: there is another one. */
+hr_status hr__store_put(hr_store *s, const char *url, const void *data, int64_t n, const char *if_tag, char **tag,
+                        hr_error *err) HR_MUST_USE;
+hr_status hr__store_get(hr_store *s, const char *url, hr_account *account, hr_text *out, char tag[HR_ETAG_BYTES],
+                        hr_error *err) HR_MUST_USE;
+hr_status hr__store_remove(hr_store *s, const char *url, const char *if_tag, hr_error *err) HR_MUST_USE;
+
+/* --- store_claim.c, store_commit.c */
+hr_status hr__uploads_decide(hr_uploads *u, const hr_text *record, hr_error *err) HR_MUST_USE; /* of a claimed folder */
+void hr__uploads_unclaim(hr_uploads *u);                                                       /* of a job that ends */
+void hr__commit_print_claim(const char *job, hr_text *out);
+bool hr__commit_is_claim(const char *text); /* of a record */
+#define HR_RECORD "_headrace_commit_"       /* the name of a record begins so */
+bool hr__is_record(const char *key);        /* of a commit: readers look into it */
 /* Adds the records below the prefix. */
 hr_status hr__store_records(hr_store *s, const char *url, const char *prefix, hr_paths *out, hr_error *err) HR_MUST_USE;
 /* Takes out of the list, from `begin` on, what the records say is not visible. *again: the list has to be made anew,

@@ -12,6 +12,7 @@
 #define LOCAL_CHUNK (1 << 20)
 #define AT_ONCE 128
 #define TRIES 5 /* to read an object that is replaced meanwhile */
+#define MAX_TEXT_BYTES (256 << 20)
 
 typedef struct found {
     hr_paths list;
@@ -68,11 +69,6 @@ done:
     hr__free(data);
     found_clear(&f);
     return st;
-}
-
-hr_status hr__object_read(const hr_store_options *o, const char *url, hr_text *out, char **tag, hr_error *err)
-{
-    return hr__object_read_range(o, url, 0, INT64_MAX, out, tag, err);
 }
 
 hr_status hr__object_read_range(const hr_store_options *o, const char *url, int64_t offset, int64_t n, hr_text *out,
@@ -164,17 +160,34 @@ static hr_status store_for(const hr_store_options *o, const char *url, hr_store 
     return st;
 }
 
-/* Whether the object holds these bytes: then a request whose answer was lost has put them there. */
-static bool holds(const hr_store_options *o, const char *url, const void *data, int64_t n, char **tag)
+/* The object's bytes, with a 0 after them, and its ETag. HR_NOT_FOUND: there is none. */
+hr_status hr__store_get(hr_store *s, const char *url, hr_account *account, hr_text *out, char tag[HR_ETAG_BYTES],
+                        hr_error *err)
 {
+    hr_http_request r = { 0 };
+    hr_status st;
+
+    HR_GO(hr__store_request(&r, "GET", s, url, "", account, err));
+    r.max_body = MAX_TEXT_BYTES;
+    HR_GO(hr__http_run(&r, err));
+    hr__text_add_bytes(out, r.body.data ? r.body.data : "", r.body.n);
+    memcpy(tag, r.answer.etag, HR_ETAG_BYTES);
+    if (out->failed)
+        st = hr__error_memory(err, url, r.body.n);
+done:
+    hr__http_clear(&r);
+    return st;
+}
+
+/* Whether the object holds these bytes: then a request whose answer was lost has put them there. */
+static bool holds(hr_store *s, const char *url, const void *data, int64_t n, char **tag)
+{
+    char etag[HR_ETAG_BYTES] = "";
     hr_error none = HR_ERROR_INIT;
     hr_text there = { 0 };
-    bool same = !hr__object_read(o, url, &there, tag, &none) && there.n == n && (!n || !memcmp(there.data, data, n));
+    bool same = !hr__store_get(s, url, NULL, &there, etag, &none) && there.n == n &&
+                (!n || !memcmp(there.data, data, (size_t)n)) && (*tag = hr__strdup(NULL, etag));
 
-    if (!same) {
-        hr__free(*tag);
-        *tag = NULL;
-    }
     hr_error_clear(&none);
     hr__text_clear(&there);
     return same;
@@ -196,24 +209,30 @@ done:
     return st;
 }
 
-/* The header lines of a PUT of a whole object; new. */
-static hr_status lines_of(hr_store *s, const char *url, const char *if_tag, char **out, hr_error *err)
+/* The line of a header by which a request is for the object of this ETag alone. */
+static hr_status add_condition(hr_store *s, const char *url, const char *tag, hr_text *out, hr_error *err)
 {
     const hr_upload_kind *k = hr__kind_of(url)->upload;
-    const char *plain = k->put ? k->put : "";
     char generation[24];
 
-    if (!if_tag) {
-        *out = hr__strdup(NULL, plain);
-    } else if (!if_tag[0]) {
-        *out = hr__strdup(NULL, k->put_new);
-    } else if (k->generation) {
-        HR_TRY(generation_of(s, url, if_tag, generation, err));
-        *out = hr__printf(NULL, "%s%s\n", k->generation, generation);
-    } else {
-        *out = hr__printf(NULL, "%sIf-Match: %s\n", plain, if_tag);
+    if (!k->generation) {
+        hr__text_add(out, "If-Match: %s\n", tag);
+        return HR_OK;
     }
-    return *out ? HR_OK : hr__error_memory(err, url, 64);
+    HR_TRY(generation_of(s, url, tag, generation, err));
+    hr__text_add(out, "%s%s\n", k->generation, generation);
+    return HR_OK;
+}
+
+/* The header lines of a PUT of a whole object. */
+static hr_status add_lines(hr_store *s, const char *url, const char *if_tag, hr_text *out, hr_error *err)
+{
+    const hr_upload_kind *k = hr__kind_of(url)->upload;
+
+    hr__text_add(out, "%s", if_tag && !if_tag[0] ? k->put_new : k->put ? k->put : "");
+    if (if_tag && if_tag[0])
+        HR_TRY(add_condition(s, url, if_tag, out, err));
+    return out->failed ? hr__error_memory(err, url, 64) : HR_OK;
 }
 
 static hr_status put_once(hr_store *s, const char *url, const void *data, int64_t n, const char *lines,
@@ -226,25 +245,23 @@ static hr_status put_once(hr_store *s, const char *url, const void *data, int64_
     return hr__http_run(r, err);
 }
 
-hr_status hr__object_put(const hr_store_options *o, const char *url, const void *data, int64_t n, const char *if_tag,
-                         char **tag, hr_error *err)
+hr_status hr__store_put(hr_store *s, const char *url, const void *data, int64_t n, const char *if_tag, char **tag,
+                        hr_error *err)
 {
     hr_http_request r = { 0 };
-    char *lines = NULL;
-    hr_store *s = NULL;
-    hr_status st = HR_OK;
+    hr_text lines = { 0 };
+    hr_status st;
     int status;
 
     *tag = NULL;
-    HR_GO(store_for(o, url, &s, err));
-    HR_GO(lines_of(s, url, if_tag, &lines, err));
-    st = put_once(s, url, data, n, lines, &r, err);
+    HR_GO(add_lines(s, url, if_tag, &lines, err));
+    st = put_once(s, url, data, n, lines.data, &r, err);
     status = r.answer.status;
     if (st && if_tag && status == 501) { /* a store without conditions */
         hr__http_clear(&r);
         hr_error_clear(err);
         st = put_once(s, url, data, n, hr__kind_of(url)->upload->put, &r, err);
-    } else if (st && if_tag && (status == 412 || status == 409 || status == 404) && holds(o, url, data, n, tag)) {
+    } else if (st && if_tag && (status == 412 || status == 409 || status == 404) && holds(s, url, data, n, tag)) {
         hr_error_clear(err);
         st = HR_OK;
         goto done;
@@ -256,8 +273,40 @@ hr_status hr__object_put(const hr_store_options *o, const char *url, const void 
     st = *tag ? HR_OK : hr__error_memory(err, url, 64);
 done:
     hr__http_clear(&r);
+    hr__text_clear(&lines);
+    return st;
+}
+
+hr_status hr__object_put(const hr_store_options *o, const char *url, const void *data, int64_t n, const char *if_tag,
+                         char **tag, hr_error *err)
+{
+    hr_store *s = NULL;
+    hr_status st = store_for(o, url, &s, err);
+
+    *tag = NULL;
+    if (!st)
+        st = hr__store_put(s, url, data, n, if_tag, tag, err);
     hr__store_unref(s);
-    hr__free(lines);
+    return st;
+}
+
+hr_status hr__store_remove(hr_store *s, const char *url, const char *if_tag, hr_error *err)
+{
+    hr_http_request r = { 0 };
+    hr_text lines = { 0 };
+    hr_status st = if_tag && if_tag[0] ? add_condition(s, url, if_tag, &lines, err) : HR_OK;
+
+    HR_GO(st);
+    HR_GO(lines.failed ? hr__error_memory(err, url, 64) : hr__store_request(&r, "DELETE", s, url, "", NULL, err));
+    r.more = lines.data;
+    st = hr__http_run(&r, err);
+    if (st == HR_NOT_FOUND) {
+        hr_error_clear(err);
+        st = HR_OK;
+    }
+done:
+    hr__http_clear(&r);
+    hr__text_clear(&lines);
     return st;
 }
 

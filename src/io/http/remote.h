@@ -74,6 +74,9 @@ hr_status hr__upload_write_buffer(hr_upload *u, hr_buffer *b, hr_error *err) HR_
 void hr__upload_keep_first(hr_upload *u); /* before the first write: the first part can change until finish */
 hr_status hr__upload_write_at(hr_upload *u, int64_t at, const void *data, int64_t n, hr_error *err) HR_MUST_USE;
 hr_status hr__upload_finish(hr_upload *u, hr_error *err) HR_MUST_USE; /* the last part is under way */
+/* Waits for the parts, then claims the folder for a job that writes only where no files are: the caller lists it after
+ * that, and hr__uploads_commit fails if another job has claimed it meanwhile. *taken: one is visible or becomes so. */
+hr_status hr__uploads_claim(hr_uploads *u, bool *taken, hr_error *err) HR_MUST_USE;
 /* Makes all files visible, in place of those of `old` (NULL: of none). replace: objects of the files' names. */
 hr_status hr__uploads_commit(hr_uploads *u, bool single, bool replace, const hr_paths *old, hr_error *err) HR_MUST_USE;
 
@@ -109,10 +112,8 @@ typedef struct hr_store_options {
     const char *const *items; /* "name=value" */
     int n;
 } hr_store_options;
-/* tag (new; "": the store gives none) is its version. HR_NOT_FOUND: there is no such object. */
-hr_status hr__object_read(const hr_store_options *o, const char *url, hr_text *out, char **tag,
-                          hr_error *err) HR_MUST_USE;
-/* At most n bytes from `offset` on; offset < 0: the last -offset bytes. */
+/* At most n bytes from `offset` on; offset < 0: the last -offset bytes. tag (new; "": the store gives none) is its
+ * version. HR_NOT_FOUND: there is no such object. */
 hr_status hr__object_read_range(const hr_store_options *o, const char *url, int64_t offset, int64_t n, hr_text *out,
                                 char **tag, hr_error *err) HR_MUST_USE;
 /* Into a local file, which appears when it is complete. */

@@ -16,7 +16,8 @@
  * if it has still the ETag of the record. ETags of Google and of directory buckets do not tell the number of parts:
  * there the size alone decides.
  *
- * A single file has no record: completing its upload is one step.
+ * A single file has no record: completing its upload is one step. The record of a job that writes only where no files
+ * are is ROOT/_headrace_commit_, and begins as a claim: store_claim.c.
  *
  * Azure has no ids of uploads and no list of them: blocks that no list names go after a week, and an upload is complete
  * if the metadata of the blob has our id. Google knows no condition for completing an upload: a file of another program
@@ -31,7 +32,6 @@
 #include <strings.h>
 
 #define AT_ONCE 128
-#define MAX_RECORD_BYTES (256 << 20)
 #define MAX_LISTS 1000 /* pages of unfinished uploads */
 
 typedef struct commit_file {
@@ -47,6 +47,7 @@ typedef struct commit {
     const hr_upload_kind *kind;
     hr_account *account;
     char *root, *job;
+    char *record; /* its URL; NULL: ROOT/_headrace_commit_JOB */
     commit_file *files;
     int64_t n_files, cap_files;
     hr_paths old;
@@ -65,6 +66,7 @@ static void commit_clear(commit *c)
     hr__free(c->files);
     hr__free(c->root);
     hr__free(c->job);
+    hr__free(c->record);
     *c = (commit){ 0 };
 }
 
@@ -79,7 +81,10 @@ static const char *name_in(const char *path)
 
 bool hr__is_record(const char *key) { return strncmp(name_in(key), HR_RECORD, strlen(HR_RECORD)) == 0; }
 
-static char *record_url(const commit *c) { return hr__printf(NULL, "%s/" HR_RECORD "%s", c->root, c->job); }
+static char *record_url(const commit *c)
+{
+    return c->record ? hr__strdup(NULL, c->record) : hr__printf(NULL, "%s/" HR_RECORD "%s", c->root, c->job);
+}
 
 static void add_word(hr_text *out, const char *before, const char *word)
 {
@@ -108,6 +113,13 @@ static void print_commit(const commit *c, bool uploads, hr_text *out)
         add_word(out, " ", c->old.items[i].tag ? c->old.items[i].tag : "");
     }
     hr__text_add(out, "\nend\n");
+}
+
+void hr__commit_print_claim(const char *job, hr_text *out)
+{
+    commit c = { .job = (char *)(uintptr_t)job };
+
+    print_commit(&c, true, out);
 }
 
 /* The next word of a line, decoded in place; NULL: none. */
@@ -200,18 +212,13 @@ static hr_status parse_commit(const char *name, char *text, const char *title, c
 /* HR_NOT_FOUND: there is no such object. */
 static hr_status get_text(hr_store *s, const char *url, hr_account *account, char **out, hr_error *err)
 {
-    hr_http_request r = { 0 };
-    hr_status st;
+    char tag[HR_ETAG_BYTES];
+    hr_text text = { 0 };
+    hr_status st = hr__store_get(s, url, account, &text, tag, err);
 
-    *out = NULL;
-    HR_GO(hr__store_request(&r, "GET", s, url, "", account, err));
-    r.max_body = MAX_RECORD_BYTES;
-    HR_GO(hr__http_run(&r, err));
-    *out = hr__strndup(NULL, r.body.data ? r.body.data : "", (size_t)r.body.n);
-    if (!*out)
-        st = hr__error_memory(err, url, r.body.n);
-done:
-    hr__http_clear(&r);
+    if (st)
+        hr__text_clear(&text);
+    *out = text.data;
     return st;
 }
 
@@ -231,6 +238,10 @@ done:
     hr__http_clear(&r);
     return st;
 }
+
+static bool is_claim(const commit *c) { return c->n_files == 0 && c->old.n == 0; }
+
+bool hr__commit_is_claim(const char *text) { return !strstr(text, "\nfile ") && !strstr(text, "\nold "); }
 
 /* The job that _SUCCESS in the folder names; NULL: none. */
 static hr_status success_of(hr_store *s, const char *root, char **job, hr_error *err)
@@ -321,7 +332,7 @@ static hr_status check_complete(const commit *c, const commit_file *f, hr_error 
         HR_FAIL(HR_IO,
                 "%s: the file is lost: its upload was aborted by somebody, before it was complete; remove " HR_RECORD
                 "%s in %s to write there again",
-                f->url, c->job, c->root);
+                f->url, c->record ? name_in(c->record) + strlen(HR_RECORD) : c->job, c->root);
     HR_GO(st);
     if (!is_ours(c, f, &r.answer))
         st = hr_error_set(err, HR_IO, "%s: its upload is gone, and the object there is another one", f->url);
@@ -419,22 +430,6 @@ static hr_status complete_all(commit *c, bool only_new, hr_error *err)
 
 /* --------------------------------------------------------------------------------------------------------- removing */
 
-static hr_status remove_url(hr_store *s, const char *url, hr_error *err)
-{
-    hr_http_request r = { 0 };
-    hr_status st;
-
-    HR_GO(hr__store_request(&r, "DELETE", s, url, "", NULL, err));
-    st = hr__http_run(&r, err);
-    if (st == HR_NOT_FOUND) {
-        hr_error_clear(err);
-        st = HR_OK;
-    }
-done:
-    hr__http_clear(&r);
-    return st;
-}
-
 /* Sends a request for each of up to AT_ONCE old files; with `found`: only for those that it has, and with HEAD fills
  * it. */
 static hr_status ask_old(const commit *c, const char *method, int64_t begin, int n, bool *found, hr_error *err)
@@ -498,7 +493,7 @@ static hr_status roll_forward(commit *c, bool success, hr_error *err)
         HR_GO(put_text(c->store, url, &text, false, err));
     }
     HR_GO(remove_old(c, err));
-    HR_GO(remove_url(c->store, record, err));
+    HR_GO(hr__store_remove(c->store, record, NULL, err));
 done:
     hr__text_clear(&text);
     hr__free(record);
@@ -516,6 +511,8 @@ static hr_status of_uploads(const hr_uploads *u, const hr_paths *old, commit *c,
         .store = u->store, .kind = u->kind, .root = hr__strdup(NULL, u->root), .job = hr__strdup(NULL, u->job)
     };
     c->files = hr__zalloc(NULL, ((size_t)u->n + 1) * sizeof *c->files);
+    if (u->claimed && !(c->record = hr__printf(NULL, "%s/" HR_RECORD, u->root)))
+        return hr__error_memory(err, u->root, 64);
     if (!c->root || !c->job || !c->files)
         return hr__error_memory(err, u->root, u->n * (int64_t)sizeof *c->files);
     for (int64_t i = 0; i < u->n; i++) {
@@ -580,17 +577,20 @@ static hr_status look_at_record(const commit *c, const char *url, const hr_text 
     return st;
 }
 
-/* Makes the record. Where its answer is lost, and it cannot be read either, the job may be decided: *decided. */
-static hr_status decide(commit *c, bool *decided, hr_error *err)
+/* Makes the record. Where its answer is lost, and it cannot be read either, the job may be decided: u->committed. */
+static hr_status decide(commit *c, hr_uploads *u, hr_error *err)
 {
     char *url = record_url(c);
     hr_text text = { 0 };
     hr_status st, found;
 
     print_commit(c, true, &text);
-    st = url ? put_text(c->store, url, &text, true, err) : hr__error_memory(err, c->root, 64);
+    if (!url || text.failed)
+        st = hr__error_memory(err, c->root, text.n);
+    else
+        st = u->claimed ? hr__uploads_decide(u, &text, err) : put_text(c->store, url, &text, true, err);
     found = st == HR_OK || st == HR_NO_MEMORY ? st : look_at_record(c, url, &text, st);
-    *decided = found == HR_OK || found == HR_PENDING;
+    u->committed = found == HR_OK || found == HR_PENDING;
     if (found == HR_OK) {
         hr_error_clear(err);
         st = HR_OK;
@@ -618,7 +618,7 @@ hr_status hr__uploads_commit(hr_uploads *u, bool single, bool replace, const hr_
     }
     if (c.n_files == 0 && c.old.n == 0)
         goto done;
-    HR_GO(decide(&c, &u->committed, err));
+    HR_GO(decide(&c, u, err));
     HR_GO(roll_forward(&c, false, err));
 done:
     commit_clear(&c);
@@ -771,7 +771,8 @@ static hr_status read_record(hr_store *s, const char *url, hr_account *account, 
                    .kind = hr__kind_of(url)->upload,
                    .account = account,
                    .root = hr__strndup(NULL, url, (size_t)(name_in(url) - url - 1)) };
-    HR_GO(c->root ? HR_OK : hr__error_memory(err, url, 64));
+    c->record = hr__strdup(NULL, url);
+    HR_GO(c->root && c->record ? HR_OK : hr__error_memory(err, url, 64));
     HR_GO(get_text(s, url, account, &text, err));
     HR_GO(parse_commit(url, text, "headrace-commit 1", c, err));
     HR_GO(success_of(s, c->root, &job, err));
@@ -782,7 +783,19 @@ done:
     return st;
 }
 
-static hr_status recover_one(hr_store *s, const char *url, hr_account *account, hr_text *report, hr_error *err)
+/* Of a job that may be alive: goes if `job` names it, or is "". */
+static hr_status recover_claim(const commit *c, const char *job, hr_text *report, hr_error *err)
+{
+    if (!job || (job[0] && strcmp(job, c->job) != 0))
+        return HR_OK;
+    HR_TRY(hr__store_remove(c->store, c->record, NULL, err));
+    if (report)
+        hr__text_add(report, "aborted\t%s\t%s\n", c->root, c->job);
+    return HR_OK;
+}
+
+static hr_status recover_one(hr_store *s, const char *url, const char *job, hr_account *account, hr_text *report,
+                             hr_error *err)
 {
     bool success = false;
     commit c;
@@ -791,6 +804,8 @@ static hr_status recover_one(hr_store *s, const char *url, hr_account *account, 
     if (st == HR_NOT_FOUND) { /* its job was quicker */
         hr_error_clear(err);
         st = HR_OK;
+    } else if (!st && is_claim(&c)) {
+        st = recover_claim(&c, job, report, err);
     } else if (!st) {
         st = roll_forward(&c, success, err);
         if (!st && report)
@@ -800,14 +815,14 @@ static hr_status recover_one(hr_store *s, const char *url, hr_account *account, 
     return st;
 }
 
-static hr_status recover_below(hr_store *s, const char *root, const char *prefix, hr_account *account, hr_text *report,
-                               hr_error *err)
+static hr_status recover_below(hr_store *s, const char *root, const char *prefix, const char *job, hr_account *account,
+                               hr_text *report, hr_error *err)
 {
     hr_paths found = { 0 };
     hr_status st = hr__store_records(s, root, prefix, &found, err);
 
     for (int64_t i = 0; i < found.n && !st; i++)
-        st = recover_one(s, found.items[i].path, account, report, err);
+        st = recover_one(s, found.items[i].path, job, account, report, err);
     hr__paths_clear(&found);
     return st;
 }
@@ -831,7 +846,7 @@ hr_status hr__store_clean(const char *url, const char *job, const char *const *o
     HR_GO(hr__store_prepare(s, root, err));
     if (hr__kind_of(root)->upload->commit)
         goto done; /* its jobs leave no records */
-    HR_GO(recover_below(s, root, prefix, NULL, report, err));
+    HR_GO(recover_below(s, root, prefix, job, NULL, report, err));
     HR_GO(abort_job(s, root, job, report, err));
 done:
     if (st)
@@ -854,7 +869,7 @@ hr_status hr__store_recover(hr_store *s, const char *root, const char *job, hr_a
     st = prefix ? HR_OK : hr__error_memory(err, root, 64);
 
     if (!st)
-        st = recover_below(s, root, prefix, account, NULL, err);
+        st = recover_below(s, root, prefix, job, account, NULL, err);
     if (!st && job)
         st = abort_job(s, root, job, NULL, err);
     hr__free(prefix);

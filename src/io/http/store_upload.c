@@ -603,6 +603,8 @@ void hr__uploads_free(hr_uploads *u)
     for (int64_t i = 0; i < u->n; i++)
         upload_free(u->items[i]);
     hr_error_clear(&u->err);
+    if (u->claim)
+        hr__uploads_unclaim(u);
     hr__free(u->items);
     hr__free(u->root);
     hr__free(u->job);

@@ -57,6 +57,7 @@ typedef struct add_state {
     made_folder *folders;
     int64_t n_folders, cap_folders;
     int64_t n_files, clock;
+    int lock; /* a descriptor that locks the folder; <= 0: none */
     bool committed;
 } add_state;
 
@@ -87,6 +88,8 @@ static void add_task_clear(const hr_op *op, hr_task *task)
     }
     hr__uploads_free(s->uploads);
     hr__leases_free(s->leases); /* folders must be empty to go */
+    if (s->lock > 0)
+        hr__file_close(s->lock);
     for (int64_t i = s->n_folders - 1; i >= 0; i--) {
         if (!s->committed)
             hr__folder_unmake(s->folders[i].path, s->folders[i].made);
@@ -495,6 +498,40 @@ done:
     return st;
 }
 
+/* Whether the mode demands that no files are there. The plan has looked; others may have written since. A single file
+ * replaces none by itself. */
+static bool needs_empty(const hr_write_job *job)
+{
+    return !job->settings.single_file &&
+           (job->settings.mode == HR_WRITE_CREATE || job->settings.mode == HR_WRITE_IGNORE);
+}
+
+/* Takes the folder for this job, until its state goes. *taken: it has files, or another job names its own now. */
+static hr_status take_folder(const hr_write_job *job, add_state *s, bool *taken, hr_error *err)
+{
+    const hr_write_options options = { .storage_options = (const char *const *)job->storage,
+                                       .n_storage_options = job->n_storage };
+
+    *taken = false;
+    if (s->uploads) {
+        HR_TRY(hr__uploads_claim(s->uploads, taken, err));
+    } else {
+        s->lock = hr__dir_lock(job->path); /* a file system without locks: what follows is all there is */
+        *taken = s->lock == -EAGAIN;
+    }
+    return *taken ? HR_OK : hr__write_exists(job->path, &options, taken, err);
+}
+
+static void drop_files(add_state *s)
+{
+    while (s->n_done > 0) {
+        done_file *f = &s->done[--s->n_done];
+
+        hr__sink_drop(f->sink);
+        hr__free(f->path);
+    }
+}
+
 static hr_status report(add_state *s, hr_task *task, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -535,12 +572,21 @@ static hr_status add_finish(const hr_op *op, hr_task *task, hr_error *err)
 {
     const hr_write_job *job = hr__write_job_of(op);
     add_state *s = NULL;
+    bool taken = false;
 
     HR_TRY(add_state_of(op, task, &s, err));
     while (s->n_open)
         HR_TRY(end_file(job, s, 0, err));
     if (hr__task_cancelled(task))
         return hr_error_set(err, HR_CANCELLED, "the run was stopped");
+    if (s->n_done && needs_empty(job))
+        HR_TRY(take_folder(job, s, &taken, err));
+    if (taken && job->settings.mode == HR_WRITE_CREATE)
+        return hr_error_set(err, HR_IO, "%s: contains files of another program by now (mode is \"create\")", job->path);
+    if (taken) {
+        drop_files(s);
+        return HR_OK;
+    }
     if (!s->n_done)
         return commit(job, s, err);
     qsort(s->done, (size_t)s->n_done, sizeof *s->done, by_index);
