@@ -766,6 +766,8 @@ static const struct {
 static void a_proxy_is_of_a_scheme_and_has_exceptions(void **state)
 {
     static const char *const names[] = { "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "NO_PROXY" };
+    const hr_store none = { 0 }, own = { .proxy = (char *)"http://own:1", .proxy_excludes = (char *)"b.org, .in" };
+    const hr_store direct = { .proxy = (char *)"" }, only = { .proxy_excludes = (char *)"a.org" };
 
     (void)state;
     for (int i = 0; i < HR_LEN(names); i++)
@@ -775,12 +777,22 @@ static void a_proxy_is_of_a_scheme_and_has_exceptions(void **state)
         const char *found;
 
         setenv("no_proxy", proxy_cases[i].no_proxy, 1);
-        found = hr__url_proxy(proxy_cases[i].url);
+        found = hr__url_proxy(proxy_cases[i].url, &none);
         if (proxy_cases[i].excepted)
             assert_null(found);
         else
             assert_string_equal(found, "http://proxy:3128");
     }
+    setenv("no_proxy", "a.org", 1);
+    assert_string_equal(hr__url_proxy("http://a.org/x", &own), "http://own:1");
+    assert_string_equal(hr__url_proxy("https://a.org/x", &own), "http://own:1");
+    assert_null(hr__url_proxy("https://b.org/x", &own));
+    assert_null(hr__url_proxy("https://c.in/x", &own));
+    assert_null(hr__url_proxy("http://127.0.0.1/x", &own));
+    assert_null(hr__url_proxy("http://c.org/x", &direct));
+    setenv("no_proxy", "c.org", 1);
+    assert_null(hr__url_proxy("http://a.org/x", &only));
+    assert_string_equal(hr__url_proxy("http://c.org/x", &only), "http://proxy:3128");
     unsetenv("no_proxy");
     unsetenv("http_proxy");
 }
@@ -789,8 +801,8 @@ static const struct {
     const char *option, *text;
 } wrong_options[] = {
     { "timout=3", "there is no option 'timout'; did you mean 'timeout'?" },
-    { "timeout=fast", "timeout: expected a number from 0.01 to 86400, found 'fast'" },
-    { "max_retries=1000", "max_retries: expected a number from 0 to 100" },
+    { "timeout=fast", "timeout: expected a number of seconds from 0.01 to 86400, or a time with a unit" },
+    { "max_retries=1000", "max_retries: expected a number from 0 to 100; found another text of 4 characters" },
 };
 
 static void wrong_options_are_named(void **state)

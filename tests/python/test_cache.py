@@ -139,7 +139,7 @@ def test_local_files_are_not_kept(server, folder):
 def test_wrong_arguments(server, monkeypatch):
     with pytest.raises(TypeMismatchError, match="cache: expected a folder, True or False, found 3"):
         read(server, 3)
-    with pytest.raises(InvalidArgument, match="storage_options: cache_size: .*lots"):
+    with pytest.raises(InvalidArgument, match="storage_options: cache_size: expected a number of bytes"):
         read(server, None, storage_options={"cache_size": "lots"})
     monkeypatch.setenv("HEADRACE_CACHE_SIZE", "lots")
     with pytest.raises(InvalidArgument, match="HEADRACE_CACHE_SIZE: .*lots"):

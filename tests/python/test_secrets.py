@@ -230,6 +230,15 @@ def test_queries_of_stores(seen):
 def test_wrong_options(seen):
     for options in ({"secret": "HUSH\n"}, {"secrett": "HUSH"}, ["HUSH"]):
         fails(hd.read_csv, "s3://bucket/x", storage_options=options)
+    for name in ("timeout", "max_retries", "anon", "hedges", "cache_size", "requester_payer", "bucket"):
+        fails(hd.read_csv, "s3://bucket/x", storage_options={name: "HUSH"})
+    for name in ("aws_sse_customer_key_base64", "aws_server_side_encryption"):
+        keys = {"key": "k", "secret": "HUSH", name: "HUSH"}
+        fails(hd.read_csv, "s3://bucket/x", storage_options=keys)
+    for options in ({"client_kwargs": {"x": "HUSH"}}, {"config_kwargs": "HUSH"}, {"token": b"HUSH"}):
+        fails(hd.read_csv, "s3://bucket/x", storage_options=options)
+    proxy = {"proxy_url": "http://me:HUSH@127.0.0.1:1", "max_retries": 0}
+    fails(hd.read_csv, "http://data.invalid/x.csv", storage_options=proxy)
 
 
 def everything(folder):

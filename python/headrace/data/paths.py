@@ -2,6 +2,7 @@
 
 import os
 
+from headrace import lazy_module
 from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
 
 
@@ -96,19 +97,41 @@ def setting(name, value):
 
 
 def storage_texts(where, given):
-    """The options of URLs as texts 'name=value'; a value None leaves the default."""
+    """The options of URLs as texts 'name=value'; a value None leaves the default.
+
+    Names of any case, and fsspec's dicts of further options, are those of docs/stores.
+    """
     if given is None:
         return None
     if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
         raise TypeMismatchError(
             f"{where}: storage_options: expected a dict with names, found {type(given).__name__}"
         )
-    return [_option(name, value) for name, value in given.items() if value is not None]
+    if any(isinstance(value, dict) or name.lower() in NESTED for name, value in given.items()):
+        given = flat_options(where, given)
+    return [_option(where, name, value) for name, value in given.items() if value is not None]
 
 
-def _option(name, value):
+NESTED = ("client_kwargs", "config_kwargs", "s3_additional_kwargs")  # of s3fs: dicts of options
+
+
+def flat_options(where, given):
+    """The options without dicts, which lazy code takes apart: few users have any."""
+    return lazy_module("headrace.data.nested_options").flat(where, given)
+
+
+def _option(where, name, value):
     """One option; a Served filesystem, which Headrace adds itself, by its number."""
-    return value.option if name == "filesystem" and hasattr(value, "option") else setting(name, value)
+    if name == "filesystem" and hasattr(value, "option"):
+        return value.option
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if not isinstance(value, (str, bool, int, float)):
+        raise TypeMismatchError(
+            f"{where}: storage_options: {name}: expected a text, a number or a bool, "
+            f"found {type(value).__name__}"
+        )
+    return setting(name, value)
 
 
 def with_cache(where, texts, cache):

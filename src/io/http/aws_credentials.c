@@ -1,6 +1,7 @@
 /* aws_credentials.c - who we are to AWS. The first of these places that is configured decides, even if it fails:
  *
- * 1. the options of the reader;
+ * 1. the options of the reader: keys, the token of a file, or a container's service. A role among them without such a
+ *    token is taken on by what is found otherwise;
  * 2. AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, unless an option names a profile;
  * 3. AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN (pods of Kubernetes), unless an option names a profile;
  * 4. the profile: a role (of another profile, of a machine, or of a token's file), SSO, keys, credential_process;
@@ -44,6 +45,9 @@ enum {
     ENV_ID,
     ENV_SECRET,
     ENV_TOKEN,
+    EXTERNAL_ID,
+    PROXY,
+    PROXY_EXCLUDES,
     N_TEXTS
 };
 
@@ -100,7 +104,9 @@ static hr_status fetch_by_token(const char *const *with, const char *role, const
                                           .form = form.data,
                                           .more = "Content-Type: application/x-www-form-urlencoded\n",
                                           .wait_s = 10,
-                                          .max_retries = 3 },
+                                          .max_retries = 3,
+                                          .proxy = with[PROXY],
+                                          .proxy_excludes = with[PROXY_EXCLUDES] },
                           &answer, err));
     HR_GO(take_sts("AWS STS", answer.data ? answer.data : "", out, err));
 done:
@@ -156,7 +162,9 @@ static hr_status fetch_role(const char *const *with, const hr_aws_profile *p, co
                                           .url = url,
                                           .more = headers.data,
                                           .wait_s = 10,
-                                          .max_retries = 3 },
+                                          .max_retries = 3,
+                                          .proxy = with[PROXY],
+                                          .proxy_excludes = with[PROXY_EXCLUDES] },
                           &answer, err));
     HR_GO(take_sts("AWS STS", answer.data ? answer.data : "", out, err));
 done:
@@ -165,6 +173,16 @@ done:
     hr__free(url);
     hr__free(base);
     return st;
+}
+
+/* The role of the options, for the holder of what is found otherwise. */
+static hr_status fetch_assumed(const char *const *with, hr_credentials *out, hr_error *err)
+{
+    const hr_aws_profile p = { .role = (char *)with[ROLE],
+                               .session_name = (char *)with[SESSION_NAME],
+                               .external_id = (char *)with[EXTERNAL_ID] };
+
+    return fetch_role(with, &p, out->by, out, err);
 }
 
 /* -------------------------------------------------------------------------------------------- machines, containers */
@@ -183,6 +201,8 @@ static hr_status fetch_container(const char *const *with, hr_credentials *out, h
 
     q.wait_s = 2;
     q.max_retries = 3;
+    q.proxy = with[PROXY];
+    q.proxy_excludes = with[PROXY_EXCLUDES];
     if (!may_be_asked(q.url))
         HR_FAIL(HR_INVALID,
                 "AWS_CONTAINER_CREDENTIALS_FULL_URI: expected https, or an address of this machine, found "
@@ -209,7 +229,9 @@ static hr_status ask_metadata(const char *const *with, const char *path, const c
                               hr_error *err)
 {
     hr_question q = { .what = "the metadata of this machine", .wait_s = 1, .max_retries = 1 };
-    char *url = hr__printf(NULL, "%s%s", with[METADATA_URL] ? with[METADATA_URL] : METADATA, path);
+    const char *base = with[METADATA_URL] ? with[METADATA_URL] : METADATA;
+    int n_base = (int)strlen(base);
+    char *url = hr__printf(NULL, "%.*s%s", n_base - (n_base > 0 && base[n_base - 1] == '/'), base, path);
     char *more = token ? hr__printf(NULL, "X-aws-ec2-metadata-token: %s\n", token)
                        : hr__strdup(NULL, "X-aws-ec2-metadata-token-ttl-seconds: 21600\n");
     hr_status st = url && more ? HR_OK : no_memory(err);
@@ -329,9 +351,15 @@ static hr_status fetch_sso(const char *const *with, const hr_aws_profile *p, hr_
     more = hr__printf(NULL, "x-amz-sso_bearer_token: %s\n", token);
     if (!url || !more)
         HR_GO(no_memory(err));
-    HR_GO(hr__ask_service(
-        &(hr_question){ .what = "AWS SSO", .method = "GET", .url = url, .more = more, .wait_s = 10, .max_retries = 3 },
-        &answer, err));
+    HR_GO(hr__ask_service(&(hr_question){ .what = "AWS SSO",
+                                          .method = "GET",
+                                          .url = url,
+                                          .more = more,
+                                          .wait_s = 10,
+                                          .max_retries = 3,
+                                          .proxy = with[PROXY],
+                                          .proxy_excludes = with[PROXY_EXCLUDES] },
+                          &answer, err));
     HR_GO(hr__credentials_of_json("AWS SSO", answer.data ? answer.data : "", answer.n, &names, out, err));
 done:
     hr__text_clear(&answer);
@@ -463,49 +491,94 @@ static hr_status fixed(const char *id, const char *secret, const char *token, hr
     return st;
 }
 
-hr_status hr__aws_identity(const hr_s3 *s3, const hr_aws_files *files, const hr_aws_profile *profile, hr_identity **out,
-                           hr_error *err)
+static const char *first(const char *given, const char *variable) { return given ? given : environment(variable); }
+
+/* Of the options, else of the environment; new. NULL: there is none, or no memory. */
+static char *container_url(const hr_s3 *s3, bool *given)
 {
-    const char *full = environment("AWS_CONTAINER_CREDENTIALS_FULL_URI");
-    const char *part = environment("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
-    char *container = part ? hr__printf(NULL, CONTAINER "%s", part) : hr__strdup(NULL, full);
+    bool by_option = s3->container_path || s3->container_url;
+    const char *path = by_option ? s3->container_path : environment("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+    const char *full = by_option ? s3->container_url : environment("AWS_CONTAINER_CREDENTIALS_FULL_URI");
+
+    *given = path || full;
+    return path ? hr__printf(NULL, CONTAINER "%s", path) : hr__strdup(NULL, full);
+}
+
+/* What is found without a role of the options. */
+static hr_status identity_of(const hr_s3 *s3, const hr_aws_profile *profile, const char *const *with, hr_identity **out,
+                             hr_error *err)
+{
+    bool by_profile = s3->profile != NULL;
+
+    if (s3->key_id)
+        return fixed(s3->key_id, s3->secret, s3->token, out, err);
+    if (s3->token_file && !with[ROLE])
+        return hr_error_set(err, HR_INVALID, "aws_web_identity_token_file without aws_role_arn");
+    if (s3->token_file)
+        return hr__identity_of(fetch_web, with, N_TEXTS, out, err);
+    if (s3->container_path || s3->container_url)
+        return hr__identity_of(fetch_container, with, N_TEXTS, out, err);
+    if (!by_profile && with[ENV_ID])
+        return fixed(with[ENV_ID], with[ENV_SECRET], with[ENV_TOKEN], out, err);
+    if (!by_profile && with[TOKEN_FILE] && with[ROLE])
+        return hr__identity_of(fetch_web, with, N_TEXTS, out, err);
+    if (by_profile || has_credentials(profile))
+        return hr__identity_of(fetch_profile, with, N_TEXTS, out, err);
+    if (with[CONTAINER_URL])
+        return hr__identity_of(fetch_container, with, N_TEXTS, out, err);
+    if (!is_true(environment("AWS_EC2_METADATA_DISABLED")))
+        return hr__identity_of(fetch_machine, with, N_TEXTS, out, err);
+    return HR_OK;
+}
+
+/* The role of the options is taken on by *base, which becomes the identity that does so. */
+static hr_status assume(const hr_s3 *s3, const char **with, hr_identity **base, hr_error *err)
+{
+    hr_identity *by = *base;
+    hr_status st;
+
+    with[ROLE] = s3->role;
+    *base = NULL;
+    st = hr__identity_by(by, fetch_assumed, with, N_TEXTS, base, err);
+    hr__identity_unref(by);
+    return st;
+}
+
+hr_status hr__aws_identity(const hr_store *store, const hr_aws_files *files, const hr_aws_profile *profile,
+                           hr_identity **out, hr_error *err)
+{
+    const hr_s3 *s3 = &store->s3;
+    const char *env_role = environment("AWS_ROLE_ARN"), *token_file = environment("AWS_WEB_IDENTITY_TOKEN_FILE");
+    bool by_token = s3->token_file || (token_file && !env_role && !s3->key_id && !s3->profile), has_container;
+    char *container = container_url(s3, &has_container);
     const char *with[N_TEXTS] = {
         [PROFILE] = files->profile,
         [KEYS_FILE] = files->credentials,
         [CONFIG_FILE] = files->config,
         [HOME] = environment("HOME"),
-        [STS_URL] = environment("AWS_ENDPOINT_URL_STS"),
+        [STS_URL] = first(s3->sts, "AWS_ENDPOINT_URL_STS"),
         [SSO_URL] = environment("AWS_ENDPOINT_URL_SSO"),
         [REGION] = s3->region,
-        [ROLE] = environment("AWS_ROLE_ARN"),
-        [TOKEN_FILE] = environment("AWS_WEB_IDENTITY_TOKEN_FILE"),
-        [SESSION_NAME] = environment("AWS_ROLE_SESSION_NAME"),
+        [ROLE] = by_token && s3->role ? s3->role : env_role,
+        [TOKEN_FILE] = s3->token_file ? s3->token_file : token_file,
+        [SESSION_NAME] = first(s3->role_session, "AWS_ROLE_SESSION_NAME"),
         [CONTAINER_URL] = container,
         [CONTAINER_TOKEN] = environment("AWS_CONTAINER_AUTHORIZATION_TOKEN"),
-        [CONTAINER_TOKEN_FILE] = environment("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
-        [METADATA_URL] = environment("AWS_EC2_METADATA_SERVICE_ENDPOINT"),
+        [CONTAINER_TOKEN_FILE] = first(s3->container_token_file, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"),
+        [METADATA_URL] = first(s3->metadata, "AWS_EC2_METADATA_SERVICE_ENDPOINT"),
         [ENV_ID] = environment("AWS_ACCESS_KEY_ID"),
         [ENV_SECRET] = environment("AWS_SECRET_ACCESS_KEY"),
         [ENV_TOKEN] = environment("AWS_SESSION_TOKEN"),
+        [EXTERNAL_ID] = s3->external_id,
+        [PROXY] = store->proxy,
+        [PROXY_EXCLUDES] = store->proxy_excludes,
     };
-    bool by_profile = s3->profile != NULL;
-    hr_status st = HR_OK;
+    hr_status st;
 
     *out = NULL;
-    if ((part || full) && !container)
-        st = no_memory(err);
-    else if (s3->key_id)
-        st = fixed(s3->key_id, s3->secret, s3->token, out, err);
-    else if (!by_profile && with[ENV_ID])
-        st = fixed(with[ENV_ID], with[ENV_SECRET], with[ENV_TOKEN], out, err);
-    else if (!by_profile && with[TOKEN_FILE] && with[ROLE])
-        st = hr__identity_of(fetch_web, with, N_TEXTS, out, err);
-    else if (by_profile || has_credentials(profile))
-        st = hr__identity_of(fetch_profile, with, N_TEXTS, out, err);
-    else if (container)
-        st = hr__identity_of(fetch_container, with, N_TEXTS, out, err);
-    else if (!is_true(environment("AWS_EC2_METADATA_DISABLED")))
-        st = hr__identity_of(fetch_machine, with, N_TEXTS, out, err);
+    st = has_container && !container ? no_memory(err) : identity_of(s3, profile, with, out, err);
+    if (!st && *out && s3->role && !by_token)
+        st = assume(s3, with, out, err);
     hr__free(container);
     return st;
 }

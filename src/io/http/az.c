@@ -298,10 +298,24 @@ static void add_date(int64_t now_s, hr_text *lines)
                  months + 3 * tm.tm_mon, tm.tm_year + 1900, tm.tm_hour, tm.tm_min, tm.tm_sec);
 }
 
+/* The key of blobs that a key of the options encrypts: for what is written, and for what is read but lists. */
+static void add_encryption(const hr_http_request *r, const char *url, hr_text *lines)
+{
+    const char *query = strchr(url, '?');
+    bool reads = strcmp(r->method, "GET") == 0 || strcmp(r->method, "HEAD") == 0;
+
+    if (!r->store->az.encryption_key || (query && strstr(query, "restype=container")) ||
+        !(reads || strcmp(r->method, "PUT") == 0))
+        return;
+    hr__text_add(lines, "x-ms-encryption-algorithm: AES256\nx-ms-encryption-key: %s\nx-ms-encryption-key-sha256: %s\n",
+                 r->store->az.encryption_key, r->store->az.key_sum);
+}
+
 static hr_status az_sign(const hr_http_request *r, const char *url, int64_t now_s, hr_text *lines, hr_error *err)
 {
     add_date(now_s, lines);
     hr__text_add(lines, "x-ms-version: " VERSION "\n");
+    add_encryption(r, url, lines);
     if (!r->is_signed)
         return HR_OK;
     if (!r->who)

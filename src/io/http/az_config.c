@@ -16,6 +16,7 @@
 #define EMULATOR_ACCOUNT "devstoreaccount1"
 #define EMULATOR_KEY                                                                                                   \
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==" /* published */
+#define FABRIC_SUFFIX "fabric.microsoft.com"
 #define EMULATOR_ENDPOINT "http://127.0.0.1:10000"
 
 static bool is_name(const char *p, size_t n, const char *name) { return n == strlen(name) && !strncasecmp(p, name, n); }
@@ -84,6 +85,10 @@ static hr_status take_all(hr_az *az, hr_error *err)
         HR_TRY(take_emulator(az, err));
     if (az->sas && az->sas[0] == '?')
         memmove(az->sas, az->sas + 1, strlen(az->sas));
+    if (az->fabric == HR_SWITCH_ON)
+        HR_TRY(hr__set_default(&az->suffix, FABRIC_SUFFIX, sizeof FABRIC_SUFFIX - 1, err));
+    if (az->encryption_key)
+        return hr__key_sum("azure_storage_encryption_key", az->encryption_key, true, &az->key_sum, err);
     return HR_OK;
 }
 
@@ -104,15 +109,19 @@ static const char *problem(const hr_az *az, const hr_place *p)
 }
 
 /* Without a key and a signature, requests carry tokens. */
-static hr_status take_identity(hr_az *az, hr_error *err)
+static hr_status take_identity(hr_store *s, hr_error *err)
 {
+    hr_az *az = &s->az;
     const hr_azure_login login = { .token = az->token,
                                    .tenant = az->tenant,
                                    .client = az->client,
                                    .secret = az->client_secret,
                                    .token_file = az->token_file,
                                    .authority = az->authority,
-                                   .endpoint = az->identity_endpoint };
+                                   .endpoint = az->identity_endpoint,
+                                   .object_id = az->object_id,
+                                   .resource_id = az->resource_id,
+                                   .store = s };
 
     if (!az->identity)
         HR_TRY(hr__azure_identity(&login, &az->identity, err));
@@ -132,6 +141,6 @@ hr_status hr__az_prepare(hr_store *s, const char *url, hr_error *err)
     if ((wrong = problem(&s->az, &p)))
         st = hr_error_set(err, HR_INVALID, "%s", wrong);
     else if (!p.anonymous && s->az.anonymous != HR_SWITCH_ON && !s->az.key && (!s->az.sas || s->az.token))
-        st = take_identity(&s->az, err);
+        st = take_identity(s, err);
     return st ? hr__url_error(err, st, url) : HR_OK;
 }

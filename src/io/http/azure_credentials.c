@@ -18,7 +18,20 @@
 #define RESOURCE "https://storage.azure.com/"
 
 /* The texts of an identity. */
-enum { TENANT, CLIENT, SECRET, TOKEN_FILE, AUTHORITY_HOST, ENDPOINT, HEADER, N_TEXTS };
+enum {
+    TENANT,
+    CLIENT,
+    SECRET,
+    TOKEN_FILE,
+    AUTHORITY_HOST,
+    ENDPOINT,
+    HEADER,
+    OBJECT,
+    RESOURCE_ID,
+    PROXY,
+    PROXY_EXCLUDES,
+    N_TEXTS
+};
 
 static hr_status no_memory(hr_error *err) { return hr__error_memory(err, "credentials", 100); }
 
@@ -58,6 +71,8 @@ static hr_status fetch_client(const char *const *with, hr_credentials *out, hr_e
     if (!url || form.failed)
         HR_GO(no_memory(err));
     q.form = form.data;
+    q.proxy = with[PROXY];
+    q.proxy_excludes = with[PROXY_EXCLUDES];
     q.more = "Content-Type: application/x-www-form-urlencoded\n";
     HR_GO(take(&q, out, err));
 done:
@@ -81,6 +96,10 @@ static hr_status fetch_machine(const char *const *with, hr_credentials *out, hr_
     hr__form_add(&url, "resource", RESOURCE);
     if (with[CLIENT])
         hr__form_add(&url, "client_id", with[CLIENT]);
+    if (with[OBJECT])
+        hr__form_add(&url, "object_id", with[OBJECT]);
+    if (with[RESOURCE_ID])
+        hr__form_add(&url, is_service ? "mi_res_id" : "msi_res_id", with[RESOURCE_ID]);
     if (!more || url.failed)
         HR_GO(no_memory(err));
     q.url = url.data;
@@ -111,6 +130,10 @@ hr_status hr__azure_identity(const hr_azure_login *given, hr_identity **out, hr_
         [AUTHORITY_HOST] = first(given->authority, "AZURE_AUTHORITY_HOST"),
         [ENDPOINT] = first(given->endpoint, "IDENTITY_ENDPOINT"),
         [HEADER] = first(NULL, "IDENTITY_HEADER"),
+        [OBJECT] = first(given->object_id, "AZURE_OBJECT_ID"),
+        [RESOURCE_ID] = first(given->resource_id, "AZURE_MSI_RESOURCE_ID"),
+        [PROXY] = given->store->proxy,
+        [PROXY_EXCLUDES] = given->store->proxy_excludes,
     };
 
     *out = NULL;

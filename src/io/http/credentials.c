@@ -426,6 +426,9 @@ hr_status hr__ask_service(const hr_question *q, hr_text *answer, hr_error *err)
     snprintf(silence, sizeof silence, "timeout=%d", q->wait_s);
     snprintf(retries, sizeof retries, "max_retries=%d", q->max_retries);
     HR_GO(hr__store_new(options, HR_LEN(options), NULL, &store, err));
+    HR_GO(hr__set_default(&store->proxy, q->proxy, q->proxy ? (int64_t)strlen(q->proxy) : 0, err));
+    HR_GO(hr__set_default(&store->proxy_excludes, q->proxy_excludes,
+                          q->proxy_excludes ? (int64_t)strlen(q->proxy_excludes) : 0, err));
     HR_GO(hr__http_init(&r, q->form ? "POST" : q->method, hr__strdup(NULL, q->url), store, err));
     r.name = hr__strdup(NULL, q->what);
     r.more = q->more;

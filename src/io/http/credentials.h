@@ -53,7 +53,8 @@ hr_status hr__text_of_file(const char *path, char **out, hr_error *err) HR_MUST_
  * without a body. `what` names the service in errors, which never hold the answer's body but for refusals. */
 typedef struct hr_question {
     const char *what, *method, *url, *more, *form;
-    int wait_s, max_retries; /* for a connection, and for silence */
+    int wait_s, max_retries;            /* for a connection, and for silence */
+    const char *proxy, *proxy_excludes; /* of the store's options; NULL: those of the environment */
 } hr_question;
 hr_status hr__ask_service(const hr_question *q, hr_text *answer, hr_error *err) HR_MUST_USE;
 void hr__form_add(hr_text *form, const char *name, const char *value); /* "&name=value", encoded */

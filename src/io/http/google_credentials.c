@@ -21,7 +21,7 @@
 #define LIFE_S 3600
 
 /* The texts of an identity. */
-enum { KEY_FILE, KEY_TEXT, METADATA_HOST, N_TEXTS };
+enum { KEY_FILE, KEY_TEXT, METADATA_HOST, PROXY, PROXY_EXCLUDES, N_TEXTS };
 
 static const hr_member_names token_names = { .token = "access_token", .expires_in = "expires_in" };
 
@@ -117,13 +117,16 @@ static hr_status make_assertion(const char *email, const char *pem, const char *
 
 /* ------------------------------------------------------------------------------------------------------------ files */
 
-static hr_status exchange(const char *url, const hr_text *form, hr_credentials *out, hr_error *err)
+static hr_status exchange(const char *const *with, const char *url, const hr_text *form, hr_credentials *out,
+                          hr_error *err)
 {
     hr_question q = { .what = "Google's token service", .url = url, .wait_s = 10, .max_retries = 3 };
     hr_text answer = { 0 };
     hr_status st = form->failed ? no_memory(err) : HR_OK;
 
     q.form = form->data;
+    q.proxy = with[PROXY];
+    q.proxy_excludes = with[PROXY_EXCLUDES];
     q.more = "Content-Type: application/x-www-form-urlencoded\n";
     if (!st)
         st = hr__ask_service(&q, &answer, err);
@@ -133,7 +136,7 @@ static hr_status exchange(const char *url, const hr_text *form, hr_credentials *
     return st;
 }
 
-static hr_status fetch_account(const char *json, int64_t n, hr_credentials *out, hr_error *err)
+static hr_status fetch_account(const char *const *with, const char *json, int64_t n, hr_credentials *out, hr_error *err)
 {
     char *email = hr__json_text(json, n, "client_email"), *pem = hr__json_text(json, n, "private_key");
     char *url = hr__json_text(json, n, "token_uri");
@@ -145,7 +148,7 @@ static hr_status fetch_account(const char *json, int64_t n, hr_credentials *out,
     HR_GO(make_assertion(email, pem, url ? url : TOKEN_URL, &assertion, err));
     hr__text_add(&form, "grant_type=urn%%3Aietf%%3Aparams%%3Aoauth%%3Agrant-type%%3Ajwt-bearer&assertion=%s",
                  assertion.data);
-    HR_GO(exchange(url ? url : TOKEN_URL, &form, out, err));
+    HR_GO(exchange(with, url ? url : TOKEN_URL, &form, out, err));
 done:
     hr__text_clear(&assertion);
     hr__text_clear(&form);
@@ -155,7 +158,7 @@ done:
     return st;
 }
 
-static hr_status fetch_user(const char *json, int64_t n, hr_credentials *out, hr_error *err)
+static hr_status fetch_user(const char *const *with, const char *json, int64_t n, hr_credentials *out, hr_error *err)
 {
     char *id = hr__json_text(json, n, "client_id"), *secret = hr__json_text(json, n, "client_secret");
     char *refresh = hr__json_text(json, n, "refresh_token"), *url = hr__json_text(json, n, "token_uri");
@@ -168,7 +171,7 @@ static hr_status fetch_user(const char *json, int64_t n, hr_credentials *out, hr
     hr__form_add(&form, "client_id", id);
     hr__form_add(&form, "client_secret", secret);
     hr__form_add(&form, "refresh_token", refresh);
-    HR_GO(exchange(url ? url : TOKEN_URL, &form, out, err));
+    HR_GO(exchange(with, url ? url : TOKEN_URL, &form, out, err));
 done:
     hr__text_clear(&form);
     hr__free(id);
@@ -192,9 +195,9 @@ static hr_status fetch_file(const char *const *with, hr_credentials *out, hr_err
     n = (int64_t)strlen(json);
     type = hr__json_text(json, n, "type");
     if (type && strcmp(type, "service_account") == 0)
-        st = fetch_account(json, n, out, err);
+        st = fetch_account(with, json, n, out, err);
     else if (type && strcmp(type, "authorized_user") == 0)
-        st = fetch_user(json, n, out, err);
+        st = fetch_user(with, json, n, out, err);
     else if (type)
         st = hr_error_set(err, HR_UNSUPPORTED,
                           "credentials of type '%.100s'; expected service_account or authorized_user", type);
@@ -252,16 +255,40 @@ static char *gcloud_file(void)
     return path;
 }
 
-hr_status hr__google_identity(const char *token, const char *key_file, const char *key_text, hr_identity **out,
-                              hr_error *err)
+/* gcsfs's words in the place of a token: its file, its text, or where one is found. */
+static hr_status take_token(const char *token, const char **key_file, const char **key_text, bool *is_token,
+                            hr_error *err)
 {
+    size_t n = token ? strlen(token) : 0;
+
+    *is_token = false;
+    if (!token || strcmp(token, "google_default") == 0 || strcmp(token, "cloud") == 0)
+        return HR_OK;
+    if (strcmp(token, "cache") == 0 || strcmp(token, "browser") == 0)
+        return hr_error_set(err, HR_UNSUPPORTED,
+                            "token: headrace has no login of gcsfs; run 'gcloud auth "
+                            "application-default login', or give a token");
+    if (token[strspn(token, " \t\r\n")] == '{')
+        *key_text = token;
+    else if (token[0] == '/' || (n > 5 && strcmp(token + n - 5, ".json") == 0))
+        *key_file = token;
+    else
+        *is_token = true;
+    return HR_OK;
+}
+
+hr_status hr__google_identity(const hr_store *s, hr_identity **out, hr_error *err)
+{
+    const char *key_file = s->gs.key_file, *key_text = s->gs.key;
     char *left = NULL;
+    bool is_token;
     const char *with[N_TEXTS] = { 0 };
     hr_status st;
 
     *out = NULL;
-    if (token)
-        return hr__identity_of_token(token, out, err);
+    HR_TRY(take_token(s->gs.token, &key_file, &key_text, &is_token, err));
+    if (is_token)
+        return hr__identity_of_token(s->gs.token, out, err);
     if (!key_text && !key_file)
         key_file = environment("GOOGLE_APPLICATION_CREDENTIALS");
     if (!key_text && key_file && key_file[strspn(key_file, " \t\r\n")] == '{')
@@ -271,6 +298,8 @@ hr_status hr__google_identity(const char *token, const char *key_file, const cha
     if (!with[KEY_TEXT] && !with[KEY_FILE])
         with[KEY_FILE] = left = gcloud_file();
     with[METADATA_HOST] = environment("GCE_METADATA_HOST");
+    with[PROXY] = s->proxy;
+    with[PROXY_EXCLUDES] = s->proxy_excludes;
     if (with[KEY_TEXT] || with[KEY_FILE])
         st = hr__identity_of(fetch_file, with, N_TEXTS, out, err);
     else if (environment("NO_GCE_CHECK") && strcasecmp(environment("NO_GCE_CHECK"), "true") == 0)

@@ -29,13 +29,19 @@ static hr_status take_emulator(hr_gs *gs, hr_error *err)
     return HR_OK;
 }
 
-static hr_status configure(hr_gs *gs, hr_error *err)
+static hr_status configure(hr_store *s, hr_error *err)
 {
+    hr_gs *gs = &s->gs;
+
     HR_TRY(take_emulator(gs, err));
     if (gs->token && strcmp(gs->token, "anon") == 0)
         gs->anonymous = HR_SWITCH_ON;
     if (gs->anonymous != HR_SWITCH_ON && !gs->key_id)
-        HR_TRY(hr__google_identity(gs->token, gs->key_file, gs->key, &gs->identity, err));
+        HR_TRY(hr__google_identity(s, &gs->identity, err));
+    if (gs->request_payer == HR_SWITCH_ON && !gs->project)
+        return hr_error_set(err, HR_INVALID, "requester_pays needs the option project: who pays");
+    if (gs->request_payer == HR_SWITCH_ON && gs->key_id)
+        return hr_error_set(err, HR_UNSUPPORTED, "requester_pays needs a token, and no HMAC key");
     gs->prepared = true;
     return HR_OK;
 }
@@ -46,7 +52,7 @@ hr_status hr__gs_prepare(hr_store *s, const char *url, hr_error *err)
     hr_status st = HR_OK;
 
     if (!gs->prepared)
-        st = configure(gs, err);
+        st = configure(s, err);
     if (!st && hr__place(url).n_bucket == 0)
         return hr_error_set(err, HR_INVALID, "%s: expected gs://bucket/key", url);
     if (!st && (hr__place(url).anonymous || gs->anonymous == HR_SWITCH_ON))
@@ -107,6 +113,8 @@ static hr_status gs_sign(const hr_http_request *r, const char *url, int64_t now_
         hr__text_add(lines, "Accept-Encoding: gzip\n");
     if (!r->is_signed)
         return HR_OK;
+    if (gs->request_payer == HR_SWITCH_ON)
+        hr__text_add(lines, "x-goog-user-project: %s\n", gs->project);
     if (!r->who)
         return hr__sign4(&(hr_sign_keys){ .key_id = gs->key_id,
                                           .secret = gs->secret,

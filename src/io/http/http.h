@@ -24,7 +24,12 @@ typedef enum hr_switch { HR_SWITCH_UNSET, HR_SWITCH_OFF, HR_SWITCH_ON } hr_switc
 typedef struct hr_s3 {
     char *key_id, *secret, *token;
     char *region, *endpoint, *profile;
-    hr_switch anonymous, virtual_host, express;
+    char *default_region, *endpoint_s3; /* instead of `region`, if there is none; instead of `endpoint` */
+    char *role, *role_session, *external_id, *token_file, *sts, *metadata;
+    char *container_path, *container_url, *container_token_file;
+    char *encryption, *kms_key, *customer_key; /* of what is written; the last one of what is read, too */
+    char *key_sum;                             /* of customer_key: MD5, in base64 */
+    hr_switch anonymous, virtual_host, express, unsigned_payload, request_payer, bucket_key, use_ssl;
     bool prepared;
     hr_identity *identity;               /* a reference; NULL: there are no credentials */
     struct hr_s3_session *_Atomic first; /* of the directory buckets; see s3_express.c */
@@ -35,8 +40,8 @@ typedef struct hr_gs {
     char *token;           /* of OAuth */
     char *key_id, *secret; /* of HMAC */
     char *key_file, *key;  /* of a service account: its file, or the file's text */
-    char *endpoint;
-    hr_switch anonymous;
+    char *endpoint, *project;
+    hr_switch anonymous, request_payer; /* the project pays for requests */
     bool prepared;
     hr_identity *identity; /* a reference; whose tokens requests carry; NULL: nobody's */
 } hr_gs;
@@ -44,8 +49,10 @@ typedef struct hr_gs {
 /* Where Azure's store is, and who we are; see az_config.c. NULL: not given. */
 typedef struct hr_az {
     char *account, *key, *sas, *token, *connection, *endpoint, *suffix;
-    char *tenant, *client, *client_secret, *token_file, *authority, *identity_endpoint;
-    hr_switch anonymous, emulator;
+    char *tenant, *client, *client_secret, *token_file, *authority;
+    char *identity_endpoint, *object_id, *resource_id;
+    char *encryption_key, *key_sum; /* the sum is SHA-256, in base64 */
+    hr_switch anonymous, emulator, fabric;
     bool prepared;
     hr_identity *identity; /* a reference; whose tokens requests carry; NULL: nobody's */
 } hr_az;
@@ -61,12 +68,15 @@ typedef struct hr_hdfs {
 struct hr_store {
     atomic_int refs;
     int connect_ms, silence_ms, max_retries;
-    int first_byte_ms;   /* of an attempt that reads; 0: as silence_ms */
-    hr_switch hedges;    /* unset: they are on */
-    int idle_s;          /* a connection that was idle for longer is not used again */
-    int max_connections; /* of one host, for all readers */
-    char *cache_dir;     /* NULL, "": nothing is cached */
-    int64_t cache_bytes; /* its limit */
+    int first_byte_ms;                       /* of an attempt that reads; 0: as silence_ms */
+    hr_switch hedges;                        /* unset: they are on */
+    int idle_s;                              /* a connection that was idle for longer is not used again */
+    int max_connections;                     /* of one host, for all readers */
+    hr_switch allow_http, shuffle_addresses; /* unset: they are on */
+    char *proxy, *proxy_excludes;            /* instead of those of the environment; NULL: not given */
+    char *user_agent;                        /* NULL: headrace and its version */
+    char *cache_dir;                         /* NULL, "": nothing is cached */
+    int64_t cache_bytes;                     /* its limit */
     hr_s3 s3;
     hr_gs gs;
     hr_az az;
@@ -237,8 +247,9 @@ bool hr__address_is_private(const char *address);
 /* Whether the host is the domain, or lies below it; letters of both cases are equal. */
 bool hr__host_is_in(const char *host, size_t n, const char *domain, size_t n_domain);
 bool hr__url_is_near(const char *url); /* loopback, or the address of a machine's metadata: never by a proxy */
-/* The proxy that the environment has for this URL, borrowed; NULL: none. Of no_proxy it takes names, and no ranges. */
-const char *hr__url_proxy(const char *url);
+/* The proxy that the options or the environment have for this URL, borrowed; NULL: none. Of no_proxy it takes names,
+ * and no ranges. */
+const char *hr__url_proxy(const char *url, const hr_store *s);
 
 /* --- store_kind.c: scheme://bucket/key, where the key is plain, and not percent-encoded */
 typedef struct hr_place {
@@ -332,6 +343,9 @@ hr_status hr__store_request(hr_http_request *r, const char *method, hr_store *s,
 hr_status hr__bucket_request(hr_http_request *r, const char *method, hr_store *s, const char *url, const char *query,
                              hr_account *account, hr_error *err) HR_MUST_USE;
 
+/* --- store_options.c */
+hr_status hr__store_set(hr_store *s, const char *option, hr_error *err) HR_MUST_USE; /* "name=value" */
+void hr__store_options_clear(hr_store *s); /* frees the texts that options have set */
 /* --- store.c */
 /* Sets *at to a copy of the n bytes, unless it is set or there are none. */
 hr_status hr__set_default(char **at, const char *value, int64_t n, hr_error *err) HR_MUST_USE;
@@ -342,6 +356,8 @@ hr_status hr__gs_prepare(hr_store *s, const char *url, hr_error *err) HR_MUST_US
 hr_status hr__az_prepare(hr_store *s, const char *url, hr_error *err) HR_MUST_USE;
 hr_status hr__az_take_connection(hr_az *az, const char *text, hr_error *err) HR_MUST_USE;
 bool hr__az_key_is_good(const char *key); /* in base64 */
+/* Of a key of 256 bits in base64: its MD5 or SHA-256, in base64, new. HR_INVALID, without the key: it is none. */
+hr_status hr__key_sum(const char *name, const char *key, bool sha256, char **out, hr_error *err) HR_MUST_USE;
 
 /* --- cache.c: ranges of one version of an object, in a folder of this machine. The caller's lock guards the ranges,
  * which only `end`, `next`, `range`, `add` and `drop` see; these take NULL for no cache. */
@@ -387,12 +403,12 @@ typedef struct hr_aws_files {
     const char *profile, *credentials, *config;
 } hr_aws_files;
 /* `profile` is read from the files. */
-hr_status hr__aws_identity(const hr_s3 *s3, const hr_aws_files *files, const hr_aws_profile *profile, hr_identity **out,
-                           hr_error *err) HR_MUST_USE;
-hr_status hr__google_identity(const char *token, const char *key_file, const char *key_text, hr_identity **out,
-                              hr_error *err) HR_MUST_USE;
+hr_status hr__aws_identity(const hr_store *s, const hr_aws_files *files, const hr_aws_profile *profile,
+                           hr_identity **out, hr_error *err) HR_MUST_USE;
+hr_status hr__google_identity(const hr_store *s, hr_identity **out, hr_error *err) HR_MUST_USE;
 typedef struct hr_azure_login {
-    const char *token, *tenant, *client, *secret, *token_file, *authority, *endpoint;
+    const char *token, *tenant, *client, *secret, *token_file, *authority, *endpoint, *object_id, *resource_id;
+    const hr_store *store; /* whose proxy services are asked by */
 } hr_azure_login;
 hr_status hr__azure_identity(const hr_azure_login *given, hr_identity **out, hr_error *err) HR_MUST_USE;
 
@@ -425,6 +441,7 @@ typedef struct hr_sign_keys {
     const char *token;     /* of a session; NULL: none */
     const char *header;    /* that has the token; NULL: x-amz-security-token */
     const char *condition; /* of the header x-goog-if-generation-match; NULL: the request has none */
+    const char *more;      /* "name: value\n" of other headers that have to be signed, sorted; NULL: none */
 } hr_sign_keys;
 /* Adds the header lines that sign this request at this time. hash: of the data, by hr__s3_hash; "": there is none. */
 hr_status hr__sign4(const hr_sign_keys *k, const char *method, const char *url, const char *hash, int64_t now_s,
@@ -438,7 +455,8 @@ void hr__s3_add_complete_query(const char *id, hr_text *out);
 void hr__s3_add_parts(char *const *tags, int64_t n, hr_text *out);
 const char *hr__aws_domain(const char *region);                                    /* "amazonaws.com", but in China */
 hr_status hr__sha1_hex(const char *text, char out[41], hr_error *err) HR_MUST_USE; /* as names of SSO's files have it */
-/* Sets r->hash: the SHA-256 of the data; "UNSIGNED-PAYLOAD" over TLS, which protects them itself. */
+/* Sets r->hash: the SHA-256 of the data; "UNSIGNED-PAYLOAD" over TLS, which protects them itself, unless an option
+ * decides. */
 hr_status hr__s3_hash(hr_http_request *r, hr_error *err) HR_MUST_USE;
 static inline bool hr__http_writes(const hr_http_request *r)
 {

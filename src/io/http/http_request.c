@@ -520,6 +520,13 @@ hr_status hr__http_init(hr_http_request *r, const char *method, char *takes_url,
     *r = (hr_http_request){ .method = method, .url = takes_url };
     if (!takes_url)
         return hr__error_memory(err, "a URL", 1);
+    if (store->allow_http == HR_SWITCH_OFF && strncasecmp(takes_url, "http:", 5) == 0) {
+        (void)hr_error_set(err, HR_INVALID, "storage_options: allow_http is false, and the address is one of http");
+        r->st = hr__url_error(err, HR_INVALID, takes_url);
+        hr__free(takes_url);
+        r->url = NULL;
+        return HR_INVALID;
+    }
     r->store = hr__store_ref(store);
     return HR_OK;
 }

@@ -248,7 +248,8 @@ static int look_at_address(void *context, char *server, char *own, int port, int
 static void set_proxy(hr_http_request *r, CURL *easy, const char *url)
 {
     bool public = r->public_only || (r->public_abroad && r->foreign);
-    const char *proxy = public ? hr__url_proxy(url) : NULL;
+    bool ours = public || r->store->proxy || r->store->proxy_excludes;
+    const char *proxy = ours ? hr__url_proxy(url, r->store) : NULL;
 
     if (proxy) {
         curl_easy_setopt(easy, CURLOPT_PROXY, proxy);
@@ -257,7 +258,7 @@ static void set_proxy(hr_http_request *r, CURL *easy, const char *url)
         curl_easy_setopt(easy, CURLOPT_PROXY, "");
         curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, look_at_address);
         curl_easy_setopt(easy, CURLOPT_PREREQDATA, r);
-    } else if (hr__url_is_near(url)) {
+    } else if (ours || hr__url_is_near(url)) {
         curl_easy_setopt(easy, CURLOPT_PROXY, "");
     }
 }
@@ -272,7 +273,8 @@ static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist 
     curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L); /* keys may hold ".." */
     curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    curl_easy_setopt(easy, CURLOPT_USERAGENT, "headrace/" HR_VERSION_TEXT);
+    curl_easy_setopt(easy, CURLOPT_USERAGENT,
+                     r->store->user_agent ? r->store->user_agent : "headrace/" HR_VERSION_TEXT);
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(easy, CURLOPT_HEADERDATA, r);
@@ -283,7 +285,7 @@ static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist 
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)r->store->connect_ms);
     curl_easy_setopt(easy, CURLOPT_MAXAGE_CONN, (long)r->store->idle_s);
     curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, r->on_new ? 1L : 0L);
-    curl_easy_setopt(easy, CURLOPT_DNS_SHUFFLE_ADDRESSES, 1L);
+    curl_easy_setopt(easy, CURLOPT_DNS_SHUFFLE_ADDRESSES, r->store->shuffle_addresses == HR_SWITCH_OFF ? 0L : 1L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
     if (certificates)
         curl_easy_setopt(easy, CURLOPT_CAINFO, certificates);

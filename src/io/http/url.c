@@ -170,11 +170,9 @@ bool hr__host_is_in(const char *host, size_t n, const char *domain, size_t n_dom
     return n_domain == n || host[n - n_domain - 1] == '.';
 }
 
-/* Whether no_proxy has the host's name, or the end of it after a dot. */
-static bool is_excepted(const char *host, size_t n)
+/* Whether the list has the host's name, or the end of it after a dot. */
+static bool is_excepted(const char *host, size_t n, const char *list)
 {
-    const char *list = variable("no_proxy", "NO_PROXY");
-
     for (size_t m; list && *list; list += m + (list[m] != 0)) {
         size_t dot = *list == '.';
 
@@ -185,16 +183,20 @@ static bool is_excepted(const char *host, size_t n)
     return false;
 }
 
-const char *hr__url_proxy(const char *url)
+const char *hr__url_proxy(const char *url, const hr_store *s)
 {
     bool tls = strncasecmp(url, "https:", 6) == 0;
     const char *proxy = tls ? variable("https_proxy", "HTTPS_PROXY") : variable("http_proxy", NULL);
     size_t n;
-    const char *host = name_of(url, &n);
+    const char *host = name_of(url, &n), *exceptions = s->proxy_excludes;
 
+    if (!exceptions && !s->proxy)
+        exceptions = variable("no_proxy", "NO_PROXY");
     if (!proxy)
         proxy = variable("all_proxy", "ALL_PROXY");
-    return hr__url_is_near(url) || is_excepted(host, n) ? NULL : proxy;
+    if (s->proxy)
+        proxy = s->proxy[0] ? s->proxy : NULL;
+    return hr__url_is_near(url) || is_excepted(host, n, exceptions) ? NULL : proxy;
 }
 
 /* 127.0.0.0/8 and 169.254.0.0/16; ::1, fe80::/10, and the addresses at which AWS has metadata, fd00:ec2::/32. */

@@ -31,10 +31,12 @@ static const char *given_endpoint(const hr_store *s, const char *url)
     return e && hr__s3_is_express(s, url) && strstr(e, ".amazonaws.com") && !strstr(e, HR_S3_EXPRESS "-") ? NULL : e;
 }
 
+static const char *default_scheme(const hr_store *s) { return s->s3.use_ssl == HR_SWITCH_OFF ? "http://" : "https://"; }
+
 /* Amazon's, of the region or of the zone. */
 static void add_amazon(const hr_store *s, const char *url, hr_text *out)
 {
-    hr__text_add(out, "https://");
+    hr__text_add(out, "%s", default_scheme(s));
     if (hr__s3_is_express(s, url))
         hr__s3_add_zone(s, url, out);
     else
@@ -64,7 +66,7 @@ static void s3_add_address(const hr_store *s, const char *url, bool of_bucket, h
     if (named && !(hr__s3_is_express(s, url) && names_bucket(host + 3, &p)))
         hr__text_add(out, "%.*s://%.*s.%s", (int)(host - endpoint), endpoint, p.n_bucket, p.bucket, host + 3);
     else
-        hr__text_add(out, "%s%s", host ? "" : "https://", endpoint);
+        hr__text_add(out, "%s%s", host ? "" : default_scheme(s), endpoint);
     while (out->n && out->data[out->n - 1] == '/')
         out->data[--out->n] = 0;
     if (!named)
@@ -80,21 +82,69 @@ static bool s3_signs(const hr_store *s, const char *url)
     return s->s3.anonymous != HR_SWITCH_ON && !hr__place(url).anonymous;
 }
 
-static hr_status s3_sign(const hr_http_request *r, const char *url, int64_t now_s, hr_text *lines, hr_error *err)
+static bool query_has(const char *url, const char *name)
+{
+    const char *query = strchr(url, '?');
+
+    return query && strstr(query, name);
+}
+
+/* How objects are encrypted. Whoever holds the key has to give it for each part and each range, too. */
+static void add_encryption(const hr_http_request *r, const char *url, hr_text *out)
+{
+    const hr_s3 *s3 = &r->store->s3;
+    bool part = query_has(url, "partNumber="), list = query_has(url, "list-type=") || query_has(url, "uploads=");
+    bool put = strcmp(r->method, "PUT") == 0, begins = strcmp(r->method, "POST") == 0 && query_has(url, "?uploads=");
+    bool reads = (strcmp(r->method, "GET") == 0 || strcmp(r->method, "HEAD") == 0) && !list;
+
+    if (s3->customer_key && (put || begins || reads))
+        hr__text_add(out,
+                     "x-amz-server-side-encryption-customer-algorithm: AES256\n"
+                     "x-amz-server-side-encryption-customer-key: %s\n"
+                     "x-amz-server-side-encryption-customer-key-md5: %s\n",
+                     s3->customer_key, s3->key_sum);
+    if (s3->customer_key || !s3->encryption || !((put && !part) || begins))
+        return;
+    hr__text_add(out, "x-amz-server-side-encryption: %s\n", s3->encryption);
+    if (s3->kms_key)
+        hr__text_add(out, "x-amz-server-side-encryption-aws-kms-key-id: %s\n", s3->kms_key);
+    if (s3->bucket_key)
+        hr__text_add(out, "x-amz-server-side-encryption-bucket-key-enabled: %s\n",
+                     s3->bucket_key == HR_SWITCH_ON ? "true" : "false");
+}
+
+/* more: header lines that have to be signed; NULL: none. */
+static hr_status sign(const hr_http_request *r, const char *url, int64_t now_s, const char *more, hr_text *lines,
+                      hr_error *err)
 {
     const hr_credentials *who = r->who;
-    bool express;
+    bool express = hr__s3_is_express(r->store, r->name);
 
-    if (!who)
-        return HR_OK;
-    express = hr__s3_is_express(r->store, r->name);
     return hr__sign4(&(hr_sign_keys){ .key_id = who->id,
                                       .secret = who->secret,
                                       .token = who->token,
                                       .region = hr__s3_region(r->store),
                                       .service = express ? HR_S3_EXPRESS : NULL,
-                                      .header = express ? "x-amz-s3session-token" : NULL },
+                                      .header = express ? "x-amz-s3session-token" : NULL,
+                                      .more = more },
                      r->method, url, r->hash, now_s, lines, err);
+}
+
+static hr_status s3_sign(const hr_http_request *r, const char *url, int64_t now_s, hr_text *lines, hr_error *err)
+{
+    hr_text more = { 0 };
+    hr_status st;
+
+    if (r->store->s3.request_payer == HR_SWITCH_ON)
+        hr__text_add(&more, "x-amz-request-payer: requester\n");
+    add_encryption(r, url, &more);
+    if (more.failed)
+        return hr__error_memory(err, "headers of a request", 1000);
+    if (more.n)
+        hr__text_add(lines, "%s", more.data);
+    st = r->who ? sign(r, url, now_s, more.data, lines, err) : HR_OK;
+    hr__text_clear(&more);
+    return st;
 }
 
 void hr__s3_add_list_query(const hr_list_query *q, bool encoded, hr_text *out)

@@ -10,6 +10,7 @@
 #include "io/http/http.h"
 
 #include <stdlib.h>
+#include <strings.h>
 
 static const char *environment(const char *name)
 {
@@ -25,8 +26,53 @@ static char *file_of(const char *variable, const char *below_home)
     return given ? hr__strdup(NULL, given) : hr__printf(NULL, "%s/%s", home ? home : "", below_home);
 }
 
-static hr_status configure(hr_s3 *s3, hr_error *err)
+/* What the options say about encryption, in the words of the header. */
+static hr_status check_encryption(hr_s3 *s3, hr_error *err)
 {
+    static const struct {
+        const char *given, *sent;
+    } kinds[] = { { "AES256", "AES256" },
+                  { "aws:kms", "aws:kms" },
+                  { "sse:kms", "aws:kms" },
+                  { "aws:kms:dsse", "aws:kms:dsse" },
+                  { "sse:kms:dsse", "aws:kms:dsse" },
+                  { "sse-c", "sse-c" } };
+    const char *given = s3->encryption ? s3->encryption : s3->customer_key ? "sse-c" : s3->kms_key ? "aws:kms" : NULL;
+    char *sent = NULL;
+
+    for (int i = 0; given && i < HR_LEN(kinds); i++)
+        if (strcasecmp(given, kinds[i].given) == 0 && !(sent = hr__strdup(NULL, kinds[i].sent)))
+            return hr__error_memory(err, "configuration of S3", 16);
+    if (given && !sent)
+        return hr_error_set(err, HR_INVALID,
+                            "aws_server_side_encryption: expected AES256, aws:kms, aws:kms:dsse or "
+                            "sse-c; found another text");
+    hr__free(s3->encryption);
+    s3->encryption = sent;
+    if (sent && (strcmp(sent, "sse-c") == 0) != (s3->customer_key != NULL))
+        return hr_error_set(err, HR_INVALID,
+                            "aws_server_side_encryption is sse-c with aws_sse_customer_key_base64, and "
+                            "never without");
+    return s3->customer_key ? hr__key_sum("aws_sse_customer_key_base64", s3->customer_key, false, &s3->key_sum, err)
+                            : HR_OK;
+}
+
+/* The names that come before others, and after them. */
+static hr_status take_more_options(hr_s3 *s3, hr_error *err)
+{
+    if (s3->endpoint_s3) {
+        hr__free(s3->endpoint);
+        s3->endpoint = s3->endpoint_s3;
+        s3->endpoint_s3 = NULL;
+    }
+    HR_TRY(hr__set_default(&s3->region, s3->default_region,
+                           s3->default_region ? (int64_t)strlen(s3->default_region) : 0, err));
+    return check_encryption(s3, err);
+}
+
+static hr_status configure(hr_store *s, hr_error *err)
+{
+    hr_s3 *s3 = &s->s3;
     const char *profile = s3->profile ? s3->profile : environment("AWS_PROFILE");
     char *credentials = file_of("AWS_SHARED_CREDENTIALS_FILE", ".aws/credentials");
     char *config = file_of("AWS_CONFIG_FILE", ".aws/config");
@@ -37,6 +83,7 @@ static hr_status configure(hr_s3 *s3, hr_error *err)
     if (!credentials || !config)
         HR_GO(hr__error_memory(err, "configuration of S3", 100));
     HR_GO(hr__aws_profile_read(files.profile, credentials, config, &found, err));
+    HR_GO(take_more_options(s3, err));
     HR_GO(hr__set_from(&s3->region, "AWS_REGION", err));
     HR_GO(hr__set_from(&s3->region, "AWS_DEFAULT_REGION", err));
     HR_GO(hr__set_default(&s3->region, found.region, found.region ? (int64_t)strlen(found.region) : 0, err));
@@ -44,7 +91,7 @@ static hr_status configure(hr_s3 *s3, hr_error *err)
     HR_GO(hr__set_from(&s3->endpoint, "AWS_ENDPOINT_URL", err));
     HR_GO(hr__set_default(&s3->endpoint, found.endpoint, found.endpoint ? (int64_t)strlen(found.endpoint) : 0, err));
     if (s3->anonymous != HR_SWITCH_ON)
-        HR_GO(hr__aws_identity(s3, &files, &found, &s3->identity, err));
+        HR_GO(hr__aws_identity(s, &files, &found, &s3->identity, err));
     s3->prepared = true;
 done:
     hr__aws_profile_clear(&found);
@@ -59,7 +106,7 @@ hr_status hr__s3_prepare(hr_store *s, const char *url, hr_error *err)
     hr_status st = HR_OK;
 
     if (!s3->prepared)
-        st = configure(s3, err);
+        st = configure(s, err);
     if (!st && hr__place(url).n_bucket == 0)
         return hr_error_set(err, HR_INVALID, "%s: expected s3://bucket/key", url);
     if (!st && hr__s3_is_express(s, url))

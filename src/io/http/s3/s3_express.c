@@ -103,7 +103,9 @@ enum { ADDRESS, REGION, N_TEXTS };
 static hr_status ask(const char *const *with, hr_store *store, int64_t now_s, const hr_credentials *by,
                      hr_http_request *r, hr_text *lines, hr_error *err)
 {
-    hr_sign_keys keys = { by->id, by->secret, with[REGION], HR_S3_EXPRESS, by->token, NULL, NULL };
+    hr_sign_keys keys = {
+        .key_id = by->id, .secret = by->secret, .region = with[REGION], .service = HR_S3_EXPRESS, .token = by->token
+    };
     char *url = hr__printf(NULL, "%s?session=", with[ADDRESS]);
 
     hr__text_clear(lines);
