@@ -4,9 +4,9 @@
     python bench/autotune.py --prefetch 1 2 4 8 16 [--rounds 7] [--only NAME ...]
 
 prints a table in Markdown for docs/waiting.md: seconds of a pass for each fixed number, and of a run that
-moves it. All take turns, a round each, in one process; figures are medians of the rounds. The first pass of
-the moving run, in which it learns, stands in a column of its own. With --prefetch, each fixed number of
-batches ready ahead, beside the default.
+moves it. All take turns in one process, and each round begins with another one; figures are medians of the
+rounds. The first pass of the moving run, in which it learns, stands in a column of its own. With --prefetch,
+each fixed number of batches ready ahead, beside the default.
 """
 
 import argparse
@@ -176,8 +176,8 @@ def measure(make, args):
         ways = [*(args.prefetch or args.threads), None]
         found = {way: [] for way in ways}
         with settings(given):
-            for _ in range(args.rounds + 1):
-                for way in ways:
+            for i in range(args.rounds + 1):
+                for way in ways[i % len(ways) :] + ways[: i % len(ways)]:  # none always follows the same one
                     if args.prefetch:
                         arguments.pop("prefetch_batches", None)
                         arguments |= {} if way is None else {"prefetch_batches": way}

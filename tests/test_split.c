@@ -323,7 +323,7 @@ static void check_bound(int64_t batch_rows, int prefetch, int lead)
 static void lead_is_bounded(void **state)
 {
     (void)state;
-    check_bound(40000, 3, 4); /* 320,000 bytes */
+    check_bound(300000, 3, 4); /* 2.4 MB */
     check_bound(10, 0, 1);
 }
 
@@ -332,7 +332,7 @@ static void small_batches_lead(void **state)
 {
     (void)state;
     check_bound(10, 1, HR_SMALL_AHEAD + 1);
-    check_bound(8192, 1, 5); /* four of 65,536 bytes fit */
+    check_bound(65536, 1, 5); /* four of 524,288 bytes fit */
     check_bound(10, HR_SMALL_AHEAD + 1, HR_SMALL_AHEAD + 2);
 }
 

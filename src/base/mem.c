@@ -291,6 +291,16 @@ static char json_letter(unsigned char c)
     return at ? letters[at - bytes] : 0;
 }
 
+/* ASCII letters from p on that JSON has as they are. */
+static int plain_length(const unsigned char *p)
+{
+    int n = 0;
+
+    while (n < INT16_MAX && p[n] >= 0x20 && p[n] < 0x7f && !json_letter(p[n]))
+        n++;
+    return n;
+}
+
 void hr__text_add_json(hr_text *t, const char *s)
 {
     const unsigned char *p = (const unsigned char *)s;
@@ -301,7 +311,9 @@ void hr__text_add_json(hr_text *t, const char *s)
     }
     hr__text_add_bytes(t, "\"", 1);
     while (*p) {
-        int n = utf8_length(p);
+        int n = plain_length(p);
+        if (!n)
+            n = utf8_length(p);
         if (json_letter(*p))
             hr__text_add(t, "\\%c", json_letter(*p));
         else if (*p < 0x20)

@@ -66,7 +66,7 @@ void hr__position_clear(hr_position *p);
 /* Tables that may be ahead of n consumers, `prefetch` at least: small ones as many for each as fit in HR_SMALL_BYTES,
  * so that no thread waits for another one at each table. table_bytes: of the last table; -1: none yet. */
 #define HR_SMALL_AHEAD 16
-#define HR_SMALL_BYTES (1 << 18)
+#define HR_SMALL_BYTES (1 << 21)
 /* Calls of functions in workers that are under way at a time, for each thread of the run. */
 #define HR_CALLS_A_THREAD 4
 int hr__ahead(int prefetch, int n, int64_t table_bytes);
