@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -193,7 +194,7 @@ def test_a_dataset_itself():
 def test_shares_do_not_go_to_workers():
     (shard,) = hd.range(100).streaming_split(1)
     loader = DataLoader(shard.to_torch(batch_size=10), batch_size=None, num_workers=2)
-    with raises(Exception, match="this split belongs to process|belongs to this process"):
+    with raises(exceptions.UnsupportedError, match="num_workers=0"):
         list(loader)
     loader = DataLoader(
         shard.to_torch(batch_size=10), batch_size=None, num_workers=1, multiprocessing_context="spawn"
@@ -201,6 +202,42 @@ def test_shares_do_not_go_to_workers():
     with raises(exceptions.UnsupportedError, match="num_workers=0"):
         list(loader)
     shard.close()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_share_without_a_launcher_goes_to_workers(folder, method, workers):
+    """The story: the program that also runs without torchrun ended in its workers."""
+    ds = hd.read_parquet(folder).random_shuffle()
+    alone = ds.shard().to_torch(batch_size=60)
+    expected = [[b[0].flatten().tolist() for b in alone] for _ in range(3)]
+    assert expected[0] != expected[1]
+    dataset = ds.shard().to_torch(batch_size=60)
+    options = {"batch_size": None, "num_workers": workers, "multiprocessing_context": method}
+    loader = DataLoader(dataset, **options)
+    assert [ids(loader) for _ in range(2)] == expected[:2]
+    assert dataset.state_dict()["epoch"] == 2
+    assert [b[0].flatten().tolist() for b in dataset] == expected[2]  # in this process
+
+    half = iter(alone)
+    for _ in range(4):
+        next(half)
+    state = alone.state_dict()
+    rest = [b[0].flatten().tolist() for b in half]
+    again = ds.shard().to_torch(batch_size=60)
+    again.load_state_dict(state)
+    assert len(rest) == len(expected[0]) - 4 and ids(DataLoader(again, **options)) == rest
+
+
+def test_a_copy_of_a_share_without_a_launcher(folder):
+    share = hd.read_parquet(folder).map_batches(lambda b: {"id": b["id"] * 2}, compute="threads").shard()
+    whole = [b["id"].tolist() for b in share.iter_batches(batch_size=100)]
+    copy = pickle.loads(pickle.dumps(share))  # also of one in use
+    assert [b["id"].tolist() for b in copy.iter_batches(batch_size=100)] == whole
+    iterable = pickle.loads(pickle.dumps(share.iter_batches(batch_size=100)))
+    assert [b["id"].tolist() for b in iterable] == whole
+    with pytest.raises(exceptions.UnsupportedError, match="pickle the iterable that iter_batches"):
+        pickle.dumps(iter(share.iter_batches(batch_size=100)))
 
 
 def test_without_an_order():

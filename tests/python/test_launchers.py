@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -943,3 +944,52 @@ def test_names_of_runs_differ():
     assert len(set(runs)) == 6
     assert launchers.current(torchrun | {"RANK": "0"}).run == runs[0]
     assert launchers.current(slurm).run != launchers.current(slurm | {"SLURM_STEP_ID": "1"}).run
+
+
+def run_names(command, **env):
+    """The names of the runs of the ranks below a launcher."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("RANK", "WORLD_SIZE", "MASTER_"))} | env
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return [line.partition("run: ")[2] for line in done.stdout.splitlines() if "run: " in line]
+
+
+NAME = "from headrace.data import launchers; print('run:', launchers.current().run)"
+WRAPPER = f'cd /; {sys.executable} -c "{NAME}"; true'  # a shell that stays
+
+
+def test_ranks_below_scripts_of_their_own(tmp_path):
+    """The story: MPICH's mpirun sh -c "..." made each rank a run of its own, and none found the others."""
+    script = tmp_path / "rank.sh"
+    script.write_text(WRAPPER)
+    ranks = [f"PMI_RANK={r} PMI_SIZE=2 PMI_FD={r + 6} sh -c 'sh {script}; true'" for r in range(2)]
+    launcher = ["sh", "-c", " & ".join(ranks) + " & wait"]
+    once, twice = run_names(launcher), run_names(launcher)
+    assert len(once) == len(twice) == 2
+    assert len(set(once)) == len(set(twice)) == 1 and once != twice
+
+
+@pytest.mark.skipif(not shutil.which("mpirun.mpich"), reason="needs mpich")
+def test_mpich_itself():
+    for command in ([sys.executable, "-c", NAME], ["sh", "-c", WRAPPER]):
+        assert len(set(names := run_names(["mpirun.mpich", "-n", "2", *command]))) == 1 and len(names) == 2
+
+
+def test_missing_ranks_that_seem_to_be_another_run(runs):
+    code = """
+        context.stall_warning_s, context.stall_timeout_s = 0.3, 0.8
+        os.environ["HEADRACE_RUN_ID"] = f"of rank {RANK}"
+        share = plan("read").shard()
+        share.stats()
+        open(f"{OUT}/met{RANK}", "w").close()
+        wait_until(lambda: is_there("met0") and is_there("met1"))
+        try:
+            list(share.iter_batches())
+        except exceptions.PeerError as e:
+            write(str(e))
+        wait_until(lambda: is_there("0.json") and is_there("1.json"))
+        """
+    code, text, out = runs.torchrun(2, code)
+    assert code == 0, text
+    assert all("the same plan in another run, too" in said for said in results(out, 2))
+    assert all("set HEADRACE_RUN_ID" in said for said in results(out, 2))

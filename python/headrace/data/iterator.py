@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 import warnings
 import weakref
@@ -209,11 +210,14 @@ class SplitIterator(DataIterator):
         return self
 
     def _pass(self, request, epoch, position, how, share=None):
-        if share is not None and share.of > 1 and not isinstance(self._source, LocalSource):
+        divides = isinstance(self._source, AloneSource)
+        if share is not None and share.of > 1 and not divides:
             raise UnsupportedError(
                 f"{self!r} is read by one process, and this DataLoader has {share.of} workers: use "
                 "num_workers=0; the engine reads ahead with all cores"
             )
+        if share is not None and divides:
+            request = self._source.in_worker(request, share)
         with self._changing:
             old = self._current and self._current()
             if old is not None:
@@ -227,7 +231,8 @@ class SplitIterator(DataIterator):
     def _next_epoch(self, wanted, share=None):
         chosen = self.chosen_epoch
         epoch = super()._next_epoch(wanted, share)
-        self._begins = epoch if chosen is not None else None
+        counts = chosen is not None or isinstance(self._source, AloneSource)
+        self._begins = epoch if counts else None
         return epoch
 
     def _warn_of_classes(self, position):
@@ -237,7 +242,10 @@ class SplitIterator(DataIterator):
         if self.chosen_epoch is not None:
             return start_of(self.chosen_epoch)
         position = self._source.position()
-        return state_of(json.loads(position)["epoch"], position)
+        epoch = json.loads(position)["epoch"]
+        if isinstance(self._source, AloneSource) and epoch != self.epochs_begun:
+            return start_of(self.epochs_begun)  # workers of a DataLoader have read the epochs before it
+        return state_of(epoch, position)
 
     def schema(self) -> Schema | None:
         """The Schema of the whole dataset."""
@@ -287,7 +295,7 @@ class SplitOwner:
     it.
     """
 
-    def __init__(self, dataset, n, tail, replicas=1):
+    def __init__(self, dataset, n, tail, replicas=1, options=None):
         self.node = dataset._node
         self.n = n
         self.pools = self.node.pools()
@@ -296,7 +304,7 @@ class SplitOwner:
             n,
             tail=tail,
             inline_calls=[p.inline for p in self.pools if p.inline],
-            **DataContext.get_current().run_options(),
+            **(options or DataContext.get_current().run_options()),
         )
         if replicas != 1:
             self.split.replicate(replicas)
@@ -365,9 +373,12 @@ class LocalSource:
         self.rank = rank
         self.split = owner.split
         self._watch = None
+        self._pid = os.getpid()
         owner.sources.add(self)
 
     def begin(self, batch_rows, **request):
+        if self._pid != os.getpid():
+            raise self._elsewhere()
         self.owner.begin()
         self._watch = share_watch(self._report_wait)
         try:
@@ -415,15 +426,82 @@ class LocalSource:
     def close(self):
         self.split.lost(self.rank)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        raise UnsupportedError(
-            f"share {self.rank} of {self.owner.n} belongs to this process, and another one cannot read "
+    def _elsewhere(self):
+        where = "this process" if self._pid == os.getpid() else f"process {self._pid}"
+        return UnsupportedError(
+            f"share {self.rank} of {self.owner.n} belongs to {where}, and another one cannot read "
             "it: use num_workers=0 (the engine reads ahead with all cores), or Dataset.shard() in each "
             "process of a launcher"
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise self._elsewhere()
+
+
+class AloneSource(LocalSource):
+    """The share of a program without a launcher, which has all rows. Each process with a copy of it, by fork
+    or by pickle, runs the plan itself; the workers of a DataLoader divide the batches, as those of a Dataset.
+    """
+
+    def __init__(self, dataset, tail, lanes, options=None):
+        self.rank = 0
+        self._watch = None
+        self._made_of = dataset, tail, lanes
+        self._options = options  # of runs; None: those of this process's DataContext
+        self._pid = None
+        self._owner = self._parents = None
+        self._making = threading.Lock()
+
+    @property
+    def owner(self):
+        if self._pid != os.getpid():
+            self._making = threading.Lock()
+            self._parents, self._owner = self._owner, None  # a parent's engine must not end here
+            self._pid = os.getpid()
+        with self._making:
+            if self._owner is None:
+                dataset, tail, lanes = self._made_of
+                owner = SplitOwner(dataset, 1, tail, options=self._options)
+                owner.split.lanes(lanes, 1)
+                owner.sources.add(self)
+                self._owner = owner
+        return self._owner
+
+    @property
+    def split(self):
+        return self.owner.split
+
+    def in_worker(self, request, share):
+        """The request of a pass in a worker of a DataLoader."""
+        options = self._options or DataContext.get_current().run_options()
+        makes_batches = self._made_of[0]._node.plan.makes_batches()
+        request, options = loader.of_share(request, dict(options), share, SHARE_ROWS, makes_batches)
+        if self._pid != os.getpid():
+            self._options = options
+        return request
+
+    def _runs_here(self):
+        return self._owner is not None and self._pid == os.getpid()
+
+    def begin(self, batch_rows, **request):
+        self.owner.begin()
+        return super().begin(batch_rows, **request)
+
+    def leave(self):
+        if self._runs_here():
+            super().leave()
+
+    def close(self):
+        if self._runs_here():
+            super().close()
+
+    def __reduce__(self):
+        options = self._options or DataContext.get_current().run_options()
+        return AloneSource, (*self._made_of, options)
+
 
 __all__ = [
+    "AloneSource",
     "DataIterator",
     "DatasetIterator",
     "LocalSource",

@@ -106,14 +106,47 @@ def _number(env: Mapping[str, str], *names: str) -> int | None:
     return None
 
 
-def _parent() -> str:
-    """A name of the process that started this one: its children are one run."""
-    pid = os.getppid()
+MOST_WRAPPERS = 16  # processes between a launcher and a rank
+LAUNCHERS = ("hydra_pmi_proxy", "hydra_bstrap_proxy", "mpiexec.hydra", "mpirun", "mpispawn", "prted", "orted")
+
+
+def _process(pid: int) -> tuple[int, str]:
+    """The parent of a process, and the time when it started; (0, ""): not known."""
     try:
         with open(f"/proc/{pid}/stat") as f:
-            return f"parent {pid} {f.read().rpartition(')')[2].split()[19]}"
-    except (OSError, IndexError):
-        return f"parent {pid}"
+            fields = f.read().rpartition(")")[2].split()
+        return int(fields[1]), fields[19]
+    except (OSError, IndexError, ValueError):
+        return 0, ""
+
+
+def _is_wrapper(pid: int, variables: set[bytes]) -> bool:
+    """Whether a launcher started this process as a rank: it began with all these variables. A launcher that
+    is itself below a rank may have them, too.
+    """
+    try:
+        with open(f"/proc/{pid}/comm") as f:
+            if f.read().strip() in {name[:15] for name in LAUNCHERS}:
+                return False
+        with open(f"/proc/{pid}/environ", "rb") as f:
+            return variables <= set(f.read().split(b"\0"))
+    except OSError:
+        return False
+
+
+def _parent(env: Mapping[str, str] | None = None, *names: str) -> str:
+    """A name of the process that started this one: its children are one run. names: variables that a launcher
+    sets for each rank. Processes between the launcher and this one, such as a shell that runs a script, have
+    them, too, and do not count.
+    """
+    variables = {f"{name}={(env or {}).get(name)}".encode() for name in names}
+    pid = os.getppid()
+    for _ in range(MOST_WRAPPERS):
+        parent, _ = _process(pid)
+        if not names or not parent or not _is_wrapper(pid, variables):
+            break
+        pid = parent
+    return f"parent {pid} {_process(pid)[1]}".rstrip()
 
 
 def _torch_run(env: Mapping[str, str]) -> str:
@@ -193,7 +226,7 @@ def _by_mpi(env):
         if rank is not None and size is not None:
             job = next((f"{n}={env[n]}" for n in job_names if env.get(n)), None)
             here = _number(env, here_name) or _slurm_here(env, size) or size
-            return Place(rank, size, here, job or _parent(), "mpirun")
+            return Place(rank, size, here, job or _parent(env, rank_name, size_name), "mpirun")
     return None
 
 

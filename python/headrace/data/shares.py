@@ -28,7 +28,7 @@ from headrace._core import InvalidArgument, MismatchError, PeerError, StorageErr
 from headrace.data import hosts, launchers, stalls
 from headrace.data.context import DataContext, is_whole
 from headrace.data.iterables import taken_rows
-from headrace.data.iterator import SplitIterator, SplitOwner, share_watch
+from headrace.data.iterator import AloneSource, SplitIterator, SplitOwner, share_watch
 
 resuming = lazy_module("headrace.data.resuming")
 
@@ -84,11 +84,9 @@ def of_launcher(dataset, n, tail):
 
 
 def _alone(dataset, tail, lanes):
-    from headrace.data.iterator import LocalSource
-
-    owner = SplitOwner(dataset, 1, tail)
-    owner.split.lanes(lanes or 1, 1)
-    return SplitIterator(LocalSource(owner, 0), 1, 0)
+    source = AloneSource(dataset, tail, lanes or 1)
+    _ = source.owner  # whose errors are those of shard()
+    return SplitIterator(source, 1, 0)
 
 
 def _usual_lanes(hosts):
@@ -147,13 +145,26 @@ class _Meeting:
 
     def others(self):
         """How many sockets this run has for other plans: ranks that are missing here may have made them."""
-        run, mine = self.name.rsplit("-", 2)[0], self.name
-        try:
-            with open("/proc/net/unix") as f:
-                names = {line.rpartition("@")[2].strip() for line in f if f"@{run}-" in line}
-        except OSError:
-            return 0
-        return len({n for n in names if n != mine} - {h.meeting.name for h in _hosts})
+        run = self.name.rsplit("-", 2)[0]
+        return len({n for n in _sockets() if n.startswith(f"{run}-")} - {self.name} - _own_names())
+
+    def in_other_runs(self):
+        """How many sockets other runs have for this plan: missing ranks that seem to be of another run."""
+        here = {n for n in _sockets() if n.endswith(f"-{self.shared_name}")}
+        return len(here - {self.name} - _own_names())
+
+
+def _sockets():
+    """The names of all shares' sockets on this host."""
+    try:
+        with open("/proc/net/unix") as f:
+            return {line.rpartition("@")[2].strip() for line in f if "@headrace-share-" in line}
+    except OSError:
+        return set()
+
+
+def _own_names():
+    return {h.meeting.name for h in _hosts}
 
 
 class Host:
@@ -427,6 +438,11 @@ class LauncherSource:
             others = self.meeting.others()
             if others:
                 text += f"; this run serves another plan, too ({others}): compare what the ranks read"
+            elif self.meeting.in_other_runs():
+                text += (
+                    "; this host serves the same plan in another run, too: if those are ranks of this "
+                    "run, set HEADRACE_RUN_ID to the same text for all ranks"
+                )
         else:
             text += f"; this host has {place.here} of {place.world_size} ranks (HEADRACE_LOCAL_WORLD_SIZE)"
         return text
