@@ -7,7 +7,7 @@ imports both on first use: `import headrace` costs a few milliseconds and loads 
 import importlib
 from typing import TYPE_CHECKING
 
-from headrace._core import __version__
+from headrace._core import __version__, has_certificates
 
 if TYPE_CHECKING:
     from headrace import data, exceptions, train
@@ -53,6 +53,10 @@ class lazy_module:
         value = getattr(importlib.import_module(self.__name), name)
         setattr(self, name, value)
         return value
+
+
+if not has_certificates():
+    importlib.import_module("headrace.certificates")
 
 
 def __getattr__(name):

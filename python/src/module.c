@@ -304,6 +304,10 @@ static PyMethodDef functions[] = {
       "failed; with nulls a Column: True, what cannot be read is null; False, it raises. Waits for all. max_bytes 0: "
       "no "
       "limit." },
+    { "has_certificates", pyhr_has_certificates, METH_NOARGS,
+      "Whether SSL_CERT_FILE or the system name certificates to trust." },
+    { "use_certificates", pyhr_use_certificates, METH_VARARGS,
+      "use_certificates(path): where they do not, those of this file are." },
     { "url_is_writable", pyhr_url_is_writable, METH_VARARGS, "url_is_writable(url): whether writers know its scheme." },
     { "object_read", pyhr_object_read, METH_VARARGS,
       "object_read(url, options, offset=0, n=...): (bytes, version), of n bytes from offset on, or of the last "

@@ -27,6 +27,27 @@ static void texts_clear(texts *t)
 
 static hr_store_options options_of(const texts *t) { return (hr_store_options){ t->items, t->n }; }
 
+PyObject *pyhr_has_certificates(PyObject *module, PyObject *none)
+{
+    (void)module;
+    (void)none;
+    return PyBool_FromLong(hr__http_has_certificates());
+}
+
+PyObject *pyhr_use_certificates(PyObject *module, PyObject *args)
+{
+    hr_error err = HR_ERROR_INIT;
+    const char *path;
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "O&", pyhr_text_arg, &path))
+        return NULL;
+    st = hr__http_use_certificates(path, &err);
+    if (st)
+        return pyhr_raise(PyModule_GetState(module), st, &err);
+    Py_RETURN_NONE;
+}
+
 PyObject *pyhr_url_is_writable(PyObject *module, PyObject *args)
 {
     const char *url;

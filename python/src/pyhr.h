@@ -141,6 +141,8 @@ PyObject *pyhr_download(PyObject *module, PyObject *args);
 
 /* --- py_objects.c: functions of the module */
 
+PyObject *pyhr_has_certificates(PyObject *module, PyObject *none);
+PyObject *pyhr_use_certificates(PyObject *module, PyObject *args);
 PyObject *pyhr_url_is_writable(PyObject *module, PyObject *args);
 PyObject *pyhr_object_read(PyObject *module, PyObject *args);
 PyObject *pyhr_object_save(PyObject *module, PyObject *args);

@@ -96,7 +96,39 @@ def of(protocol, **settings):
         (of(("gs", "gcs"), token="anon"), "gs://b/k", {"google_skip_signature": True}),
         (of("gcs", token="ya29"), "gs://b/k", {"google_token": "ya29"}),
         (of("gs", token={"type": "x"}), "gs://b/k", {"google_service_account_key": '{"type": "x"}'}),
-        (of("gs", token="google_default", project="p"), "gs://b/k", {}),
+        (of("gs", token="google_default", project="p"), "gs://b/k", {"project": "p"}),
+        (
+            of("gs", token="ya29", requests_timeout=9, requester_pays=True, project="p"),
+            "gs://b/k",
+            {"google_token": "ya29", "timeout": 9, "requester_pays": True, "project": "p"},
+        ),
+        (
+            of("s3", anon=True, use_ssl=False, requester_pays=True, config_kwargs={"read_timeout": 7}),
+            "s3://b/k",
+            {"aws_skip_signature": True, "use_ssl": "false", "aws_request_payer": True, "timeout": 7},
+        ),
+        (
+            pa.fs.S3FileSystem(
+                anonymous=True,
+                connect_timeout=3,
+                request_timeout=4,
+                proxy_options={
+                    "scheme": "http",
+                    "host": "proxy",
+                    "port": 1,
+                    "username": "u",
+                    "password": "p@",
+                },
+            ),
+            "s3://b/k",
+            {
+                "aws_skip_signature": True,
+                "connect_timeout": 3,
+                "timeout": 4,
+                "proxy_url": "http://u:p%40@proxy:1",
+            },
+        ),
+        (of("abfs", anon=True, read_timeout=5), "az://b/k", {"azure_skip_signature": True, "timeout": 5}),
         (
             pa.fs.AzureFileSystem(account_name="acct", account_key="eA=="),
             "az://b/k",
@@ -129,7 +161,8 @@ def test_what_the_engine_does_not_reach_is_served():
     own = of("s3", anon=True)
     type(own).__module__ = __name__  # a user's class may read in its own way
     for fs in (
-        pa.fs.S3FileSystem(anonymous=True, proxy_options="http://proxy:1"),
+        pa.fs.S3FileSystem(anonymous=True, tls_ca_file_path="/some/bundle.pem"),
+        of("gs", token="anon", session_kwargs={"trust_env": True}),
         of("s3", config_kwargs={"retries": 3}),
         of("s3", client_kwargs={"verify": "x"}),
         of("https", client_kwargs={"headers": {"a": "b"}}),

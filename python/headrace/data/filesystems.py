@@ -8,10 +8,11 @@ Tests: tests/python/test_filesystems.py
 """
 
 import os
+from urllib.parse import quote
 
 from headrace import lazy_module
-from headrace._core import InvalidArgument, TypeMismatchError
-from headrace.data.paths import is_url, storage_texts
+from headrace._core import HeadraceError, InvalidArgument, TypeMismatchError
+from headrace.data.paths import NESTED, flat_options, is_url, storage_texts
 
 served = lazy_module("headrace.data.served")
 
@@ -19,12 +20,11 @@ served = lazy_module("headrace.data.served")
 _NO_MATTER = {
     "access", "allow_bucket_creation", "allow_bucket_deletion", "allow_delayed_open", "asynchronous",
     "background_writes", "batch_size", "cache_regions", "check_connection",
-    "check_directory_existence_before_creation", "connect_timeout", "consistency",
+    "check_directory_existence_before_creation", "consistency",
     "credential_token_expiration", "default_bucket_location", "default_block_size", "default_cache_type",
     "default_fill_cache", "default_metadata", "dircache_maxsize", "fixed_upload_size", "listings_expiry_time",
-    "load_frequency", "loop", "max_concurrency", "max_paths", "project", "project_id", "request_timeout",
-    "retry_time_limit", "session_kwargs", "skip_instance_cache", "use_listings_cache", "use_ssl",
-    "version_aware",
+    "load_frequency", "loop", "max_concurrency", "max_paths", "retry_time_limit", "skip_instance_cache",
+    "use_listings_cache", "version_aware",
 }  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def place(where, filesystem, path):
     if found is None:
         return None
     scheme, convert = found
-    settings = {k: v for k, v in settings.items() if k not in _NO_MATTER and _is_set(v)}
+    settings = {k: v for k, v in settings.items() if k not in _NO_MATTER and (_is_set(v) or k == "use_ssl")}
     options = convert(settings)
     if settings:
         return None
@@ -138,7 +138,20 @@ def _s3_of_arrow(s):
         "aws_skip_signature": s.pop("anonymous", None),
         "aws_endpoint_url": _with_scheme(endpoint, scheme),
         "aws_virtual_hosted_style_request": s.pop("force_virtual_addressing", None),
+        "aws_role_arn": s.pop("role_arn", None),
+        "aws_role_session_name": s.pop("session_name", None),
+        "aws_external_id": s.pop("external_id", None),
+        "connect_timeout": s.pop("connect_timeout", None),
+        "timeout": s.pop("request_timeout", None),
+        "proxy_url": _proxy_of_arrow(s.pop("proxy_options", None) or {}),
     }
+
+
+def _proxy_of_arrow(p):
+    if not isinstance(p, dict) or not p.get("host"):
+        return p if isinstance(p, str) else None
+    user = f"{quote(p.get('username') or '', '')}:{quote(p.get('password') or '', '')}@"
+    return f"{p.get('scheme') or 'http'}://{user if user != ':@' else ''}{p['host']}:{p['port']}"
 
 
 def _gs_of_arrow(s):
@@ -147,6 +160,7 @@ def _gs_of_arrow(s):
         "google_token": s.pop("access_token", None),
         "google_skip_signature": s.pop("anonymous", None),
         "google_endpoint_url": _with_scheme(endpoint, scheme),
+        "google_project_id": s.pop("project_id", None),
     }
 
 
@@ -169,23 +183,30 @@ def _az_of_arrow(s):
 
 
 def _s3_of_fsspec(s):
-    client = dict(s.pop("client_kwargs", None) or {})
-    options = {
-        "aws_access_key_id": s.pop("key", None) or client.pop("aws_access_key_id", None),
-        "aws_secret_access_key": s.pop("secret", None) or client.pop("aws_secret_access_key", None),
-        "aws_session_token": s.pop("token", None) or client.pop("aws_session_token", None),
-        "aws_region": client.pop("region_name", None),
-        "aws_skip_signature": s.pop("anon", None),
-        "aws_endpoint_url": s.pop("endpoint_url", None) or client.pop("endpoint_url", None),
-        "aws_profile": s.pop("profile", None),
-    }
-    s.update({f"client_kwargs[{name!r}]": value for name, value in client.items()})
-    return options
+    """What stays in `s` the engine does not have: the filesystem is served."""
+    nested = {name: s[name] for name in NESTED if s.get(name)}
+    try:
+        options = flat_options("filesystem", nested)
+    except HeadraceError:
+        return {}
+    if options.get("verify") not in (None, True):
+        return {}
+    for name in nested:
+        del s[name]
+    use_ssl = s.pop("use_ssl", None)
+    names = {"key": "aws_access_key_id", "secret": "aws_secret_access_key", "token": "aws_session_token"}
+    names |= {"username": "aws_access_key_id", "password": "aws_secret_access_key"}
+    names |= {"anon": "aws_skip_signature", "endpoint_url": "endpoint_url", "profile": "aws_profile"}
+    names |= {"requester_pays": "aws_request_payer"}
+    given = {to: s.pop(name) for name, to in names.items() if name in s}
+    return {"use_ssl": None if use_ssl is not False else "false"} | options | given
 
 
 def _gs_of_fsspec(s):
     token = s.pop("token", None)
-    options = {"google_endpoint_url": s.pop("endpoint_url", None)}
+    options = {"google_endpoint_url": s.pop("endpoint_url", None), "project": s.pop("project", None)}
+    options |= {"requester_pays": s.pop("requester_pays", None)}
+    options |= {"timeout": s.pop("requests_timeout", None) or s.pop("timeout", None)}
     if token == "anon":
         return options | {"google_skip_signature": True}
     if isinstance(token, str) and token not in ("google_default", "cloud", "cache", "browser"):
@@ -202,6 +223,8 @@ def _az_of_fsspec(s):
     options = {f"azure_storage_{name}": s.pop(name, None) for name in names}
     names = ("tenant_id", "client_id", "client_secret")
     options |= {f"azure_storage_{name}": s.pop(name, None) for name in names}
+    options |= {"timeout": s.pop("read_timeout", None) or s.pop("socket_timeout", None)}
+    options |= {"connect_timeout": s.pop("connection_timeout", None)}
     return options | {"azure_skip_signature": s.pop("anon", None)}
 
 

@@ -93,6 +93,8 @@ def _config(where, given):
 
 
 def _proxies(where, out, value):
+    if not isinstance(value or {}, dict):
+        return False
     found = {v for v in (value or {}).values() if v}
     if len(found) > 1:
         raise InvalidArgument(f"{where}: proxies: expected one proxy for all schemes, found {len(found)}")
@@ -101,8 +103,12 @@ def _proxies(where, out, value):
 
 
 def _retries(out, value):
+    if not isinstance(value or {}, dict):
+        return False
     for name, n in (value or {}).items():
-        if name in ("max_attempts", "total_max_attempts"):  # the second one counts the first attempt
+        if name in ("max_attempts", "total_max_attempts") and isinstance(
+            n, int
+        ):  # the second one counts the first attempt
             out["max_retries"] = n - (name == "total_max_attempts")
         elif name != "mode":
             return False
@@ -110,6 +116,8 @@ def _retries(out, value):
 
 
 def _addressing(out, value):
+    if not isinstance(value or {}, dict):
+        return False
     for name, v in (value or {}).items():
         if name == "addressing_style" and v in ("path", "virtual", "auto", None):
             out |= {"aws_virtual_hosted_style_request": v == "virtual"} if v in ("path", "virtual") else {}

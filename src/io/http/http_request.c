@@ -253,11 +253,22 @@ static const char *meaning(int status)
     case 403: return "access denied";
     case 404:
     case 410: return "no such object";
+    case 407: return "the proxy asks for credentials";
     case 409: return "another writer is at work on it";
     case 412: return "it exists already";
     case 416: return "the range lies beyond the object's end";
     default: return "the server refused";
     }
+}
+
+static void add_proxy(const hr_http_request *r, hr_text *out)
+{
+    const char *proxy = hr__url_proxy(r->target ? r->target : r->url, r->store);
+    char *shown = proxy ? hr__url_shown(proxy, NULL) : NULL;
+
+    if (shown)
+        hr__text_add(out, ", %s", shown);
+    hr__free(shown);
 }
 
 /* "URL: access denied (HTTP 403), AccessDenied: ..." */
@@ -271,6 +282,8 @@ static hr_status refused(hr_http_request *r)
     if (!what)
         what = meaning(hr__http_says(r, "BlobAlreadyExists") ? 412 : r->answer.status);
     add_words(r, &words);
+    if (r->answer.status == 407)
+        add_proxy(r, &words);
     if (r->n_retries)
         hr__text_add(&words, " (%d retries)", r->n_retries);
     r->st = hr_error_set(&r->err, st, "%s: %s (HTTP %d)%s", name ? name : "a URL", what, r->answer.status,

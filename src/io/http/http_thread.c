@@ -11,8 +11,8 @@
  *    store->first_byte_ms. A connection that was used before may be dead without a word, since servers and gateways
  *    close idle ones: there the first answer must come sooner, and a silence is one free attempt on a new connection.
  *    An error there, before the first byte, libcurl mends in the same way by itself.
- * 4. Certificates are always checked. libcurl has a place for them compiled in, which other distributions do not have:
- *    SSL_CERT_FILE and the usual places come first.
+ * 4. Certificates are always checked: against those of SSL_CERT_FILE, of the usual places of systems, of libcurl's
+ *    folder, and where there are none, of the file that a program hands over (Python: certifi's).
  * 5. Hedges: hedge.c says which requests for ranges are slow. A hedge asks on a new connection for the bytes that are
  *    not there yet, into memory of its own. The first of both that is complete wins; the loser's handle is removed
  *    before the winner's bytes come into the place of the range. A hedge that fails changes nothing.
@@ -25,6 +25,7 @@
 #ifdef HR_HAVE_CURL
 
 #include <curl/curl.h>
+#include <dirent.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <time.h>
@@ -59,7 +60,9 @@ static struct {
 } net = { .lock = HR_MUTEX_INIT };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static const char *certificates; /* NULL: those of libcurl */
+static const char *certificates; /* NULL: those of libcurl, or handed_over */
+static bool has_folder;          /* of certificates: libcurl's */
+static char *_Atomic handed_over;
 
 /* Before the process ends, OpenSSL frees what the thread uses. */
 static void at_exit(void)
@@ -73,20 +76,63 @@ static void at_exit(void)
     hr__thread_join(net.thread);
 }
 
-static void init(void)
+/* Whether OpenSSL finds a certificate in the folder: their names are hashes. */
+static bool has_certificates(const char *folder)
 {
-    static const char *const places[] = { "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
-                                          "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem" };
+    DIR *d = folder ? opendir(folder) : NULL;
+    const struct dirent *e;
+    bool found = false;
+
+    while (d && !found && (e = readdir(d))) {
+        size_t n = strlen(e->d_name);
+
+        found = n == 10 && strcmp(e->d_name + 8, ".0") == 0;
+    }
+    if (d)
+        closedir(d);
+    return found;
+}
+
+static void find_certificates(void)
+{
+    const curl_version_info_data *curl = curl_version_info(CURLVERSION_NOW);
+    const char *const places[] = { curl->cainfo ? curl->cainfo : "", "/etc/ssl/certs/ca-certificates.crt",
+                                   "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem" };
     const char *given = getenv("SSL_CERT_FILE");
 
-    hr__mutex_survives_fork(&net.lock);
-    curl_global_init(CURL_GLOBAL_DEFAULT);
-    atexit(at_exit);
     if (given && given[0])
         certificates = given;
     for (int i = 0; !certificates && i < HR_LEN(places); i++)
         if (access(places[i], R_OK) == 0)
             certificates = places[i];
+    has_folder = !certificates && has_certificates(curl->capath);
+}
+
+static pthread_once_t certificates_once = PTHREAD_ONCE_INIT;
+
+bool hr__http_has_certificates(void)
+{
+    pthread_once(&certificates_once, find_certificates);
+    return certificates || has_folder;
+}
+
+hr_status hr__http_use_certificates(const char *path, hr_error *err)
+{
+    char *copy = hr__strdup(NULL, path);
+
+    if (!copy)
+        return hr__error_memory(err, path, (int64_t)strlen(path));
+    if ((copy = atomic_exchange(&handed_over, copy)))
+        hr__free(copy);
+    return HR_OK;
+}
+
+static void init(void)
+{
+    hr__mutex_survives_fork(&net.lock);
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+    atexit(at_exit);
+    (void)hr__http_has_certificates();
 }
 
 static hr_http_lane *lane_of(const hr_http_request *r)
@@ -266,6 +312,7 @@ static void set_proxy(hr_http_request *r, CURL *easy, const char *url)
 static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist *headers)
 {
     const char *url = r->target ? r->target : r->url;
+    const char *bundle = certificates ? certificates : has_folder ? NULL : atomic_load(&handed_over);
 
     curl_easy_setopt(easy, CURLOPT_URL, url);
     curl_easy_setopt(easy, CURLOPT_PRIVATE, r);
@@ -278,6 +325,7 @@ static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist 
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(easy, CURLOPT_HEADERDATA, r);
+    curl_easy_setopt(easy, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L); /* a proxy's answer is not the object's */
     curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(easy, CURLOPT_WRITEDATA, r);
     curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, (long)(sends_body(r) ? LEAST_BUFFER_BYTES : r->buffer_bytes));
@@ -287,8 +335,8 @@ static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist 
     curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, r->on_new ? 1L : 0L);
     curl_easy_setopt(easy, CURLOPT_DNS_SHUFFLE_ADDRESSES, r->store->shuffle_addresses == HR_SWITCH_OFF ? 0L : 1L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-    if (certificates)
-        curl_easy_setopt(easy, CURLOPT_CAINFO, certificates);
+    if (bundle)
+        curl_easy_setopt(easy, CURLOPT_CAINFO, bundle);
     set_proxy(r, easy, url);
     if (strcmp(r->method, "HEAD") == 0)
         curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
@@ -441,15 +489,43 @@ static void begin_attempt(hr_http_request *r)
         hr__hedge_begun(&r->host->hedge);
 }
 
-/* What went wrong, in words; NULL: nothing. An answer that was stopped by on_body is judged by its status. */
-static const char *wrong_of(CURLcode code, bool *may_retry)
+/* What a proxy did wrong, into `text`; false: it was not the proxy. */
+static bool is_of_proxy(const hr_http_request *r, CURLcode code, char *text, size_t cap, bool *may_retry)
+{
+    const char *proxy = hr__url_proxy(r->target ? r->target : r->url, r->store);
+    char *shown = proxy ? hr__url_shown(proxy, NULL) : NULL;
+    const char *name = shown ? shown : "";
+    long status = 0;
+
+    curl_easy_getinfo(r->easy, CURLINFO_HTTP_CONNECTCODE, &status);
+    if (code == CURLE_OK || status / 100 == 2)
+        status = 0;
+    if (status) {
+        snprintf(text, cap, "the proxy %s%srefuses to connect to the host (HTTP %ld)", name, shown ? " " : "", status);
+        *may_retry = status == 429 || status >= 500;
+    } else if (code == CURLE_COULDNT_CONNECT && proxy) {
+        snprintf(text, cap, "no connection to the proxy %s", name);
+    } else if (code == CURLE_COULDNT_RESOLVE_PROXY) {
+        snprintf(text, cap, "the name of the proxy %s%sis not known", name, shown ? " " : "");
+    } else {
+        hr__free(shown);
+        return false;
+    }
+    hr__free(shown);
+    return true;
+}
+
+/* What went wrong, in words; NULL: nothing. An answer that was stopped by on_body is judged by its status. `text`: room
+ * for words. */
+static const char *wrong_of(const hr_http_request *r, CURLcode code, char *text, size_t cap, bool *may_retry)
 {
     *may_retry = true;
+    if (is_of_proxy(r, code, text, cap, may_retry))
+        return text;
     switch (code) {
     case CURLE_OK:
     case CURLE_WRITE_ERROR: return NULL;
     case CURLE_COULDNT_RESOLVE_HOST: return "the name of the host is not known";
-    case CURLE_COULDNT_RESOLVE_PROXY: return "the name of the proxy is not known";
     case CURLE_COULDNT_CONNECT: return "no connection to the host";
     case CURLE_OPERATION_TIMEDOUT: return "no connection to the host in time";
     case CURLE_PARTIAL_FILE: return "the server sends fewer bytes than it promised";
@@ -720,12 +796,13 @@ static bool collect(void)
         CURLcode code = m->data.result;
         hr_http_request *r = NULL;
         const char *wrong;
+        char text[300];
         bool may_retry;
 
         if (m->msg != CURLMSG_DONE)
             continue;
         curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&r);
-        wrong = wrong_of(code, &may_retry);
+        wrong = wrong_of(r, code, text, sizeof text, &may_retry);
         if (r->hedged)
             end_hedge(r, wrong);
         else
@@ -1052,6 +1129,15 @@ hr_status hr__http_check_build(const char *url, hr_error *err)
 }
 
 #else
+
+bool hr__http_has_certificates(void) { return true; }
+
+hr_status hr__http_use_certificates(const char *path, hr_error *err)
+{
+    (void)path;
+    (void)err;
+    return HR_OK;
+}
 
 hr_status hr__http_check_build(const char *url, hr_error *err)
 {

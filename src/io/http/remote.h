@@ -12,6 +12,10 @@ void hr__store_unref(hr_store *s);    /* NULL is fine */
 /* Adds ",\"network\":{...}": what travelled for the account, and the hosts of the process. Nothing, if nothing did. */
 int64_t hr__network_throttled(void); /* answers 429 and 503, of all hosts, since the process began */
 void hr__network_stats(const hr_account *a, hr_text *out);
+/* Whether SSL_CERT_FILE or the system name certificates to trust. */
+bool hr__http_has_certificates(void);
+/* Where they do not, those of this file are. */
+hr_status hr__http_use_certificates(const char *path, hr_error *err) HR_MUST_USE;
 bool hr__url_is_store(const char *url);                    /* of any store, and not of http */
 char *hr__url_shown(const char *url, hr_account *account); /* without passwords, and without its query */
 void hr__url_hide(const char *url, hr_error *err);         /* the error's text has it as it is shown; NULL is fine */
