@@ -77,7 +77,13 @@ bool hr__url_is_remote(const char *url)
 
 static hr_status unknown_scheme(const char *url, int n, hr_error *err)
 {
-    (void)hr_error_set(err, HR_UNSUPPORTED, "headrace does not read URLs of scheme '%.*s' yet", n, url);
+    if (hr__url_is_remote(url))
+        (void)hr_error_set(err, HR_UNSUPPORTED,
+                           "headrace reads URLs of %.*s, and writes none: a folder of a store is expected, as "
+                           "s3://bucket/folder",
+                           n, url);
+    else
+        (void)hr_error_set(err, HR_UNSUPPORTED, "headrace does not read URLs of scheme '%.*s' yet", n, url);
     return hr__url_error(err, HR_UNSUPPORTED, url);
 }
 

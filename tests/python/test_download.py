@@ -14,7 +14,7 @@ import headrace.data as hd
 from headrace.data import DataContext, downloading
 from headrace.data.downloading import Download
 from headrace.data.expressions import col, download
-from headrace.exceptions import DataError, InvalidArgument, NotFoundError, UnsupportedError
+from headrace.exceptions import DataError, InvalidArgument, NotFoundError, TypeMismatchError, UnsupportedError
 
 N = 200
 
@@ -362,3 +362,19 @@ def test_a_filesystem_opens_nothing_else():
         ds = hd.from_items([{"p": url}]).with_column("b", download("p", filesystem=s3))
         with pytest.raises(InvalidArgument):
             ds.take_all()
+
+
+def test_only_given_schemes(server, folder):
+    ds = hd.from_items([{"url": f"{server.url}/1 é.bin"}, {"url": str(folder / "1 é.bin")}])
+    both = {"allow_private": True, "allow_local": True}
+    assert found(ds, schemes=["http", "file"], **both) == [bytes([1]) * 10] * 2
+    assert found(ds.limit(1), schemes=["HTTP://"], **both) == [bytes([1]) * 10]
+    for schemes, wrong in ((["http"], "its scheme is file"), (["https", "file"], "its scheme is http")):
+        for on_error in ("raise", "null"):  # data do not decide what is read
+            with pytest.raises(InvalidArgument, match=f"{wrong}; schemes= allows {', '.join(schemes)}"):
+                found(ds, schemes=schemes, on_error=on_error, **both)
+    assert ds.with_column("b", download("url", schemes=["http", "file"], allow_private=True)).count() == 2
+    assert "schemes=['s3']" in str(col("url").download(schemes=["s3"]))
+    for wrong in (["ftp"], [], "https", [1]):
+        with pytest.raises((InvalidArgument, TypeMismatchError), match="download: schemes: expected"):
+            col("url").download(schemes=wrong)

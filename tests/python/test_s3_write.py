@@ -370,3 +370,31 @@ def test_the_command_cleans(server, tmp_path):
     assert headrace("clean", tmp_path)[0] == ""
     assert "no credentials" in headrace("clean", "s3://bucket", status=1, AWS_ACCESS_KEY_ID="")[1]
     assert "expected FOLDER" in headrace("clean", status=2)[1]
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite", "create"])
+def test_a_server_without_conditions(server, mode):
+    """It answers 501 to If-None-Match: a folder needs none, since its names are the job's own."""
+
+    def refuse(kind, path, handler):
+        if "If-None-Match" in handler.headers:
+            server.refuse(handler, 501, "NotImplemented")
+            return True
+        return None
+
+    server.on_write = refuse
+    hd.range(40).write_csv("s3://bucket/out", max_rows_per_file=10, mode=mode)
+    assert rows() == list(range(40))
+    if mode == "overwrite":
+        hd.range(3).write_csv("s3://bucket/one.csv", single_file=True, mode=mode)
+        assert hd.read_csv("s3://bucket/one.csv").count() == 3
+    else:
+        with pytest.raises(UnsupportedError, match=r"s3://bucket/one.csv: .*HTTP 501.*mode 'overwrite'"):
+            hd.range(3).write_csv("s3://bucket/one.csv", single_file=True, mode=mode)
+
+
+def test_urls_that_nothing_is_written_to(server):
+    text = "http://host/x: headrace reads URLs of http, and writes none: a folder of a store is expected"
+    assert text in headrace("clean", "http://host/x", status=1)[1]
+    with pytest.raises(UnsupportedError, match="headrace writes to local paths and to s3://"):
+        hd.range(3).write_csv("https://host/x")

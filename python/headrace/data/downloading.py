@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
@@ -26,7 +26,7 @@ from headrace import _core, lazy_module
 from headrace._core import HeadraceError, InvalidArgument, TypeMismatchError, UnsupportedError
 from headrace.data.filesystems import place, places
 from headrace.data.function_expressions import called
-from headrace.data.paths import STORE_SCHEMES
+from headrace.data.paths import STORE_SCHEMES, shown
 from headrace.exceptions import DataError, NotFoundError
 from headrace.optional import package
 
@@ -92,10 +92,11 @@ class Download:
     one object for equal arguments, which threads share.
     """
 
-    def __init__(self, on_error, max_bytes, allow_local, allow_private, storage, filesystem=None):
+    def __init__(self, on_error, max_bytes, allow_local, allow_private, schemes, storage, filesystem=None):
         self.raises, self.max_bytes = on_error == "raise", max_bytes
         self.allow_local, self.allow_private = allow_local, allow_private
-        self.given = on_error, max_bytes, allow_local, allow_private, storage, filesystem
+        self.given = on_error, max_bytes, allow_local, allow_private, schemes, storage, filesystem
+        self.schemes = schemes
         self.storage, self.filesystem = storage, filesystem
         self.lock, self.store = threading.Lock(), None
 
@@ -104,11 +105,12 @@ class Download:
 
     def text(self, column):
         """For plans: without the storage options, which may be secrets."""
-        on_error, max_bytes, allow_local, allow_private, storage, filesystem = self.given
+        on_error, max_bytes, allow_local, allow_private, schemes, storage, filesystem = self.given
         parts = [f"on_error={on_error!r}"]
         parts += [f"max_bytes={max_bytes}"] if max_bytes else []
         parts += ["allow_local=True"] if allow_local else []
         parts += ["allow_private=True"] if allow_private else []
+        parts += [f"schemes={list(schemes)}"] if schemes else []
         parts += ["storage_options=..."] if storage else []
         parts += [f"filesystem={type(filesystem).__name__}"] if filesystem is not None else []
         return f"{column}.download({', '.join(parts)})"
@@ -176,6 +178,9 @@ class Download:
             uri = place("download", self.filesystem, uri)[0]
         scheme = SCHEME.match(uri)
         scheme = scheme[1].lower() if scheme else "file"
+        if self.schemes and scheme not in self.schemes:
+            names = ", ".join(self.schemes)
+            raise InvalidArgument(f"download: {shown(uri)}: its scheme is {scheme}; schemes= allows {names}")
         if scheme in URL_SCHEMES:
             return uri
         if scheme != "file":
@@ -206,6 +211,22 @@ def made(*given):
     return _made[given]
 
 
+def scheme_names(schemes):
+    """A tuple of names in lower case; None stays."""
+    if schemes is None:
+        return None
+    if isinstance(schemes, str) or not all(isinstance(name, str) for name in schemes):
+        raise TypeMismatchError('download: schemes: expected a list of names, such as ["https", "s3"]')
+    names = tuple(dict.fromkeys(name.lower().removesuffix("://") for name in schemes))
+    for name in names:
+        if name not in (*URL_SCHEMES, "file"):
+            known = ", ".join(sorted({*URL_SCHEMES, "file"}))
+            raise InvalidArgument(f"download: schemes: expected some of {known}; found {name!r}")
+    if not names:
+        raise InvalidArgument("download: schemes: expected at least one name")
+    return names
+
+
 def downloaded(
     column: Expr,
     *,
@@ -213,6 +234,7 @@ def downloaded(
     max_bytes: int | str | None,
     allow_local: bool,
     allow_private: bool,
+    schemes: Sequence[str] | None,
     storage_options: Mapping[str, Any] | None,
     filesystem: Any = None,
 ) -> Expr:
@@ -225,13 +247,16 @@ def downloaded(
         max_bytes = _core.parse_bytes(max_bytes) if isinstance(max_bytes, str) else max_bytes
         if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
             raise InvalidArgument(f"download: max_bytes: expected at least 1 byte, found {max_bytes!r}")
+    schemes = scheme_names(schemes)
     _, texts, by = places("download", filesystem, ["a/b"], storage_options)
     texts = texts or []
     filesystem = by or filesystem
     allow_local = allow_local or filesystem is not None
     _core.store(texts)  # raises if there is no such option
     package("pyarrow", "download")
-    fn = made(on_error, max_bytes or 0, bool(allow_local), bool(allow_private), tuple(texts), filesystem)
+    fn = made(
+        on_error, max_bytes or 0, bool(allow_local), bool(allow_private), schemes, tuple(texts), filesystem
+    )
     return called(fn, "large_binary", (column,), {}, rows=CALL_ROWS, threads=THREADS, text=fn.text(column))
 
 
@@ -243,6 +268,7 @@ def download(
     max_bytes: int | str | None = None,
     allow_local: bool = True,
     allow_private: bool = False,
+    schemes: Sequence[str] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Expr:
     """The bytes of the files and URLs that the column names, as binary: http(s)://, s3://, gs://, az:// and
@@ -264,6 +290,7 @@ def download(
         max_bytes=max_bytes,
         allow_local=allow_local,
         allow_private=allow_private,
+        schemes=schemes,
         storage_options=storage_options,
         filesystem=filesystem,
     )

@@ -419,6 +419,7 @@ class Expr:
         max_bytes: int | str | None = None,
         allow_local: bool = False,
         allow_private: bool = False,
+        schemes: Sequence[str] | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> Expr:
         """The bytes that a text of this expression names, as binary: URLs of http(s)
@@ -431,7 +432,8 @@ class Expr:
         on_error: "null" gives null for what cannot be read. max_bytes: a larger object is an error.
         allow_local: paths of this machine and file:// too. allow_private: URLs of this host and of private
         networks too. Without these two, such texts are an InvalidArgument, whatever on_error says: URLs in
-        data are not the user's words. storage_options: as of the readers.
+        data are not the user's words. schemes: the only ones that are read, such as ["https"]; "file" is a
+        local path. A text of another one is an InvalidArgument too. storage_options: as of the readers.
         """
         from headrace.data.downloading import downloaded
 
@@ -441,6 +443,7 @@ class Expr:
             max_bytes=max_bytes,
             allow_local=allow_local,
             allow_private=allow_private,
+            schemes=schemes,
             storage_options=storage_options,
         )
 

@@ -233,7 +233,11 @@ static hr_status put_text(hr_store *s, const char *url, const hr_text *text, boo
     r.data = (const uint8_t *)text->data;
     r.n_data = text->n;
     r.more = only_new ? r.kind->upload->put_new : r.kind->upload->put;
-    HR_GO(hr__http_run(&r, err));
+    st = hr__http_run(&r, err);
+    if (st && only_new && r.answer.status == 501) { /* a store without conditions: the record's name is the job's own */
+        hr_error_clear(err);
+        st = put_text(s, url, text, false, err);
+    }
 done:
     hr__http_clear(&r);
     return st;
@@ -367,6 +371,11 @@ static hr_status judge(const commit *c, commit_file *f, hr_http_request *r, hr_e
     } else if (r->st && !exists_and_is_ours(c, f, r)) {
         hr_status st = r->st;
 
+        if (r->answer.status == 501 && r->more && c->kind->new_only && strstr(r->more, c->kind->new_only))
+            return hr_error_set(err, HR_UNSUPPORTED,
+                                "%s: the store knows no condition by which a file replaces no other one (HTTP 501); "
+                                "mode 'overwrite' needs none",
+                                f->url);
         hr__error_move(err, &r->err);
         return st;
     }
@@ -421,7 +430,7 @@ static hr_status complete_all(commit *c, bool only_new, hr_error *err)
         for (int round = 0; round <= c->store->max_retries; round++) {
             hr_error_clear(err);
             st = complete_some(c, at, n, only_new, err);
-            if (!st || st == HR_NO_MEMORY)
+            if (!st || st == HR_NO_MEMORY || st == HR_UNSUPPORTED)
                 break;
         }
     }
