@@ -299,7 +299,7 @@ static int read_host(host *h, int64_t batch, int n_steps, rows *steps, char **po
             hr_table_unref(t);
         }
     if (position && !ends)
-        assert_ok(hr__split_position_of(h->split, h->first, position, &err), &err);
+        assert_ok(hr__split_position_of(h->split, h->first, 0, position, &err), &err);
     if (n_read) {
         const char *at;
 
@@ -485,7 +485,7 @@ static hr_status one_host(hr_error *err)
         hr_table_unref(t);
         HR_GO(hr__split_next(s, 1, 0, -1, &t, err));
         if (t && !text)
-            HR_GO(hr__split_position_of(s, 1, &text, err));
+            HR_GO(hr__split_position_of(s, 1, 0, &text, err));
     } while (t);
     hr__split_leave(s, 1);
     HR_GO(hr__split_restore(s, text, NULL, err));

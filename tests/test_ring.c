@@ -445,7 +445,7 @@ static void a_named_server(void **state)
     assert_ok(hr__ring_describe_ranks(r, WAIT_MS, &text, &err), &err);
     assert_contains(text, "\"ranks\":[{\"state\":\"away\",\"pid\":0,");
     hr_string_free(text);
-    assert_ok(hr__ring_position_of(r, WAIT_MS, &text, &err), &err);
+    assert_ok(hr__ring_position_of(r, 0, WAIT_MS, &text, &err), &err);
     assert_contains(text, "\"epoch\":0");
     hr_string_free(text);
     hr_error_clear(&err);

@@ -648,20 +648,33 @@ static void positions_of_a_rank(void **state)
     assert_ok(hr__split_new(p, 2, HR_TAIL_EQUAL, NULL, &s, &err), &err);
     begin_all(s, &q);
     take_steps(s, 3, 10, &step);
-    assert_ok(hr__split_position_of(s, 0, &a, &err), &err);
-    assert_ok(hr__split_position_of(s, 1, &b, &err), &err);
+    assert_ok(hr__split_position_of(s, 0, 0, &a, &err), &err);
+    assert_ok(hr__split_position_of(s, 1, 0, &b, &err), &err);
     assert_string_equal(a, b);
     assert_contains(a, "\"rows\":60");
     hr_string_free(b);
     assert_ok(next(s, 0, &t, &err), &err); /* rank 0 alone is further */
     hr_table_unref(t);
-    assert_ok(hr__split_position_of(s, 1, &b, &err), &err);
+    assert_ok(hr__split_position_of(s, 1, 0, &b, &err), &err);
     assert_contains(b, "\"rows\":60");
     hr_string_free(b);
-    assert_ok(hr__split_position_of(s, 0, &b, &err), &err);
+    assert_ok(hr__split_position_of(s, 0, 0, &b, &err), &err);
     assert_contains(b, "\"rows\":80");
     hr_string_free(b);
-    assert_status(hr__split_position_of(s, 2, &b, &err), HR_INVALID, &err);
+    for (int rank = 0; rank < 2; rank++) { /* without the batch that its consumer has not used */
+        assert_ok(hr__split_position_of(s, rank, 1, &b, &err), &err);
+        assert_contains(b, rank ? "\"rows\":40" : "\"rows\":60");
+        hr_string_free(b);
+    }
+    assert_status(hr__split_position_of(s, 1, 2, &b, &err), HR_INVALID, &err);
+    assert_contains(err.text, "2 steps are taken ahead, and the last 1 of 3 are known");
+    assert_status(hr__split_position_before(s, 1, &b, &err), HR_MISMATCH, &err);
+    assert_ok(next(s, 1, &t, &err), &err);
+    hr_table_unref(t);
+    assert_ok(hr__split_position_before(s, 1, &b, &err), &err);
+    assert_contains(b, "\"rows\":60");
+    hr_string_free(b);
+    assert_status(hr__split_position_of(s, 2, 0, &b, &err), HR_INVALID, &err);
     hr_string_free(a);
     hr__split_close(s);
     hr__split_unref(s);
@@ -689,10 +702,10 @@ static void position_of_a_rank_without_a_last_batch(void **state)
     assert_ok(next(s, 0, &t, &err), &err);
     assert_int_equal(hr_table_rows(t), 10);
     hr_table_unref(t);
-    assert_ok(hr__split_position_of(s, 1, &at, &err), &err);
+    assert_ok(hr__split_position_of(s, 1, 0, &at, &err), &err);
     assert_contains(at, "\"rows\":40");
     hr_string_free(at);
-    assert_ok(hr__split_position_of(s, 0, &at, &err), &err);
+    assert_ok(hr__split_position_of(s, 0, 0, &at, &err), &err);
     assert_contains(at, "\"rows\":50");
     hr_string_free(at);
     hr__split_close(s);

@@ -389,30 +389,30 @@ static PyObject *split_position(PyObject *op, PyObject *args)
     hr_error err = HR_ERROR_INIT;
     hr_split *split;
     char *text = NULL;
-    int done = 0;
+    int done = 0, n_ahead = 0;
     hr_status st;
 
-    if (!PyArg_ParseTuple(args, "|p", &done) || !(split = split_of(op)))
+    if (!PyArg_ParseTuple(args, "|pi", &done, &n_ahead) || !(split = split_of(op)))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    st = done ? hr__split_position_done(split, &text, &err) : hr__split_position(split, &text, &err);
+    st = done ? hr__split_position_done(split, &text, &err) : hr__split_position_before(split, n_ahead, &text, &err);
     Py_END_ALLOW_THREADS
     split_drop(split);
     return pyhr_text_taken(pyhr_state_of(op), st, text, &err);
 }
 
-static PyObject *split_position_of(PyObject *op, PyObject *arg)
+static PyObject *split_position_of(PyObject *op, PyObject *args)
 {
     hr_error err = HR_ERROR_INIT;
-    int rank = rank_from(arg);
+    int rank, n_ahead = 0;
     hr_split *split;
     char *text = NULL;
     hr_status st;
 
-    if ((rank == -1 && PyErr_Occurred()) || !(split = split_of(op)))
+    if (!PyArg_ParseTuple(args, "i|i", &rank, &n_ahead) || !(split = split_of(op)))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    st = hr__split_position_of(split, rank, &text, &err);
+    st = hr__split_position_of(split, rank, n_ahead, &text, &err);
     Py_END_ALLOW_THREADS
     split_drop(split);
     return pyhr_text_taken(pyhr_state_of(op), st, text, &err);
@@ -646,10 +646,12 @@ static PyMethodDef split_methods[] = {
     { "lost", split_lost, METH_VARARGS,
       "lost(rank, text=None): the rank has ended; the others get PeerError with the text." },
     { "position", split_position, METH_VARARGS,
-      "position(done=False): the position of all ranks, as text. done: after the steps that every rank has done, even\n"
-      "while the ranks are at different steps." },
-    { "position_of", split_position_of, METH_O,
-      "position_of(rank): the position of all ranks after the steps that this rank has taken." },
+      "position(done=False, ahead=0): the position of all ranks, as text. done: after the steps that every rank has\n"
+      "done, even while the ranks are at different steps. ahead: before this number of the last steps, which the\n"
+      "consumers have taken and not used." },
+    { "position_of", split_position_of, METH_VARARGS,
+      "position_of(rank, ahead=0): the position of all ranks after the steps that this rank has taken, but for the\n"
+      "last `ahead` ones, which its consumer has not used." },
     { "replicate", split_replicate, METH_O, "replicate(n): each n ranks behind one another get the same batches." },
     { "lanes", split_lanes, METH_VARARGS,
       "lanes(n, hosts): the order of n lanes, of which each of the hosts reads those of its ranks." },
@@ -1015,17 +1017,17 @@ static PyObject *ring_position(PyObject *op, PyObject *none)
     return pyhr_text_taken(pyhr_state_of(op), st, text, &err);
 }
 
-static PyObject *ring_position_of(PyObject *op, PyObject *none)
+static PyObject *ring_position_of(PyObject *op, PyObject *args)
 {
-    hr_ring *ring = ring_of(op);
     hr_error err = HR_ERROR_INIT;
     char *text = NULL;
+    int n_ahead = 0;
+    hr_ring *ring;
     hr_status st;
 
-    (void)none;
-    if (!ring)
+    if (!PyArg_ParseTuple(args, "|i", &n_ahead) || !(ring = ring_of(op)))
         return NULL;
-    RING_WAIT(op, st, hr__ring_position_of(ring, PYHR_WAIT_MS, &text, &err));
+    RING_WAIT(op, st, hr__ring_position_of(ring, n_ahead, PYHR_WAIT_MS, &text, &err));
     return pyhr_text_taken(pyhr_state_of(op), st, text, &err);
 }
 
@@ -1164,7 +1166,7 @@ static PyMethodDef ring_methods[] = {
     { "report_taken", ring_report_taken, METH_O, "report_taken(n): this rank has taken n rows of the epoch (by_row)." },
     { "leave", ring_leave, METH_NOARGS, "Does not take the rest of the epoch." },
     { "position", ring_position, METH_NOARGS, "The position of all ranks, as text." },
-    { "position_of", ring_position_of, METH_NOARGS, "As Split.position_of, of this rank." },
+    { "position_of", ring_position_of, METH_VARARGS, "As Split.position_of, of this rank." },
     { "ranks", ring_ranks, METH_O,
       "ranks(timeout): as Split.ranks; None: the server did not answer in these seconds." },
     { "restore", WITH_WORDS(ring_restore), METH_VARARGS | METH_KEYWORDS,

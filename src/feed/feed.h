@@ -127,12 +127,15 @@ void hr__split_lost(hr_split *s, int rank, const hr_error *why);
 /* The global position after the steps that every rank has taken. HR_MISMATCH, naming rank and step: ranks are at
  * different steps. */
 hr_status hr__split_position(hr_split *s, char **out, hr_error *err) HR_MUST_USE;
+/* The same before the last n_ahead steps (by rows: rows), which the consumers of all ranks have taken ahead and not
+ * used. HR_INVALID: more than one, or more than are taken. */
+hr_status hr__split_position_before(hr_split *s, int n_ahead, char **out, hr_error *err) HR_MUST_USE;
 /* The position after the steps that every rank has done: the rank has taken a later step, or is at the end. The ranks
  * may be at different steps; after a resume a rank gets its batches after the position again. */
 hr_status hr__split_position_done(hr_split *s, char **out, hr_error *err) HR_MUST_USE;
 /* The position after the steps that this rank has taken, valid for all ranks: every rank returns the same position
- * after the same number of steps, however many steps the others have taken. */
-hr_status hr__split_position_of(hr_split *s, int rank, char **out, hr_error *err) HR_MUST_USE;
+ * after the same number of steps, however many steps the others have taken. n_ahead: as above, of this rank. */
+hr_status hr__split_position_of(hr_split *s, int rank, int n_ahead, char **out, hr_error *err) HR_MUST_USE;
 /* Before an epoch begins: it resumes from this position. */
 hr_status hr__split_restore(hr_split *s, const char *position, const hr_position_how *how, hr_error *err) HR_MUST_USE;
 hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)

@@ -39,8 +39,9 @@ void hr__ring_leave(hr_ring *r);
 void hr__ring_converted(hr_ring *r, int64_t ns); /* hr__split_converted of this rank */
 /* By rows: see hr__split_report_rows. */
 void hr__ring_report_rows(hr_ring *r, int64_t n_rows);
-hr_status hr__ring_position(hr_ring *r, int timeout_ms, char **out, hr_error *err) HR_MUST_USE;    /* asks the server */
-hr_status hr__ring_position_of(hr_ring *r, int timeout_ms, char **out, hr_error *err) HR_MUST_USE; /* of this rank */
+hr_status hr__ring_position(hr_ring *r, int timeout_ms, char **out, hr_error *err) HR_MUST_USE; /* asks the server */
+/* Of this rank; n_ahead: 0 to 9, of hr__split_position_of. */
+hr_status hr__ring_position_of(hr_ring *r, int n_ahead, int timeout_ms, char **out, hr_error *err) HR_MUST_USE;
 hr_status hr__ring_describe_ranks(hr_ring *r, int timeout_ms, char **out, hr_error *err) HR_MUST_USE;
 hr_status hr__ring_restore(hr_ring *r, const char *position, const hr_position_how *how, int timeout_ms,
                            hr_error *err) HR_MUST_USE;

@@ -398,10 +398,10 @@ static hr_status ring_ask(hr_ring *r, uint32_t kind, const char *text, int timeo
     return st;
 }
 
-static hr_status ring_ask_text(hr_ring *r, uint32_t kind, int timeout_ms, char **out, hr_error *err)
+static hr_status ring_ask_with(hr_ring *r, uint32_t kind, const char *text, int timeout_ms, char **out, hr_error *err)
 {
     hr_message m = { 0 };
-    hr_status st = ring_ask(r, kind, NULL, timeout_ms, &m, err);
+    hr_status st = ring_ask(r, kind, text, timeout_ms, &m, err);
 
     *out = NULL;
     if (!st) {
@@ -412,14 +412,21 @@ static hr_status ring_ask_text(hr_ring *r, uint32_t kind, int timeout_ms, char *
     return st;
 }
 
+static hr_status ring_ask_text(hr_ring *r, uint32_t kind, int timeout_ms, char **out, hr_error *err)
+{
+    return ring_ask_with(r, kind, NULL, timeout_ms, out, err);
+}
+
 hr_status hr__ring_position(hr_ring *r, int timeout_ms, char **out, hr_error *err)
 {
     return ring_ask_text(r, HR_RING_ASK_POSITION, timeout_ms, out, err);
 }
 
-hr_status hr__ring_position_of(hr_ring *r, int timeout_ms, char **out, hr_error *err)
+hr_status hr__ring_position_of(hr_ring *r, int n_ahead, int timeout_ms, char **out, hr_error *err)
 {
-    return ring_ask_text(r, HR_RING_ASK_POSITION_OF, timeout_ms, out, err);
+    char text[2] = { (char)('0' + HR_MIN(n_ahead, 9)), 0 };
+
+    return ring_ask_with(r, HR_RING_ASK_POSITION_OF, text, timeout_ms, out, err);
 }
 
 hr_status hr__ring_describe_ranks(hr_ring *r, int timeout_ms, char **out, hr_error *err)

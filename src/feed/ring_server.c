@@ -394,6 +394,14 @@ static hr_status common_position(conn *c, char **text, hr_error *err)
     return hr__split_position(c->split, text, err);
 }
 
+/* ASK_POSITION_OF: one digit. */
+static int taken_ahead(const hr_message *m)
+{
+    const char *text = m->n_bytes > 0 ? m->bytes : "0";
+
+    return *text >= '0' && *text <= '9' ? *text - '0' : 0;
+}
+
 static void on_ask(conn *c, const hr_message *m)
 {
     hr_error e = HR_ERROR_INIT;
@@ -403,7 +411,7 @@ static void on_ask(conn *c, const hr_message *m)
     if (m->kind == HR_RING_ASK_POSITION)
         st = common_position(c, &text, &e);
     else if (m->kind == HR_RING_ASK_POSITION_OF)
-        st = hr__split_position_of(c->split, c->rank, &text, &e);
+        st = hr__split_position_of(c->split, c->rank, taken_ahead(m), &text, &e);
     else if (m->kind == HR_RING_ASK_RANKS)
         st = hr__split_describe_ranks(c->split, &text, &e);
     else if (m->kind == HR_RING_ASK_STATS)

@@ -1903,9 +1903,30 @@ static int64_t row_of_place_locked(const hr_split *s, int64_t rows)
     return HR_MIN(rows_of_all(s, rows), hr__feed_rows(s->feed));
 }
 
-/* The common place of all ranks in the epoch. *end: its end, which a rank has seen; otherwise *row, the rows that each
- * rank has taken. */
-static hr_status common_place_locked(hr_split *s, bool *end, int64_t *row, hr_error *err)
+/* Rows of each rank before the last n_ahead of its n_steps taken steps. The feed keeps no markers before the done
+ * steps. */
+static hr_status rows_before_locked(const hr_split *s, int64_t n_steps, int n_ahead, int64_t *rows, hr_error *err)
+{
+    if (n_ahead > n_steps - done_locked(s))
+        return hr_error_set(err, HR_INVALID,
+                            "position: %d steps are taken ahead, and the last %" PRId64 " of %" PRId64 " are known",
+                            n_ahead, n_steps - done_locked(s), n_steps);
+    *rows = rows_of_steps(s, n_steps - n_ahead);
+    return HR_OK;
+}
+
+/* The same by rows: n_ahead rows are taken ahead. */
+static hr_status row_before(int64_t row, int n_ahead, int64_t *out, hr_error *err)
+{
+    if (n_ahead > HR_MIN(row, 1))
+        return hr_error_set(err, HR_INVALID, "position: %d rows are taken ahead, of %" PRId64, n_ahead, row);
+    *out = row - n_ahead;
+    return HR_OK;
+}
+
+/* The common place of all ranks in the epoch, before n_ahead steps (by rows: rows). *end: its end, which a rank has
+ * seen; otherwise *row, the rows that each rank has taken. */
+static hr_status common_place_locked(hr_split *s, int n_ahead, bool *end, int64_t *row, hr_error *err)
 {
     int64_t step = 0, most = 0;
     bool all = true;
@@ -1919,15 +1940,18 @@ static hr_status common_place_locked(hr_split *s, bool *end, int64_t *row, hr_er
         *end = *end || r->finished;
         most = HR_MAX(most, r->taken);
     }
-    *end = *end && all;
-    *row = rows_of_steps(s, most);
+    *end = *end && all && !n_ahead;
+    if (s->agreed.by_row) {
+        *row = rows_of_steps(s, most);
+        if (!all)
+            HR_TRY(common_row_locked(s, row, err));
+        return row_before(*row, n_ahead, row, err);
+    }
     if (all)
-        return HR_OK;
-    if (s->agreed.by_row)
-        return common_row_locked(s, row, err);
-    HR_TRY(common_step_locked(s, &step, err));
-    *row = rows_of_steps(s, step);
-    return HR_OK;
+        step = most;
+    else
+        HR_TRY(common_step_locked(s, &step, err));
+    return rows_before_locked(s, step, n_ahead, row, err);
 }
 
 /* Determines once what the plan reads, without the lock, so that ranks go on meanwhile. */
@@ -1949,8 +1973,9 @@ static hr_status split_inputs(hr_split *s, hr_error *err)
     return HR_OK;
 }
 
-/* done: after the done steps; otherwise after the taken steps, which must be equal for all ranks. */
-static hr_status position_of(hr_split *s, bool done, char **out, hr_error *err)
+/* done: after the done steps; otherwise before the last n_ahead of the taken steps, which must be equal for all
+ * ranks. */
+static hr_status position_of(hr_split *s, bool done, int n_ahead, char **out, hr_error *err)
 {
     hr_position p = { 0 };
     hr_status st = HR_OK;
@@ -1967,7 +1992,7 @@ static hr_status position_of(hr_split *s, bool done, char **out, hr_error *err)
         if (done)
             row = rows_of_steps(s, done_locked(s));
         else
-            HR_GO(common_place_locked(s, &end, &row, err));
+            HR_GO(common_place_locked(s, n_ahead, &end, &row, err));
         HR_GO(hr__feed_position_bare(s->feed, end ? hr__feed_rows(s->feed) : row_of_place_locked(s, row), &p, err));
         hr__position_make_whole(s->plan, &s->inputs, &p);
         HR_GO(hr__position_print(&p, out, err));
@@ -1978,11 +2003,16 @@ done:
     return st;
 }
 
-hr_status hr__split_position(hr_split *s, char **out, hr_error *err) { return position_of(s, false, out, err); }
+hr_status hr__split_position(hr_split *s, char **out, hr_error *err) { return position_of(s, false, 0, out, err); }
 
-hr_status hr__split_position_done(hr_split *s, char **out, hr_error *err) { return position_of(s, true, out, err); }
+hr_status hr__split_position_before(hr_split *s, int n_ahead, char **out, hr_error *err)
+{
+    return position_of(s, false, n_ahead, out, err);
+}
 
-hr_status hr__split_position_of(hr_split *s, int rank, char **out, hr_error *err)
+hr_status hr__split_position_done(hr_split *s, char **out, hr_error *err) { return position_of(s, true, 0, out, err); }
+
+hr_status hr__split_position_of(hr_split *s, int rank, int n_ahead, char **out, hr_error *err)
 {
     hr_position p = { 0 };
     hr_status st = HR_OK;
@@ -2002,6 +2032,10 @@ hr_status hr__split_position_of(hr_split *s, int rank, char **out, hr_error *err
     row = taken_rows_locked(s, r);
     if (row < 0)
         HR_FAIL(HR_INVALID, "position: rank %d has not said how many rows it has taken", rank);
+    if (s->agreed.by_row)
+        HR_GO(row_before(row, n_ahead, &row, err));
+    else
+        HR_GO(rows_before_locked(s, r->taken, n_ahead, &row, err));
     HR_GO(hr__feed_position_bare(s->feed, row_of_place_locked(s, row), &p, err));
     hr__position_make_whole(s->plan, &s->inputs, &p);
     HR_GO(hr__position_print(&p, out, err));

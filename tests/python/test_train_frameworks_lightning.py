@@ -1,5 +1,10 @@
 """Lightning on the workers of a trainer: rows once, metrics, checkpoints that are read back, resumes."""
 
+import multiprocessing
+import os
+import signal
+import socket
+import tempfile
 from pathlib import Path
 
 import forked_ranks
@@ -186,6 +191,115 @@ def test_a_checkpoint_in_mid_epoch_loses_no_batch(loader, tmp_path):
         more = fit(steps + 1, tmp_path / f"step={steps}.ckpt")  # also of a run that was resumed
         rest = fit(10, tmp_path / f"step={steps + 1}.ckpt") if steps < 9 else []
         assert more + rest == list(range(8 * steps, 80))
+
+
+class Reports(pl.Callback):
+    """Reports each third step, in mid-epoch, and keeps no file of its own."""
+
+    def on_train_batch_end(self, trainer, *others):
+        if trainer.global_step % 3:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            trainer.save_checkpoint(Path(folder, "checkpoint.ckpt"))
+            train.report({"step": trainer.global_step}, train.Checkpoint.from_directory(folder))
+
+
+def mid_epoch(config):
+    from headrace.train import lightning as hl
+
+    torch.manual_seed(0)
+    rank = train.get_context().get_world_rank()
+    checkpoint = train.get_checkpoint()
+    seen = Path(config["seen"], f"{rank}-{'first' if checkpoint is None else 'second'}")
+    model = Line(seen)
+    if config["crash"] and checkpoint is None and rank == 1:
+        model.on_train_batch_start = lambda batch, i: os._exit(9) if model.global_step == 7 else None
+    trainer = pl.Trainer(
+        max_epochs=EPOCHS,
+        strategy=hl.RayDDPStrategy(),
+        plugins=[hl.RayLightningEnvironment()],
+        callbacks=[Reports()],
+        **QUIET,
+    )
+    path = None if checkpoint is None else str(Path(checkpoint.path, "checkpoint.ckpt"))
+    batches = train.get_dataset_shard("train").iter_torch_batches(batch_size=8)
+    hl.prepare_trainer(trainer).fit(model, batches, ckpt_path=path, weights_only=False)
+
+
+def test_a_report_in_mid_epoch_loses_no_batch(tmp_path):
+    """The story: the position of a report in mid-epoch was one batch too far, that of several ranks."""
+
+    def fit(name, crash):
+        folder = tmp_path / f"seen-{name}"
+        folder.mkdir()
+        run = RunConfig(storage_path=tmp_path, name=name, failure_config=FailureConfig(max_failures=1))
+        result = TorchTrainer(
+            mid_epoch,
+            train_loop_config={"seen": str(folder), "crash": crash},
+            scaling_config=ScalingConfig(num_workers=2),
+            run_config=run,
+            datasets={"train": hd.range(ROWS).random_shuffle(seed=1)},
+        ).fit()
+        return result, folder
+
+    whole, folder = fit("whole", False)
+    assert rows_of(folder.iterdir()) == {epoch: list(range(ROWS)) for epoch in range(EPOCHS)}
+    again, folder = fit("again", True)
+    first, second = (rows_of(folder.glob(f"*-{which}")) for which in ("first", "second"))
+    assert len(second[1]) == ROWS // 2 and second[2] == list(range(ROWS))  # from step 6 of 12 on
+    assert first[0] == list(range(ROWS)) and set(first[1]) | set(second[1]) == set(range(ROWS))
+    for name, value in weights(whole).items():
+        assert torch.equal(value, weights(again)[name])
+
+
+def under_a_launcher(rank, port, folder, name, last, path):
+    """A rank of `torchrun --nproc-per-node 2`, killed after step `last`."""
+    names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": 0}
+    names |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": port}
+    os.environ.update({k: str(v) for k, v in names.items()})
+
+    class Kill(pl.Callback):
+        def on_train_batch_start(self, trainer, *others):
+            if trainer.global_step == last and rank == 1:  # after the checkpoint, which has a barrier
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    torch.manual_seed(0)
+    saves = pl.callbacks.ModelCheckpoint(folder / name, "{step}", every_n_train_steps=1, save_top_k=-1)
+    model = Line(folder / f"{name}-{rank}-{'first' if path is None else 'second'}")
+    quiet = {k: v for k, v in QUIET.items() if k != "enable_checkpointing"} | {"devices": 2}
+    trainer = pl.Trainer(max_epochs=2, strategy="ddp", callbacks=[saves, Kill()], **quiet)
+    batches = hd.range(ROWS).random_shuffle(seed=1).shard().iter_torch_batches(batch_size=8)
+    trainer.fit(model, batches, ckpt_path=path, weights_only=False)
+
+
+def launch(*arguments):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    fork = multiprocessing.get_context("fork")
+    ranks = [fork.Process(target=under_a_launcher, args=(rank, port, *arguments)) for rank in range(2)]
+    for rank in ranks:
+        rank.start()
+    ranks[1].join(60)
+    if ranks[1].exitcode:
+        ranks[0].kill()
+    ranks[0].join(60)
+    return [rank.exitcode for rank in ranks]
+
+
+@pytest.mark.parametrize("last", [2, 3, 6])
+def test_a_checkpoint_of_several_ranks_loses_no_batch(last, tmp_path):
+    """Killed under a launcher in mid-epoch, and restarted from Lightning's own checkpoint."""
+    assert launch(tmp_path, "whole", None, None) == [0, 0]
+    assert launch(tmp_path, "again", last, None)[1] == -signal.SIGKILL
+    assert launch(tmp_path, "again", None, tmp_path / "again" / f"step={last}.ckpt") == [0, 0]
+    every = {epoch: list(range(ROWS)) for epoch in range(2)}
+    assert rows_of(tmp_path.glob("whole-?-*")) == every
+    for one in tmp_path.glob("again-?-first"):  # without the step that the kill ended
+        one.write_text("".join(one.read_text().splitlines(keepends=True)[: 8 * last]))
+    assert rows_of(tmp_path.glob("again-?-*")) == every
+    ends = [torch.load(tmp_path / name / "step=8.ckpt", weights_only=False) for name in ("whole", "again")]
+    for name, value in ends[0]["state_dict"].items():
+        assert torch.equal(value, ends[1]["state_dict"][name])
 
 
 def test_a_trainer_that_would_start_processes_itself():

@@ -43,6 +43,7 @@ class RunPass:
     """A pass over the whole dataset."""
 
     remembers = True  # its position after an early end
+    fetcher = None
 
     def __init__(self, node, request, epoch, position, how, options):
         keep = "rows" in request
@@ -114,6 +115,7 @@ class SharePass:
 
     remembers = False  # the state is common to all ranks
     reads = True  # the split opens its next epoch itself
+    fetcher = None  # of taken_ahead.py
 
     def __init__(self, source, request, epoch, position, how, rank):
         self.rank = rank
@@ -191,8 +193,12 @@ class SharePass:
         if text:
             warnings.warn(text, RuntimeWarning, stacklevel=6)
 
+    def n_ahead(self):
+        """The number of batches or rows that the consumer has taken and not used."""
+        return 0 if self.done else taken_ahead.n_batches(self.fetcher)
+
     def position(self, row):
-        return self.source.position()
+        return self.source.position(ahead=self.n_ahead())
 
     def forget(self, row):
         pass
@@ -346,7 +352,7 @@ class Iterable(Generic[T]):
         """
         one = self._pass and self._pass()
         if one is not None and one.active:
-            return self._owner._whole(one.state_before() if taken_ahead.n_batches() else one.state())
+            return self._owner._whole(one.used())
         after = None if self._owner.chosen_epoch is not None else self._after
         return dict(self._resume or self._owner._between(after))
 
@@ -526,6 +532,7 @@ class _Pass:
 
     def __init__(self, iterable):
         self.iterable = iterable
+        self.fetcher = taken_ahead.fetcher()  # that iterates over it
         self.under = None  # a RunPass or SharePass
         self.active = False
         self.ended = False
@@ -579,6 +586,7 @@ class _Pass:
         try:
             if self.under is None:
                 self._begin()
+                self.under.fetcher = self.fetcher
                 self.under.show_progress()
                 self._take = self._taker()
                 self.active = True
@@ -605,8 +613,8 @@ class _Pass:
             self._prepare()
         return table
 
-    def state_before(self):
-        """Without the batch that a trainer has taken ahead; none takes rows ahead."""
+    def used(self):
+        """The state after the items that the consumer has used."""
         return self.state()
 
     def stats(self):
@@ -629,7 +637,7 @@ class _Pass:
     def _remember(self):
         """The consumer left the pass early: keeps the state after the last item that it took."""
         try:
-            self.iterable._after = self.state()
+            self.iterable._after = self.used()
         except _core.HeadraceError:
             self.iterable._after = None
 
@@ -643,12 +651,11 @@ class _BatchPass(_Pass):
         super().__init__(iterable)
         self.convert = iterable._convert
         self.made = 0  # batches
-        self.keeps = taken_ahead.may_be()  # the state before each batch
-        self.before = None  # the last of them
+        self.before = None  # the state before the last batch, if a fetcher may hold it
 
     def __next__(self):
-        if self.keeps and self.active:
-            self._keep()
+        if self.fetcher and self.active and self.under.remembers:  # a share knows it
+            self.before = self.state()
         table = self._next_table()
         if table is None:
             raise StopIteration
@@ -656,13 +663,6 @@ class _BatchPass(_Pass):
         if self.made > TIMED_FIRST and self.made % TIMED_EACH:
             return self.convert(table)
         return self._timed(table)
-
-    def _keep(self):
-        """Ranks have one state, which is known while all are at the same step: seldom, of several."""
-        try:
-            self.before = self.state()
-        except _core.HeadraceError:
-            self.before, self.keeps = None, False
 
     def _timed(self, table):
         begin = time.perf_counter_ns()
@@ -677,9 +677,8 @@ class _BatchPass(_Pass):
     def state(self):
         return _state_after(self.under, None)
 
-    def state_before(self):
-        if not self.keeps:
-            warnings.warn(taken_ahead.LOST, RuntimeWarning, stacklevel=4)
+    def used(self):
+        if not self.under.remembers or not taken_ahead.n_batches(self.fetcher):
             return self.state()
         return self.before or self.iterable._begun or start_of(self.under.epoch)
 
@@ -750,6 +749,11 @@ class _RowPass(_Pass):
 
     def state(self):
         return _state_after(self.under, self.taken)
+
+    def used(self):
+        if not self.under.remembers:
+            return self.state()
+        return _state_after(self.under, max(self.taken - taken_ahead.n_batches(self.fetcher), 0))
 
 
 class _SharedRowPass(_RowPass):

@@ -177,8 +177,9 @@ class SplitIterator(DataIterator):
 
     source: where batches come from. Its methods are those of one rank of a _core.Split: begin(batch_rows,
     drop_last, prefetch, own_memory, by_row) -> number of the pass, next(number) -> Table or None, leave(),
-    position(), restore(text, moved, strict) -> names of functions that have changed, schema(), stats(),
-    close(); and warn_of_classes(text, stacklevel). Before position() it reports taken_rows() to the split.
+    position(ahead=n), restore(text, moved, strict) -> names of functions that have changed, schema(),
+    stats(), close(); and warn_of_classes(text, stacklevel). Before position() it reports taken_rows() to
+    the split.
     All ranks must begin an epoch with the same arguments; the first batch waits for all of them. The split
     has one position, and only while all ranks have taken equally many steps (otherwise MismatchError names
     rank and step).
@@ -246,6 +247,11 @@ class SplitIterator(DataIterator):
         if isinstance(self._source, AloneSource) and epoch != self.epochs_begun:
             return start_of(self.epochs_begun)  # workers of a DataLoader have read the epochs before it
         return state_of(epoch, position)
+
+    def n_ahead(self) -> int:
+        """The number of batches of its pass that a trainer has taken and not used."""
+        one = self._current and self._current()
+        return 0 if one is None else one.n_ahead()
 
     def schema(self) -> Schema | None:
         """The Schema of the whole dataset."""
@@ -402,13 +408,13 @@ class LocalSource:
     def leave(self):
         self.split.leave(self.rank)
 
-    def position(self, done=False):
+    def position(self, done=False, ahead=0):
         self.owner.know_code()
         for source in list(self.owner.sources):
             rows = taken_rows(source)
             if rows is not None:
                 self.split.report_taken(source.rank, rows)
-        return self.split.position(done)
+        return self.split.position(done, ahead)
 
     def restore(self, text, moved=False, strict=False):
         self.owner.know_code()

@@ -513,12 +513,12 @@ class LauncherSource:
         elif rows is not None:
             self._ring.report_taken(rows)
 
-    def position(self, done=False):
+    def position(self, done=False, ahead=0):
         self._met()
         self._report_taken()
         if self._host is None:
-            return self._request(self._ring.position_of)
-        return self._host.split.position_of(self.rank)
+            return self._request(self._ring.position_of, ahead)
+        return self._host.split.position_of(self.rank, ahead)
 
     def _request(self, question, *arguments):
         try:

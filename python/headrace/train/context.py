@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from headrace import places
+from headrace.data.iterator import SplitIterator
 from headrace.train.checkpoint import Checkpoint
 from headrace.train.reported_checkpoint import (
     CheckpointConsistencyMode,
@@ -58,10 +59,12 @@ class Session:
 
     def report(self, given: Given, upload: Upload | None) -> None:
         """Waits for the other workers, and for the checkpoint unless it is stored in the background."""
-        for shard in self.shards.values():
+        for name, shard in self.shards.items():
             source = getattr(shard, "_source", None)
             if hasattr(source, "settle"):
                 source.settle()
+            if isinstance(shard, SplitIterator) and (n := shard.n_ahead()):
+                given.ahead[name] = n
         found = self.channel.begin(given)
         if isinstance(found, Begun):
             found = self._stored(found, upload)

@@ -23,7 +23,8 @@ from headrace.udf import sending
 @dataclass
 class Given:
     """What one worker gives to report(). mode: of its checkpoint, None without one; by_function: whether the
-    user's function uploads it; wanted: of validation.wanted_by().
+    user's function uploads it; wanted: of validation.wanted_by(); ahead: for datasets, how many batches the
+    worker has taken and not used.
     """
 
     metrics: dict[str, Any]
@@ -31,6 +32,7 @@ class Given:
     by_function: bool
     dir_name: str | None
     wanted: dict[str, Any] | None
+    ahead: dict[str, int] = field(default_factory=dict)
     call = "report"
 
 
@@ -82,6 +84,11 @@ class Open:
     errors: dict[int, Raised] = field(default_factory=dict)
 
 
+def _taken_ahead(given: dict[int, Given]) -> dict[str, set[int]]:
+    names = {name for one in given.values() for name in one.ahead}
+    return {name: {one.ahead.get(name, 0) for one in given.values()} for name in names}
+
+
 Answer = tuple[str, Any]  # "ok", the path of the newest checkpoint, or None; "error", Raised; "begun", Begun
 
 
@@ -113,7 +120,7 @@ class Reports:
         givers = {rank for rank, one in given.items() if one.mode is not None}
         try:
             target = self._target(given) if givers else None
-            state = self._shards.state() if givers else None
+            state = self._shards.state(ahead=_taken_ahead(given)) if givers else None
         except Exception as e:
             return "error", Raised.of(e)
         wanted = [given[rank].wanted for rank in sorted(given) if given[rank].wanted is not None]

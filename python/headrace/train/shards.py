@@ -6,6 +6,7 @@ import json
 import pickle
 import sys
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -79,24 +80,31 @@ class ShardServer:
         texts = tuple(text for _, text in resuming.forgetful(source.owner.node))
         return RemoteShard(self._server.address, at, source.rank, shard.world_size, texts)
 
-    def state(self, done: bool = False) -> dict[str, Any]:
+    def state(self, done: bool = False, ahead: Mapping[str, set[int]] | None = None) -> dict[str, Any]:
         """The state of a checkpoint: "workers", their number, and "datasets", name -> dict. The dict has
         "shares", the number of ranks that share the rows, and "positions", one text for each group of such
         ranks; or "missing", why there is no position. The driver prints each reason once: the checkpoint is
         valid without the position.
 
         done: the ranks may be at different steps, and the positions are those after the steps that all have
-        done.
+        done. ahead: for datasets, how many batches the ranks have taken and not used.
         """
         names = {name: None for mine in self.shards for name in mine}
-        return {"workers": len(self.shards), "datasets": {n: self._position(n, done) for n in names}}
+        return {
+            "workers": len(self.shards),
+            "datasets": {n: self._position(n, done, (ahead or {}).get(n, {0})) for n in names},
+        }
 
-    def _position(self, name: str, done: bool) -> dict[str, Any]:
+    def _position(self, name: str, done: bool, ahead: set[int]) -> dict[str, Any]:
         groups = self._groups(name)
         if groups is None:
             return self._missing(name, "its shards are not those of streaming_split()")
+        if len(ahead) > 1:
+            return self._missing(
+                name, "the ranks have taken different numbers of batches ahead of their steps"
+            )
         try:
-            texts = [sources[0].position(done) for sources in groups]
+            texts = [sources[0].position(done, *ahead) for sources in groups]
         except _core.HeadraceError as e:
             return self._missing(name, str(e))
         return {"shares": groups[0][0].owner.n, "positions": texts}
@@ -255,9 +263,9 @@ class RingSource:
     def leave(self):
         self.ring.leave()
 
-    def position(self):
+    def position(self, ahead=0):
         self._report_taken()
-        return self.ring.position()
+        return self.ring.position_of(ahead) if ahead else self.ring.position()
 
     def _report_taken(self):
         rows = taken_rows(self)
