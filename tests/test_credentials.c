@@ -4,6 +4,7 @@
 #include "io/http/http.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 static char *member(const char *json, const char *name) { return hr__json_text(json, (int64_t)strlen(json), name); }
@@ -134,6 +135,52 @@ static void begin_test(int64_t life)
     atomic_store(&n_fetches, 0);
     atomic_store(&lifetime_s, life);
 }
+
+#ifdef HR_HAVE_S3
+
+/* What one process has fetched serves another one, unless the store has refused it. */
+static void processes_share_what_is_fetched(void **state)
+{
+    char folder[] = "/tmp/headrace-test-XXXXXX", token[40], *command;
+    const char *name = "s";
+    live_memory before = live_now();
+    hr_error err = HR_ERROR_INIT;
+    hr_credentials *c = NULL;
+    hr_identity *i = NULL;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    setenv("XDG_RUNTIME_DIR", folder, 1);
+    unsetenv("HEADRACE_SHARE_CREDENTIALS");
+    begin_test(3600);
+    for (int process = 0; process < 3; process++) { /* each forgets what the one before knew */
+        setenv("HEADRACE_SHARE_CREDENTIALS", process == 2 ? "off" : "on", 1);
+        assert_ok(hr__identity_shared("test", fetch_test, &name, 1, &i, &err), &err);
+        assert_ok(hr__identity_wait(i, &err), &err);
+        assert_ok(token_now(i, token, &err), &err);
+        assert_string_equal(token, process == 2 ? "s2" : "s1");
+        hr__identity_unref(i);
+        hr__identities_forget();
+    }
+    setenv("HEADRACE_SHARE_CREDENTIALS", "on", 1);
+    assert_ok(hr__identity_shared("test", fetch_test, &name, 1, &i, &err), &err);
+    assert_ok(hr__identity_wait(i, &err), &err);
+    assert_ok(hr__identity_now(i, &c, &err), &err);
+    assert_string_equal(c->token, "s1");
+    assert_true(hr__identity_refused(i, c));
+    hr__credentials_unref(c);
+    assert_ok(token_now(i, token, &err), &err);
+    assert_string_equal(token, "s3");
+    hr__identity_unref(i);
+    hr__identities_forget();
+    unsetenv("XDG_RUNTIME_DIR");
+    command = hr__printf(NULL, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+    hr__free(command);
+    assert_no_leak(before);
+}
+
+#endif
 
 static void equal_identities_are_one(void **state)
 {
@@ -441,6 +488,9 @@ int main(void)
         cmocka_unit_test(members_are_found),
         cmocka_unit_test(times_are_read),
         cmocka_unit_test(answers_are_taken),
+#ifdef HR_HAVE_S3
+        cmocka_unit_test(processes_share_what_is_fetched),
+#endif
         cmocka_unit_test(equal_identities_are_one),
         cmocka_unit_test(they_are_renewed_before_they_end),
         cmocka_unit_test(those_that_ended_are_waited_for),

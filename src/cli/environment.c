@@ -16,15 +16,13 @@ extern char **environ;
 
 /* The variables of Python and of launchers as well: one environment may serve both. */
 static const char *const known[] = {
-    "HEADRACE_AUTOTUNE",      "HEADRACE_CACHE_DIR",     "HEADRACE_CACHE_SIZE",
-    "HEADRACE_DEBUG",         "HEADRACE_LAUNCHER",      "HEADRACE_LOCAL_WORLD_SIZE",
-    "HEADRACE_MEMORY_LIMIT",  "HEADRACE_NODE_RANK",     "HEADRACE_NUM_THREADS",
-    "HEADRACE_PROGRESS",      "HEADRACE_RANK",          "HEADRACE_RULES",
-    "HEADRACE_RUN_ID",        "HEADRACE_SPILL_DIR",     "HEADRACE_SPILL_QUOTA",
-    "HEADRACE_STALL_TIMEOUT", "HEADRACE_STALL_WARNING", "HEADRACE_TRACE",
-    "HEADRACE_WORLD_SIZE",    "HEADRACE_BUILD",         "HEADRACE_EXAMPLES",
-    "HEADRACE_HUGE",          "HEADRACE_LIB",           "HEADRACE_RAY",
-    "HEADRACE_THOROUGH", /* the last six: of the project's tests */
+    "HEADRACE_AUTOTUNE",      "HEADRACE_CACHE_DIR",         "HEADRACE_CACHE_SIZE",   "HEADRACE_DEBUG",
+    "HEADRACE_LAUNCHER",      "HEADRACE_LOCAL_WORLD_SIZE",  "HEADRACE_MEMORY_LIMIT", "HEADRACE_NODE_RANK",
+    "HEADRACE_NUM_THREADS",   "HEADRACE_PROGRESS",          "HEADRACE_RANK",         "HEADRACE_RULES",
+    "HEADRACE_RUN_ID",        "HEADRACE_SHARE_CREDENTIALS", "HEADRACE_SPILL_DIR",    "HEADRACE_SPILL_QUOTA",
+    "HEADRACE_STALL_TIMEOUT", "HEADRACE_STALL_WARNING",     "HEADRACE_TRACE",        "HEADRACE_WORLD_SIZE",
+    "HEADRACE_BUILD",         "HEADRACE_EXAMPLES",          "HEADRACE_HUGE",         "HEADRACE_LIB",
+    "HEADRACE_RAY",           "HEADRACE_THOROUGH", /* the last six: of the project's tests */
 };
 #define N_KNOWN ((int)(sizeof known / sizeof *known))
 #define N_OF_USERS (N_KNOWN - 6)
@@ -111,6 +109,7 @@ hr_status cli_check_environment(hr_error *err)
 {
     static const char *const sizes[] = { "HEADRACE_MEMORY_LIMIT", "HEADRACE_CACHE_SIZE" };
     const char *threads = getenv("HEADRACE_NUM_THREADS"), *autotune = getenv("HEADRACE_AUTOTUNE");
+    const char *share = getenv("HEADRACE_SHARE_CREDENTIALS");
     int64_t n_bytes;
     int seconds;
     char *end = NULL;
@@ -127,6 +126,8 @@ hr_status cli_check_environment(hr_error *err)
     if (!cli_progress_seconds(getenv("HEADRACE_PROGRESS"), &seconds))
         return hr_error_set(err, HR_INVALID, "HEADRACE_PROGRESS: '%s', expected auto, off, or seconds between lines",
                             getenv("HEADRACE_PROGRESS"));
+    if (share && share[0] && strcmp(share, "on") != 0 && strcmp(share, "off") != 0)
+        return hr_error_set(err, HR_INVALID, "HEADRACE_SHARE_CREDENTIALS: '%s', expected on or off", share);
     if (autotune && *autotune && strcmp(autotune, "on") != 0 && strcmp(autotune, "off") != 0)
         return hr_error_set(err, HR_INVALID, "HEADRACE_AUTOTUNE: '%s', expected on or off", autotune);
     if (threads && *threads) {

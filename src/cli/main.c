@@ -101,6 +101,7 @@ static int help(void)
          "  HEADRACE_SPILL_DIR       the folder of data that does not fit into memory; default: TMPDIR, /tmp\n"
          "  HEADRACE_CACHE_DIR       the folder that keeps what was read from stores; default: none\n"
          "  HEADRACE_CACHE_SIZE      the maximum of bytes in that folder; default: 64GiB\n"
+         "  HEADRACE_SHARE_CREDENTIALS  off: processes do not share what services of credentials give\n"
          "  HEADRACE_SPILL_QUOTA     the maximum of bytes in that folder; default: the disk but for 2 %\n"
          "  HEADRACE_TRACE           a file that gets the timeline of the run: trace.json or trace.json.gz\n"
          "  HEADRACE_PROGRESS        off, or seconds between lines where there is no terminal; default: auto\n"

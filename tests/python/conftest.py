@@ -11,6 +11,7 @@ import headrace.data as hd
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # of a background job
     signal.signal(signal.SIGINT, signal.default_int_handler)
+os.environ.setdefault("HEADRACE_SHARE_CREDENTIALS", "off")  # tests count what each process asks for
 os.environ.setdefault("HEADRACE_RULES", "strict")  # a rule that changes a plan's columns is an error
 
 

@@ -39,6 +39,7 @@ def command(**variables):
         ("HEADRACE_PROGRESS", "yes"),
         ("HEADRACE_PROGRESS", "0"),
         ("HEADRACE_AUTOTUNE", "maybe"),
+        ("HEADRACE_SHARE_CREDENTIALS", "maybe"),
     ],
 )
 def test_wrong_values_are_refused_alike(name, value):

@@ -23,6 +23,7 @@ KNOWN = (
     "HEADRACE_RANK",
     "HEADRACE_RULES",
     "HEADRACE_RUN_ID",
+    "HEADRACE_SHARE_CREDENTIALS",
     "HEADRACE_SPILL_DIR",
     "HEADRACE_SPILL_QUOTA",
     "HEADRACE_STALL_TIMEOUT",
@@ -62,8 +63,9 @@ def check() -> None:
     threads = os.environ.get("HEADRACE_NUM_THREADS", "")
     if threads and not (threads.isascii() and threads.isdigit() and 1 <= int(threads) <= 1024):
         raise _core.InvalidArgument(f"HEADRACE_NUM_THREADS: {threads!r}, expected a number from 1 to 1024")
-    if (tune := os.environ.get("HEADRACE_AUTOTUNE")) not in (None, "", "on", "off"):
-        raise _core.InvalidArgument(f"HEADRACE_AUTOTUNE: {tune!r}, expected on or off")
+    for name in ("HEADRACE_AUTOTUNE", "HEADRACE_SHARE_CREDENTIALS"):
+        if (value := os.environ.get(name)) not in (None, "", "on", "off"):
+            raise _core.InvalidArgument(f"{name}: {value!r}, expected on or off")
     for name in ("HEADRACE_STALL_TIMEOUT", "HEADRACE_STALL_WARNING"):
         seconds = os.environ.get(name, "")
         if seconds and not re.fullmatch(r"\d{1,8}(\.\d*)?", seconds, re.ASCII):

@@ -515,19 +515,19 @@ static hr_status identity_of(const hr_s3 *s3, const hr_aws_profile *profile, con
     if (s3->token_file && !with[ROLE])
         return hr_error_set(err, HR_INVALID, "aws_web_identity_token_file without aws_role_arn");
     if (s3->token_file)
-        return hr__identity_of(fetch_web, with, N_TEXTS, out, err);
+        return hr__identity_shared("aws web identity", fetch_web, with, N_TEXTS, out, err);
     if (s3->container_path || s3->container_url)
-        return hr__identity_of(fetch_container, with, N_TEXTS, out, err);
+        return hr__identity_shared("aws container", fetch_container, with, N_TEXTS, out, err);
     if (!by_profile && with[ENV_ID])
         return fixed(with[ENV_ID], with[ENV_SECRET], with[ENV_TOKEN], out, err);
     if (!by_profile && with[TOKEN_FILE] && with[ROLE])
-        return hr__identity_of(fetch_web, with, N_TEXTS, out, err);
+        return hr__identity_shared("aws web identity", fetch_web, with, N_TEXTS, out, err);
     if (by_profile || has_credentials(profile))
         return hr__identity_of(fetch_profile, with, N_TEXTS, out, err);
     if (with[CONTAINER_URL])
-        return hr__identity_of(fetch_container, with, N_TEXTS, out, err);
+        return hr__identity_shared("aws container", fetch_container, with, N_TEXTS, out, err);
     if (!is_true(environment("AWS_EC2_METADATA_DISABLED")))
-        return hr__identity_of(fetch_machine, with, N_TEXTS, out, err);
+        return hr__identity_shared("aws machine", fetch_machine, with, N_TEXTS, out, err);
     return HR_OK;
 }
 

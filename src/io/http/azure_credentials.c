@@ -140,6 +140,6 @@ hr_status hr__azure_identity(const hr_azure_login *given, hr_identity **out, hr_
     if (given->token)
         return hr__identity_of_token(given->token, out, err);
     if (with[TENANT] && with[CLIENT] && (with[SECRET] || with[TOKEN_FILE]))
-        return hr__identity_of(fetch_client, with, N_TEXTS, out, err);
-    return hr__identity_of(fetch_machine, with, N_TEXTS, out, err);
+        return hr__identity_shared("azure client", fetch_client, with, N_TEXTS, out, err);
+    return hr__identity_shared("azure machine", fetch_machine, with, N_TEXTS, out, err);
 }

@@ -27,14 +27,17 @@
 struct hr_identity {
     atomic_int refs;
     hr_fetch fetch;    /* NULL: the credentials are fixed */
+    const char *kind;  /* static; processes share them in this folder: ... */
+    char *folder;      /* ... NULL: they do not */
     hr_identity *base; /* a reference; NULL: this is no session */
     char *with[HR_IDENTITY_TEXTS];
     hr_identity *next; /* of the process's identities */
     /* What follows is guarded by `lock`. */
     hr_credentials *now;
-    int64_t early_s; /* the next ones are fetched when `now` ends in less */
-    int fetching;    /* the process that fetches; 0: none */
-    int owner;       /* the process of `thread`; 0: there is no thread to join */
+    hr_credentials *refused; /* by the store; NULL: none */
+    int64_t early_s;         /* the next ones are fetched when `now` ends in less */
+    int fetching;            /* the process that fetches; 0: none */
+    int owner;               /* the process of `thread`; 0: there is no thread to join */
     hr_thread thread;
     int64_t pause_ns; /* no fetch before; 0: none has failed */
     hr_error failed;
@@ -110,6 +113,8 @@ void hr__identity_unref(hr_identity *i)
     if (!i || atomic_fetch_sub_explicit(&i->refs, 1, memory_order_acq_rel) != 1)
         return;
     hr__credentials_unref(i->now);
+    hr__credentials_unref(i->refused);
+    hr__free(i->folder);
     hr__identity_unref(i->base);
     hr_error_clear(&i->failed);
     for (int k = 0; k < HR_IDENTITY_TEXTS; k++)
@@ -201,6 +206,19 @@ hr_status hr__identity_by(hr_identity *base, hr_fetch fetch, const char *const *
     return st;
 }
 
+hr_status hr__identity_shared(const char *kind, hr_fetch fetch, const char *const *with, int n, hr_identity **out,
+                              hr_error *err)
+{
+    HR_TRY(hr__identity_by(NULL, fetch, with, n, out, err));
+    hr__lock(&lock);
+    if (!(*out)->kind) {
+        (*out)->kind = kind;
+        (*out)->folder = hr__shared_folder();
+    }
+    hr__unlock(&lock);
+    return HR_OK;
+}
+
 hr_status hr__identity_of(hr_fetch fetch, const char *const *with, int n, hr_identity **out, hr_error *err)
 {
     return hr__identity_by(NULL, fetch, with, n, out, err);
@@ -242,6 +260,40 @@ static hr_status call_fetch(const hr_identity *i, hr_credentials *c, hr_error *e
     return i->fetch((const char *const *)i->with, c, err);
 }
 
+/* Whether the store refused these. */
+static bool was_refused(hr_identity *i, const hr_credentials *c)
+{
+    bool is;
+
+    hr__lock(&lock);
+    is = i->refused && same(i->refused->id, c->id) && same(i->refused->token, c->token);
+    hr__unlock(&lock);
+    return is;
+}
+
+/* Takes what another process has fetched, or fetches for all of them. */
+static hr_status share_fetch(hr_identity *i, hr_credentials *c, hr_error *err)
+{
+    hr_shared s = hr__shared_begin(i->folder, i->kind, (const char *const *)i->with, HR_IDENTITY_TEXTS);
+    hr_credentials *found = NULL;
+    hr_status st = hr__credentials_new(&found, err);
+
+    if (!st && hr__shared_take(&s, found) && left_s(found) > EARLY_S && !was_refused(i, found)) {
+        c->id = found->id;
+        c->secret = found->secret;
+        c->token = found->token;
+        c->until_s = found->until_s;
+        found->id = found->secret = found->token = NULL;
+    } else if (!st) {
+        st = call_fetch(i, c, err);
+        if (!st)
+            hr__shared_leave(&s, c);
+    }
+    hr__credentials_unref(found);
+    hr__shared_end(&s);
+    return st;
+}
+
 /* Without the lock. The identity is marked as fetching. */
 static hr_status fetch(hr_identity *i, hr_error *err)
 {
@@ -249,7 +301,7 @@ static hr_status fetch(hr_identity *i, hr_error *err)
     hr_status st = hr__credentials_new(&c, err);
 
     if (!st)
-        st = call_fetch(i, c, err);
+        st = share_fetch(i, c, err);
     if (c) {
         hr__credentials_unref(c->by);
         c->by = NULL;
@@ -364,7 +416,8 @@ bool hr__identity_refused(hr_identity *i, const hr_credentials *c)
     hr__lock(&lock);
     is_now = i->now == c;
     if (is_now) {
-        hr__credentials_unref(i->now);
+        hr__credentials_unref(i->refused);
+        i->refused = i->now;
         i->now = NULL;
     }
     hr__unlock(&lock);

@@ -25,6 +25,9 @@ typedef hr_status (*hr_fetch)(const char *const *with, hr_credentials *out, hr_e
 typedef struct hr_identity hr_identity;
 /* The process's identity of this function and these texts (copied). The process keeps it. */
 hr_status hr__identity_of(hr_fetch fetch, const char *const *with, int n, hr_identity **out, hr_error *err) HR_MUST_USE;
+/* Likewise; processes of a run share what is fetched. `kind`, static, names the function in all of them. */
+hr_status hr__identity_shared(const char *kind, hr_fetch fetch, const char *const *with, int n, hr_identity **out,
+                              hr_error *err) HR_MUST_USE;
 /* Likewise, of a session, for which the credentials of `base` ask: the function finds them in out->by. Equal bases,
  * also of two readers with the same keys, have one session. Sessions are short: the next one is fetched a minute
  * before their end. */
@@ -47,6 +50,18 @@ void hr__identities_forget(void); /* For tests: waits for those that fetch, and 
 /* --- what functions that fetch share */
 /* The seconds since 1970 of "2024-02-29T12:30:00Z", also with a fraction, or an offset; 0: it is no time. */
 int64_t hr__time_of(const char *text);
+/* --- credentials_file.c: what another process of the user has fetched
+ *
+ * begin waits for others that fetch the same, and end lets them go on. lock < 0: nothing is shared. */
+typedef struct hr_shared {
+    int folder, lock;
+    char name[41];
+} hr_shared;
+char *hr__shared_folder(void); /* new, by the environment; NULL: nothing is shared */
+hr_shared hr__shared_begin(const char *folder, const char *kind, const char *const *with, int n);
+bool hr__shared_take(const hr_shared *s, hr_credentials *out);      /* false: `out` can have some texts */
+void hr__shared_leave(const hr_shared *s, const hr_credentials *c); /* for others */
+void hr__shared_end(hr_shared *s);
 /* The content of a small file, without blanks at its end; new. HR_NOT_FOUND, HR_IO. */
 hr_status hr__text_of_file(const char *path, char **out, hr_error *err) HR_MUST_USE;
 /* Asks a service: a request with few retries. `more`: header lines; NULL: none. `form`: POST of this; NULL: `method`

@@ -305,7 +305,7 @@ hr_status hr__google_identity(const hr_store *s, hr_identity **out, hr_error *er
     else if (environment("NO_GCE_CHECK") && strcasecmp(environment("NO_GCE_CHECK"), "true") == 0)
         st = HR_OK;
     else
-        st = hr__identity_of(fetch_machine, with, N_TEXTS, out, err);
+        st = hr__identity_shared("google machine", fetch_machine, with, N_TEXTS, out, err);
     hr__free(left);
     return st;
 }
