@@ -748,11 +748,6 @@ class _RowPass(_Pass):
         self.rows, self.table = iter(()), None  # so that the reader reaches _next_table() and its error
 
     def state(self):
-        return _state_after(self.under, self.taken)
-
-    def used(self):
-        if not self.under.remembers:
-            return self.state()
         return _state_after(self.under, max(self.taken - taken_ahead.n_batches(self.fetcher), 0))
 
 
