@@ -7,6 +7,7 @@ imports that pass this module by, and runs the functions without their packages.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 from headrace.exceptions import MissingPackageError
@@ -65,3 +66,11 @@ def package(name: str, where: str) -> Any:
         if error is e:
             raise
         raise error from None
+
+
+def imported(name: str) -> Any:
+    """The module `name` if this process has imported it to the end, else None: no value of its types is
+    there. sys.modules has it earlier, while another thread imports it; its attributes are missing then.
+    """
+    module = sys.modules.get(name)
+    return None if getattr(getattr(module, "__spec__", None), "_initializing", False) else module

@@ -8,13 +8,14 @@ import pickle
 import re
 import subprocess
 import sys
+import threading
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from headrace.exceptions import MissingPackageError, UnsupportedError
-from headrace.optional import PACKAGES, missing, package
+from headrace.optional import PACKAGES, imported, missing, package
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "python" / "headrace"
@@ -309,3 +310,21 @@ def test_other_failures_stay(tmp_path, monkeypatch):
     with pytest.raises(ImportError, match="no_such_name") as e:
         package("fails_by_name", "here")
     assert type(e.value) is ImportError
+
+
+def test_a_module_that_another_thread_imports(tmp_path, monkeypatch):
+    """The story: a writer's thread looked for pandas.DataFrame while another one imported pandas."""
+    (tmp_path / "imported_slowly.py").write_text(
+        "import sys\nthere, goes_on = sys.test_events\nthere.set()\ngoes_on.wait(60)\nlate = 1\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    there, goes_on = threading.Event(), threading.Event()
+    monkeypatch.setattr(sys, "test_events", (there, goes_on), raising=False)
+    assert imported("imported_slowly") is None
+    thread = threading.Thread(target=package, args=("imported_slowly", "here"))
+    thread.start()
+    assert there.wait(60) and "imported_slowly" in sys.modules
+    found = imported("imported_slowly")
+    goes_on.set()
+    thread.join()
+    assert found is None and imported("imported_slowly").late == 1

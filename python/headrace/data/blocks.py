@@ -13,13 +13,12 @@ pyarrow's to_pandas(); or columns of Arrow's types, as in Ray (to_format).
 
 import inspect
 import itertools
-import sys
 
 import numpy as np
 
 from headrace._core import InvalidArgument, Table, TypeMismatchError, from_arrow, row_dicts
 from headrace.data import categories
-from headrace.optional import package
+from headrace.optional import imported, package
 
 # ---------------------------------------------------------------------------------------------------- numpy
 
@@ -265,7 +264,7 @@ def table_of(result, build, what):
         return result
     if isinstance(result, dict):
         return build(result)
-    pandas = sys.modules.get("pandas")
+    pandas = imported("pandas")
     if pandas and isinstance(result, pandas.DataFrame):
         columns = {str(name): result.iloc[:, i] for i, name in enumerate(result.columns)}
         if len(columns) != result.shape[1]:

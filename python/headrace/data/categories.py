@@ -5,9 +5,9 @@ stays with the column through selections, filters, sorts and the like. DataFrame
 """
 
 import json
-import sys
 
 from headrace._core import from_arrow as tables_of_arrow
+from headrace.optional import imported
 
 KEY = "headrace.categories"
 MOST_BYTES = 1 << 20  # of the JSON; a column with more categories loses them
@@ -40,7 +40,7 @@ def decoded(part):
     """A pyarrow table or record batch with the values of its dictionary columns, and their categories as
     metadata; other objects as they are.
     """
-    pyarrow = sys.modules.get("pyarrow")
+    pyarrow = imported("pyarrow")
     if pyarrow is None or not isinstance(part, (pyarrow.Table, pyarrow.RecordBatch)):
         return part
     if not any(pyarrow.types.is_dictionary(t) for t in part.schema.types):

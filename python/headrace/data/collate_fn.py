@@ -7,11 +7,11 @@ the batch; iter_torch_batches moves its tensors to the device. A plain function 
 from __future__ import annotations
 
 import abc
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace._core import Table, TypeMismatchError, from_arrow
+from headrace.optional import imported
 
 if TYPE_CHECKING:
     import numpy  # noqa: F401
@@ -26,7 +26,7 @@ def _is_sequence(batch: Any, of: Any) -> bool:
 
 
 def _is_tensor(batch: Any) -> bool:
-    torch = sys.modules.get("torch")  # without it nothing is a tensor
+    torch = imported("torch")  # without it nothing is a tensor
     return torch is not None and isinstance(batch, torch.Tensor)
 
 

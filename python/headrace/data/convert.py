@@ -11,6 +11,7 @@ import pickle
 import sys
 
 from headrace._core import InvalidArgument, TypeMismatchError
+from headrace.optional import imported
 
 EPOCH = datetime.datetime(1970, 1, 1)
 EPOCH_DAY = EPOCH.toordinal()
@@ -37,7 +38,7 @@ def check_arrow_names(data):
 
 def _arrow_names(data):
     """The column names of a frame, or pyarrow's text of the types (with all names) if it has a zero byte."""
-    pyarrow = sys.modules.get("pyarrow")
+    pyarrow = imported("pyarrow")
     kinds = tuple(getattr(pyarrow, k) for k in ("Schema", "DataType", "Field") if hasattr(pyarrow, k))
     places = data, getattr(data, "schema", None), getattr(data, "type", None)
     types = next((x for x in places if isinstance(x, kinds)), None)
@@ -127,7 +128,7 @@ unpickled = pickle.loads
 
 def _pickle(value):
     """Pickles a value, with cloudpickle if another process could not import the class or function."""
-    cloud = sys.modules.get("cloudpickle")
+    cloud = imported("cloudpickle")
     if cloud is None or not cloud.list_registry_pickle_by_value():
         try:
             made = pickle.dumps(value, 5)
@@ -203,7 +204,7 @@ def item(value):
         return dict(value)
     if isinstance(value, range):
         return list(value)
-    np = sys.modules.get("numpy")
+    np = imported("numpy")
     if np and isinstance(value, (np.datetime64, np.timedelta64)):
         return None if np.isnat(value) else value
     if kind in ("Tensor", "Parameter") and "torch" in sys.modules:
@@ -236,7 +237,7 @@ def _only(values, types, what):
 def special(values):
     """(Arrow format, list of int, bytes or None) of a list of dates, times, durations or decimals."""
     first = next(v for v in values if v is not None)
-    np = sys.modules.get("numpy")
+    np = imported("numpy")
     if np and isinstance(first, (np.datetime64, np.timedelta64)):
         _only(values, type(first), f"{type(first).__name__} values")
         letter = "M" if isinstance(first, np.datetime64) else "m"

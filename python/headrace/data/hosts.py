@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
 from typing import Any
 
 from headrace._core import HeadraceError, MismatchError
+from headrace.optional import imported
 
 
 def check(place: Any, name: str, what: str, split: Any) -> None:
@@ -44,7 +44,7 @@ def check(place: Any, name: str, what: str, split: Any) -> None:
 
 def _store(world_size: int) -> Any:
     """The store of the default process group of all ranks; None: there is none."""
-    dist = sys.modules.get("torch.distributed")
+    dist = imported("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return None
     if dist.get_world_size() != world_size:

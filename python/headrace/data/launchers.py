@@ -11,12 +11,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
 from headrace._core import InvalidArgument
+from headrace.optional import imported
 
 _ignored: ContextVar[bool] = ContextVar("launcher_ignored", default=False)
 
@@ -176,7 +176,7 @@ def _by_headrace(env):
 
 def _by_torch_process_group(env):
     """torch.distributed, where the program has begun it without a launcher's variables."""
-    dist = sys.modules.get("torch.distributed")
+    dist = imported("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return None
     rank, size = dist.get_rank(), dist.get_world_size()

@@ -14,12 +14,12 @@ import contextlib
 import fcntl
 import os
 import struct
-import sys
 import threading
 from dataclasses import dataclass
 
 from headrace import _core
 from headrace._core import UnsupportedError
+from headrace.optional import imported
 
 LEAST_MEMORY = 64 << 20  # bytes for a worker's run
 
@@ -35,7 +35,7 @@ class Share:
 
 def share():
     """This process's Share as a worker of a DataLoader; None if it is no worker, or workers share no rows."""
-    module = sys.modules.get("torch.utils.data")
+    module = imported("torch.utils.data")
     info = module and module.get_worker_info()
     if info is None or not isinstance(info.dataset, module.IterableDataset):
         return None

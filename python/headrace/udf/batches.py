@@ -5,13 +5,11 @@ whose form does not depend on the rows (plain numbers, text) once and slices the
 batch by batch. Results with equal names and types become one table.
 """
 
-import sys
-
 import numpy as np
 
 from headrace._core import MemoryLimitError
 from headrace.data import blocks
-from headrace.optional import package
+from headrace.optional import imported, package
 
 BATCH_PLACE = np.dtype([("rows", "i8"), ("ordinal", "i8"), ("random", "u8")])
 MERGED_BYTES = 4 << 20
@@ -111,7 +109,7 @@ def _merged_dicts(results):
 
 
 def _merged_frames(results):
-    pandas = sys.modules.get("pandas")
+    pandas = imported("pandas")
     if pandas is None or any(type(r) is not pandas.DataFrame for r in results):
         return None
     first = results[0]
@@ -126,7 +124,7 @@ def _merged_frames(results):
 
 
 def _merged_arrow(results):
-    arrow = sys.modules.get("pyarrow")
+    arrow = imported("pyarrow")
     if arrow is None or any(not isinstance(r, arrow.Table) for r in results):
         return None
     if any(r.schema != results[0].schema for r in results):

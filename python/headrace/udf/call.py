@@ -18,7 +18,7 @@ import numpy as np
 
 from headrace._core import Column, TypeMismatchError, take_rows
 from headrace.data import blocks
-from headrace.optional import package
+from headrace.optional import imported, package
 from headrace.udf import instances
 from headrace.udf.batches import BATCH_PLACE, LARGE_BYTES, Merged, batches_of, bytes_of, cut
 
@@ -248,7 +248,7 @@ def _one_column(values, n_rows):
     """
     if isinstance(values, (bool, int, float, str)):
         return [values] * n_rows
-    pandas = sys.modules.get("pandas")
+    pandas = imported("pandas")
     if pandas is None or not isinstance(values, pandas.DataFrame):
         return values
     if values.shape[1] != 1:
@@ -394,7 +394,7 @@ def seed(ordinal, bits):
     _base_seed(_shared, bits)
     _shared.gauss_next = None
     np.random.seed(bits & 0xFFFFFFFF)
-    torch = sys.modules.get("torch")
+    torch = imported("torch")
     if torch is not None:
         _seed_torch(torch, bits & 0x7FFFFFFFFFFFFFFF)
 
@@ -412,7 +412,7 @@ def _seed_torch(torch, bits):
 
 def generators():
     """The states of the random generators."""
-    torch = sys.modules.get("torch")
+    torch = imported("torch")
     return random.getstate(), np.random.get_state(), torch.get_rng_state() if torch else None
 
 

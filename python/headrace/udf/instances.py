@@ -14,10 +14,10 @@ import functools
 import gc
 import inspect
 import pickle
-import sys
 import weakref
 
 from headrace._core import InvalidArgument, TypeMismatchError
+from headrace.optional import imported
 from headrace.udf import errors
 
 MAX_STATE_BYTES = 1 << 20  # of a pickled state in a position
@@ -222,7 +222,7 @@ def _weak(runner):
 
 
 def _collect(alive):
-    torch = sys.modules.get("torch")
+    torch = imported("torch")
     on_gpu = torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized()
     if alive() is not None or on_gpu:
         gc.collect()

@@ -3,13 +3,12 @@
 A conversion never changes its argument: it copies the DataFrame or dict, not the values.
 """
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.optional import package
+from headrace.optional import imported, package
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,12 +17,12 @@ VALUE = "__value__"  # the column of an array without a name, as in Ray
 
 
 def is_frame(data: Any) -> bool:
-    pandas = sys.modules.get("pandas")
+    pandas = imported("pandas")
     return pandas is not None and isinstance(data, pandas.DataFrame)
 
 
 def is_table(data: Any) -> bool:
-    pyarrow = sys.modules.get("pyarrow")
+    pyarrow = imported("pyarrow")
     return pyarrow is not None and isinstance(data, pyarrow.Table)
 
 

@@ -17,11 +17,10 @@ import decimal
 import json
 import math
 import pickle
-import sys
 from typing import TYPE_CHECKING, Any
 
 from headrace.data.preprocessors.version_support import UnknownPreprocessorError, _lookup_class, is_registered
-from headrace.optional import package
+from headrace.optional import imported, package
 
 if TYPE_CHECKING:
     from headrace.data.preprocessor import Preprocessor
@@ -140,7 +139,7 @@ class _Writer:
         return None
 
     def of_pandas(self, value: Any) -> dict[str, Any] | None:
-        pd = sys.modules.get("pandas")
+        pd = imported("pandas")
         if pd is None:
             return None
         if isinstance(value, pd.Timestamp):
