@@ -171,6 +171,24 @@ def test_torch_load_reads_a_state(tmp_path):
         assert [b["y"].tolist() for b in loader] == rest
 
 
+@pytest.mark.parametrize("n", [0, 2])
+def test_a_state_of_torchdata_says_what_to_do(n):
+    torchdata = pytest.importorskip("torchdata.stateful_dataloader", reason="needs torchdata")
+    options = {"batch_size": 4, "shuffle": True, "num_workers": n}
+    theirs = torchdata.StatefulDataLoader(Squares(), **options)
+    next(iter(theirs))
+    with pytest.raises(InvalidArgument, match="torchdata's StatefulDataLoader: .*begin the next one here"):
+        DataLoader(Squares(), **options).load_state_dict(theirs.state_dict())
+
+
+@pytest.mark.parametrize(
+    "state", [{"_snapshot": {}, "_iterator_finished": False}, {"_sampler_iter_yielded": 3}]
+)
+def test_a_state_with_torchdatas_keys(state):
+    with pytest.raises(InvalidArgument, match="found one of torchdata's StatefulDataLoader"):
+        DataLoader(Squares()).load_state_dict(state)
+
+
 def test_state_of_others_is_an_error():
     state = DataLoader(Squares(), 4).state_dict()
     with pytest.raises(MismatchError, match="length was 23.*is 22"):

@@ -180,3 +180,26 @@ def test_on_the_workers_of_a_trainer(tmp_path, server):
     assert whole.history == again.history and [m["step"] for m in whole.history] == [4, 8, 12, 16]
     files = [Path(r.checkpoint.path, "model.safetensors").read_bytes() for r in (whole, again)]
     assert files[0] == files[1]
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 40
+
+    def __getitem__(self, i):
+        return i
+
+
+def test_a_data_loader_that_accelerate_saves(tmp_path):
+    from headrace.torch import DataLoader
+
+    accelerator = accelerate.Accelerator(cpu=True)
+    loader = DataLoader(Numbers(), batch_size=4, shuffle=True)
+    accelerator.register_for_checkpointing(loader)
+    batches = iter(loader)
+    for _ in range(3):
+        next(batches)
+    accelerator.save_state(tmp_path)
+    rest = [b.tolist() for b in batches]
+    accelerator.load_state(tmp_path)
+    assert len(rest) == 7 and [b.tolist() for b in loader] == rest

@@ -24,6 +24,11 @@ from headrace.torch.worker import fetcher, state_of
 from headrace.udf import starter
 
 FORM = 1  # of the state
+STATEFUL = {"_snapshot", "_sampler_iter_yielded"}  # keys of torchdata's states, with workers and without
+_ADVICE = (
+    "its place is one in the order of torchdata's own samplers, which shuffle otherwise than torch. End that "
+    "epoch with StatefulDataLoader, and begin the next one here"
+)
 
 
 class DataLoader(TorchLoader[Any]):
@@ -86,7 +91,10 @@ class DataLoader(TorchLoader[Any]):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next iterator begins at the state. MismatchError: the dataset or options differ."""
         if not isinstance(state, dict) or state.get("form") != FORM:
-            raise InvalidArgument("DataLoader.load_state_dict: expected a state of headrace.torch.DataLoader")
+            expected = "DataLoader.load_state_dict: expected a state of headrace.torch.DataLoader"
+            if isinstance(state, dict) and not STATEFUL.isdisjoint(state):
+                raise InvalidArgument(f"{expected}, found one of torchdata's StatefulDataLoader: {_ADVICE}")
+            raise InvalidArgument(expected)
         for name, found in self._options().items():
             if state[name] != found:
                 raise MismatchError(
