@@ -69,12 +69,20 @@ def test_each_block_about_a_store_runs(page):
 
 
 def test_the_options_of_stores_stand_on_their_pages():
-    source = (ROOT / "src" / "io" / "http" / "store.c").read_text()
-    tables = source[source.index("numbers[] = {") : source.index("static bool is_one_of")]
-    texts = re.findall(r'\{((?:\s*"[a-z_ ]+")+),', tables)
-    options = [" ".join(re.findall(r'"([a-z_ ]+)"', text)).split() for text in texts]
-    assert len(options) > 30
-    pages = {"aws": "s3", "google": "gs", "azure": "azure", "hdfs": "hdfs", "webhdfs": "hdfs"}
+    source = (ROOT / "src" / "io" / "http" / "store_options.c").read_text()
+    tables = source[source.index("client_options[] = {") : source.index("static const char no_effect")]
+    texts = re.findall(r'[A-Z]+\(((?:\s*"[a-z0-9_ ]+")+),', tables)
+    options = [" ".join(re.findall(r'"([a-z0-9_ ]+)"', text)).split() for text in texts]
+    assert len(options) > 60
+    pages = {
+        "requester": "s3",
+        "use": "s3",
+        "aws": "s3",
+        "google": "gs",
+        "azure": "azure",
+        "hdfs": "hdfs",
+        "webhdfs": "hdfs",
+    }
     for names in options:
         page = ROOT / "docs" / "stores.md"
         if names[0].split("_")[0] in pages:
