@@ -32,9 +32,9 @@ def files(tmp_path_factory):
 class OneRank(LocalSource):
     """As a rank of a launcher: its position and its resume do not depend on how far the others are."""
 
-    def position(self, done=False):
+    def position(self, done=False, ahead=0):
         self.owner.know_code()
-        return self.split.position_of(self.rank)
+        return self.split.position_of(self.rank, ahead)
 
     def restore(self, text, moved=False, strict=False):
         return self.split.restore(text, moved, strict, True)
