@@ -62,7 +62,7 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const char *certificates; /* NULL: those of libcurl, or handed_over */
 static bool has_folder;          /* of certificates: libcurl's */
-static char *_Atomic handed_over;
+static char *handed_over;        /* guarded by net.lock */
 
 /* Before the process ends, OpenSSL frees what the thread uses. */
 static void at_exit(void)
@@ -118,13 +118,29 @@ bool hr__http_has_certificates(void)
 
 hr_status hr__http_use_certificates(const char *path, hr_error *err)
 {
-    char *copy = hr__strdup(NULL, path);
+    char *copy = hr__strdup(NULL, path), *old;
 
     if (!copy)
         return hr__error_memory(err, path, (int64_t)strlen(path));
-    if ((copy = atomic_exchange(&handed_over, copy)))
-        hr__free(copy);
+    hr__lock(&net.lock);
+    old = handed_over;
+    handed_over = copy;
+    hr__unlock(&net.lock);
+    hr__free(old);
     return HR_OK;
+}
+
+/* libcurl copies the path. */
+static void set_certificates(CURL *easy)
+{
+    if (certificates) {
+        curl_easy_setopt(easy, CURLOPT_CAINFO, certificates);
+    } else if (!has_folder) {
+        hr__lock(&net.lock);
+        if (handed_over)
+            curl_easy_setopt(easy, CURLOPT_CAINFO, handed_over);
+        hr__unlock(&net.lock);
+    }
 }
 
 static void init(void)
@@ -312,7 +328,6 @@ static void set_proxy(hr_http_request *r, CURL *easy, const char *url)
 static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist *headers)
 {
     const char *url = r->target ? r->target : r->url;
-    const char *bundle = certificates ? certificates : has_folder ? NULL : atomic_load(&handed_over);
 
     curl_easy_setopt(easy, CURLOPT_URL, url);
     curl_easy_setopt(easy, CURLOPT_PRIVATE, r);
@@ -335,8 +350,7 @@ static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist 
     curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, r->on_new ? 1L : 0L);
     curl_easy_setopt(easy, CURLOPT_DNS_SHUFFLE_ADDRESSES, r->store->shuffle_addresses == HR_SWITCH_OFF ? 0L : 1L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-    if (bundle)
-        curl_easy_setopt(easy, CURLOPT_CAINFO, bundle);
+    set_certificates(easy);
     set_proxy(r, easy, url);
     if (strcmp(r->method, "HEAD") == 0)
         curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
@@ -489,7 +503,7 @@ static void begin_attempt(hr_http_request *r)
         hr__hedge_begun(&r->host->hedge);
 }
 
-/* What a proxy did wrong, into `text`; false: it was not the proxy. */
+/* What a proxy did wrong in an attempt that failed, into `text`; false: it was not the proxy. */
 static bool is_of_proxy(const hr_http_request *r, CURLcode code, char *text, size_t cap, bool *may_retry)
 {
     const char *proxy = hr__url_proxy(r->target ? r->target : r->url, r->store);
@@ -498,7 +512,7 @@ static bool is_of_proxy(const hr_http_request *r, CURLcode code, char *text, siz
     long status = 0;
 
     curl_easy_getinfo(r->easy, CURLINFO_HTTP_CONNECTCODE, &status);
-    if (code == CURLE_OK || status / 100 == 2)
+    if (status / 100 == 2)
         status = 0;
     if (status) {
         snprintf(text, cap, "the proxy %s%srefuses to connect to the host (HTTP %ld)", name, shown ? " " : "", status);
@@ -520,7 +534,7 @@ static bool is_of_proxy(const hr_http_request *r, CURLcode code, char *text, siz
 static const char *wrong_of(const hr_http_request *r, CURLcode code, char *text, size_t cap, bool *may_retry)
 {
     *may_retry = true;
-    if (is_of_proxy(r, code, text, cap, may_retry))
+    if (code != CURLE_OK && is_of_proxy(r, code, text, cap, may_retry))
         return text;
     switch (code) {
     case CURLE_OK:
