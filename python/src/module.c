@@ -299,11 +299,9 @@ static PyMethodDef functions[] = {
       "Cores that this process may use: its affinity, at most the quota of its control group." },
     { "store", pyhr_store, METH_O, "store(options): how URLs are reached, of texts 'name=value'." },
     { "download", pyhr_download, METH_VARARGS,
-      "download(store, urls, max_bytes, allow_private, nulls=None): a list of bytes, or of the exception for a URL "
-      "that "
-      "failed; with nulls a Column: True, what cannot be read is null; False, it raises. Waits for all. max_bytes 0: "
-      "no "
-      "limit." },
+      "download(store, urls, max_bytes, allow_private, nulls=None): a list of bytes, or of the exception for a URL\n"
+      "that failed; with nulls a Column: True, what cannot be read is null; False, it raises. Waits for all.\n"
+      "max_bytes 0: no limit." },
     { "has_certificates", pyhr_has_certificates, METH_NOARGS,
       "Whether SSL_CERT_FILE or the system name certificates to trust." },
     { "use_certificates", pyhr_use_certificates, METH_VARARGS,

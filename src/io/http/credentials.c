@@ -72,8 +72,7 @@ static hr_credentials *credentials_ref(hr_credentials *c)
     return c;
 }
 
-/* As a secret goes: its letters first. */
-static void wipe(char *text)
+void hr__secret_free(char *text)
 {
     for (volatile char *p = text; p && *p;)
         *p++ = 0;
@@ -84,9 +83,9 @@ void hr__credentials_unref(hr_credentials *c)
 {
     if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
         return;
-    wipe(c->id);
-    wipe(c->secret);
-    wipe(c->token);
+    hr__secret_free(c->id);
+    hr__secret_free(c->secret);
+    hr__secret_free(c->token);
     hr__credentials_unref(c->by);
     hr__free(c);
 }
@@ -118,7 +117,7 @@ void hr__identity_unref(hr_identity *i)
     hr__identity_unref(i->base);
     hr_error_clear(&i->failed);
     for (int k = 0; k < HR_IDENTITY_TEXTS; k++)
-        wipe(i->with[k]);
+        hr__secret_free(i->with[k]);
     hr__free(i);
 }
 
@@ -301,7 +300,7 @@ static hr_status fetch(hr_identity *i, hr_error *err)
     hr_status st = hr__credentials_new(&c, err);
 
     if (!st)
-        st = share_fetch(i, c, err);
+        st = i->folder ? share_fetch(i, c, err) : call_fetch(i, c, err);
     if (c) {
         hr__credentials_unref(c->by);
         c->by = NULL;
@@ -456,7 +455,7 @@ hr_status hr__text_of_file(const char *path, char **out, hr_error *err)
     if (!text)
         return hr__error_memory(err, path, MAX_FILE_BYTES);
     if (n < 0) {
-        wipe(text);
+        hr__secret_free(text);
         return hr__error_os(err, (int)n, path, "read");
     }
     while (n > 0 && strchr(" \t\r\n", text[n - 1]))
@@ -479,9 +478,8 @@ hr_status hr__ask_service(const hr_question *q, hr_text *answer, hr_error *err)
     snprintf(silence, sizeof silence, "timeout=%d", q->wait_s);
     snprintf(retries, sizeof retries, "max_retries=%d", q->max_retries);
     HR_GO(hr__store_new(options, HR_LEN(options), NULL, &store, err));
-    HR_GO(hr__set_default(&store->proxy, q->proxy, q->proxy ? (int64_t)strlen(q->proxy) : 0, err));
-    HR_GO(hr__set_default(&store->proxy_excludes, q->proxy_excludes,
-                          q->proxy_excludes ? (int64_t)strlen(q->proxy_excludes) : 0, err));
+    HR_GO(hr__set_text(&store->proxy, q->proxy, err));
+    HR_GO(hr__set_text(&store->proxy_excludes, q->proxy_excludes, err));
     HR_GO(hr__http_init(&r, q->form ? "POST" : q->method, hr__strdup(NULL, q->url), store, err));
     r.name = hr__strdup(NULL, q->what);
     r.more = q->more;

@@ -48,6 +48,7 @@ bool hr__identity_refused(hr_identity *i, const hr_credentials *c);
 void hr__identities_forget(void); /* For tests: waits for those that fetch, and drops all. */
 
 /* --- what functions that fetch share */
+void hr__secret_free(char *text); /* its letters first; NULL is fine */
 /* The seconds since 1970 of "2024-02-29T12:30:00Z", also with a fraction, or an offset; 0: it is no time. */
 int64_t hr__time_of(const char *text);
 /* --- credentials_file.c: what another process of the user has fetched

@@ -159,9 +159,7 @@ static bool read_file(int folder, const char *name, hr_credentials *out)
 
     if (fd >= 0)
         close(fd);
-    for (volatile char *p = text; p && p < text + HR_MAX(n, 0); p++)
-        *p = 0;
-    hr__free(text);
+    hr__secret_free(text);
     return ok;
 }
 
@@ -195,9 +193,7 @@ static void write_file(int folder, const char *name, const hr_credentials *c)
         close(fd);
     if (fd >= 0 && (!ok || renameat(folder, temporary, folder, name) < 0))
         (void)unlinkat(folder, temporary, 0);
-    for (volatile char *p = text.data; p && p < text.data + text.n; p++)
-        *p = 0;
-    hr__text_clear(&text);
+    hr__secret_free(text.data);
 }
 
 hr_shared hr__shared_begin(const char *folder, const char *kind, const char *const *with, int n)

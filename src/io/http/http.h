@@ -349,6 +349,7 @@ void hr__store_options_clear(hr_store *s); /* frees the texts that options have 
 /* --- store.c */
 /* Sets *at to a copy of the n bytes, unless it is set or there are none. */
 hr_status hr__set_default(char **at, const char *value, int64_t n, hr_error *err) HR_MUST_USE;
+hr_status hr__set_text(char **at, const char *value, hr_error *err) HR_MUST_USE;    /* likewise; NULL: there are none */
 hr_status hr__set_from(char **at, const char *variable, hr_error *err) HR_MUST_USE; /* of the environment */
 
 /* --- gs.c, az.c, az_config.c */
@@ -525,6 +526,13 @@ hr_status hr__store_put(hr_store *s, const char *url, const void *data, int64_t 
 hr_status hr__store_get(hr_store *s, const char *url, hr_account *account, hr_text *out, char tag[HR_ETAG_BYTES],
                         hr_error *err) HR_MUST_USE;
 hr_status hr__store_remove(hr_store *s, const char *url, const char *if_tag, hr_error *err) HR_MUST_USE;
+/* DELETE with an encoded query ("": none) and header lines (NULL: none). What is not there is fine. */
+hr_status hr__store_delete(hr_store *s, const char *url, const char *query, const char *lines,
+                           hr_error *err) HR_MUST_USE;
+/* PUT of a whole object to r. conditional: the lines have a condition, which a store that knows none (501) does not
+ * get. */
+hr_status hr__store_send(hr_store *s, const char *url, const void *data, int64_t n, const char *lines, bool conditional,
+                         hr_http_request *r, hr_error *err) HR_MUST_USE;
 
 /* --- store_claim.c, store_commit.c */
 hr_status hr__uploads_decide(hr_uploads *u, const hr_text *record, hr_error *err) HR_MUST_USE; /* of a claimed folder */

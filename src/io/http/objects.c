@@ -170,10 +170,12 @@ hr_status hr__store_get(hr_store *s, const char *url, hr_account *account, hr_te
     HR_GO(hr__store_request(&r, "GET", s, url, "", account, err));
     r.max_body = MAX_TEXT_BYTES;
     HR_GO(hr__http_run(&r, err));
-    hr__text_add_bytes(out, r.body.data ? r.body.data : "", r.body.n);
+    hr__text_add_bytes(&r.body, "", 0); /* an empty one is a text, too */
+    if (r.body.failed)
+        HR_GO(hr__error_memory(err, url, r.body.n));
     memcpy(tag, r.answer.etag, HR_ETAG_BYTES);
-    if (out->failed)
-        st = hr__error_memory(err, url, r.body.n);
+    *out = r.body;
+    r.body = (hr_text){ 0 };
 done:
     hr__http_clear(&r);
     return st;
@@ -245,6 +247,18 @@ static hr_status put_once(hr_store *s, const char *url, const void *data, int64_
     return hr__http_run(r, err);
 }
 
+hr_status hr__store_send(hr_store *s, const char *url, const void *data, int64_t n, const char *lines, bool conditional,
+                         hr_http_request *r, hr_error *err)
+{
+    hr_status st = put_once(s, url, data, n, lines, r, err);
+
+    if (!st || !conditional || r->answer.status != 501)
+        return st;
+    hr__http_clear(r);
+    hr_error_clear(err);
+    return put_once(s, url, data, n, hr__kind_of(url)->upload->put, r, err);
+}
+
 hr_status hr__store_put(hr_store *s, const char *url, const void *data, int64_t n, const char *if_tag, char **tag,
                         hr_error *err)
 {
@@ -255,13 +269,9 @@ hr_status hr__store_put(hr_store *s, const char *url, const void *data, int64_t 
 
     *tag = NULL;
     HR_GO(add_lines(s, url, if_tag, &lines, err));
-    st = put_once(s, url, data, n, lines.data, &r, err);
+    st = hr__store_send(s, url, data, n, lines.data, if_tag != NULL, &r, err);
     status = r.answer.status;
-    if (st && if_tag && status == 501) { /* a store without conditions */
-        hr__http_clear(&r);
-        hr_error_clear(err);
-        st = put_once(s, url, data, n, hr__kind_of(url)->upload->put, &r, err);
-    } else if (st && if_tag && (status == 412 || status == 409 || status == 404) && holds(s, url, data, n, tag)) {
+    if (st && if_tag && (status == 412 || status == 409 || status == 404) && holds(s, url, data, n, tag)) {
         hr_error_clear(err);
         st = HR_OK;
         goto done;
@@ -290,15 +300,13 @@ hr_status hr__object_put(const hr_store_options *o, const char *url, const void 
     return st;
 }
 
-hr_status hr__store_remove(hr_store *s, const char *url, const char *if_tag, hr_error *err)
+hr_status hr__store_delete(hr_store *s, const char *url, const char *query, const char *lines, hr_error *err)
 {
     hr_http_request r = { 0 };
-    hr_text lines = { 0 };
-    hr_status st = if_tag && if_tag[0] ? add_condition(s, url, if_tag, &lines, err) : HR_OK;
+    hr_status st;
 
-    HR_GO(st);
-    HR_GO(lines.failed ? hr__error_memory(err, url, 64) : hr__store_request(&r, "DELETE", s, url, "", NULL, err));
-    r.more = lines.data;
+    HR_GO(hr__store_request(&r, "DELETE", s, url, query, NULL, err));
+    r.more = lines;
     st = hr__http_run(&r, err);
     if (st == HR_NOT_FOUND) {
         hr_error_clear(err);
@@ -306,6 +314,16 @@ hr_status hr__store_remove(hr_store *s, const char *url, const char *if_tag, hr_
     }
 done:
     hr__http_clear(&r);
+    return st;
+}
+
+hr_status hr__store_remove(hr_store *s, const char *url, const char *if_tag, hr_error *err)
+{
+    hr_text lines = { 0 };
+    hr_status st = if_tag && if_tag[0] ? add_condition(s, url, if_tag, &lines, err) : HR_OK;
+
+    if (!st)
+        st = lines.failed ? hr__error_memory(err, url, 64) : hr__store_delete(s, url, "", lines.data, err);
     hr__text_clear(&lines);
     return st;
 }

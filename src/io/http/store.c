@@ -32,11 +32,14 @@ hr_status hr__set_default(char **at, const char *value, int64_t n, hr_error *err
     return *at ? HR_OK : hr__error_memory(err, "configuration of a store", n);
 }
 
+hr_status hr__set_text(char **at, const char *value, hr_error *err)
+{
+    return hr__set_default(at, value, value ? (int64_t)strlen(value) : 0, err);
+}
+
 hr_status hr__set_from(char **at, const char *variable, hr_error *err)
 {
-    const char *value = getenv(variable);
-
-    return hr__set_default(at, value, value ? (int64_t)strlen(value) : 0, err);
+    return hr__set_text(at, getenv(variable), err);
 }
 
 /* The number of a served filesystem, which Python adds; no user types it. */

@@ -222,23 +222,16 @@ static hr_status get_text(hr_store *s, const char *url, hr_account *account, cha
     return st;
 }
 
+/* only_new: the name is the job's own, so that a store without conditions gets none. */
 static hr_status put_text(hr_store *s, const char *url, const hr_text *text, bool only_new, hr_error *err)
 {
+    const hr_upload_kind *k = hr__kind_of(url)->upload;
     hr_http_request r = { 0 };
     hr_status st;
 
     if (text->failed)
         return hr__error_memory(err, url, text->n);
-    HR_GO(hr__store_request(&r, "PUT", s, url, "", NULL, err));
-    r.data = (const uint8_t *)text->data;
-    r.n_data = text->n;
-    r.more = only_new ? r.kind->upload->put_new : r.kind->upload->put;
-    st = hr__http_run(&r, err);
-    if (st && only_new && r.answer.status == 501) { /* a store without conditions: the record's name is the job's own */
-        hr_error_clear(err);
-        st = put_text(s, url, text, false, err);
-    }
-done:
+    st = hr__store_send(s, url, text->data, text->n, only_new ? k->put_new : k->put, only_new, &r, err);
     hr__http_clear(&r);
     return st;
 }
@@ -638,22 +631,13 @@ done:
 
 static hr_status abort_upload(hr_store *s, const char *url, const char *id, hr_error *err)
 {
-    hr_http_request r = { 0 };
     hr_text query = { 0 };
     hr_status st;
 
     hr__text_add(&query, "uploadId=");
     hr__url_add_encoded(&query, id, false);
-    HR_GO(query.failed ? hr__error_memory(err, url, 64)
-                       : hr__store_request(&r, "DELETE", s, url, query.data, NULL, err));
-    st = hr__http_run(&r, err);
-    if (st == HR_NOT_FOUND) {
-        hr_error_clear(err);
-        st = HR_OK;
-    }
-done:
+    st = query.failed ? hr__error_memory(err, url, 64) : hr__store_delete(s, url, query.data, NULL, err);
     hr__text_clear(&query);
-    hr__http_clear(&r);
     return st;
 }
 

@@ -260,12 +260,17 @@ static hr_status add_table(const apply_op *a, hr_task *task, apply_task *t, cons
     return add_call(a, task, t, (hr_table *)in, batch, 1, err);
 }
 
-/* The number of batches for the next call: few enough that no batch waits long for the others. */
+/* The number of batches for the next call: few enough that no batch waits long for the others. ns: of a batch. */
+static int64_t batches_in(const apply_op *a, int64_t ns)
+{
+    if (a->max_batches <= 1 || !ns)
+        return 1;
+    return HR_MAX(1, HR_MIN(a->max_batches, (a->keys ? GROUPS_NS : CALL_NS) / ns));
+}
+
 static int64_t batches_wanted(const apply_op *a)
 {
-    int64_t ns = a->max_batches > 1 ? hr__calls_batch_ns(a->calls) : 0;
-
-    return ns ? HR_MAX(1, HR_MIN(a->max_batches, (a->keys ? GROUPS_NS : CALL_NS) / ns)) : 1;
+    return a->max_batches > 1 ? batches_in(a, hr__calls_batch_cost(a->calls).ns) : 1;
 }
 
 /* The number of calls of the next set: enough for all servers, if their results take a part of the memory only. */
@@ -273,7 +278,8 @@ static int calls_wanted(const apply_op *a, hr_task *task)
 {
     int n = HR_MAX(MIN_CALLS, HR_MIN(MAX_CALLS, 2 * hr__calls_n_servers(a->calls)));
     int64_t room = hr__account_limit(hr__task_run(task)->account) / SET_SHARE;
-    int64_t each = hr__calls_batch_bytes(a->calls) * batches_wanted(a);
+    hr_batch_cost batch = hr__calls_batch_cost(a->calls);
+    int64_t each = batch.bytes * batches_in(a, batch.ns);
 
     return each ? (int)HR_MAX(1, HR_MIN(n, room / each)) : (int)HR_MAX(MIN_CALLS, HR_MIN(n, room / FIRST_BYTES));
 }

@@ -103,24 +103,14 @@ int hr__calls_n_servers(hr_calls *c)
     return n;
 }
 
-int64_t hr__calls_batch_ns(hr_calls *c)
+hr_batch_cost hr__calls_batch_cost(hr_calls *c)
 {
-    int64_t ns;
+    hr_batch_cost cost;
 
     hr__lock(&c->lock);
-    ns = c->batch_ns;
+    cost = c->batch;
     hr__unlock(&c->lock);
-    return ns;
-}
-
-int64_t hr__calls_batch_bytes(hr_calls *c)
-{
-    int64_t n;
-
-    hr__lock(&c->lock);
-    n = c->batch_bytes;
-    hr__unlock(&c->lock);
-    return n;
+    return cost;
 }
 
 void hr__calls_measured(hr_calls *c, int64_t private_bytes)
@@ -331,7 +321,7 @@ hr_resume *hr__call_set_ready_locked(hr_call_set *g)
 
 static void learn_bytes_locked(hr_calls *c, int64_t batch_bytes)
 {
-    c->batch_bytes = HR_MAX(batch_bytes, (7 * c->batch_bytes + batch_bytes) / 8);
+    c->batch.bytes = HR_MAX(batch_bytes, (7 * c->batch.bytes + batch_bytes) / 8);
 }
 
 /* Ends a call, which is in no list, with status `st`. Calls after a failed one are not needed. */
@@ -830,7 +820,7 @@ static void learn_locked(hr_call *call)
     hr__call_served_locked(call, took, hr__thread_cpu_ns() - call->taken_cpu_ns);
     c->call_ns = c->call_ns ? (7 * c->call_ns + took) / 8 : HR_MAX(took, 1);
     took /= HR_MAX(call->n_batches, 1);
-    c->batch_ns = c->batch_ns ? (7 * c->batch_ns + took) / 8 : HR_MAX(took, 1);
+    c->batch.ns = c->batch.ns ? (7 * c->batch.ns + took) / 8 : HR_MAX(took, 1);
 }
 
 void hr__call_done(hr_call *takes, hr_status st, hr_error *moved)

@@ -171,6 +171,12 @@ struct hr_call_set {
     hr_call_set *prev, *others; /* run->sets */
 };
 
+/* What a batch costs; 0: unknown. */
+typedef struct hr_batch_cost {
+    int64_t ns;    /* smoothed */
+    int64_t bytes; /* of its results: rises at once, falls slowly */
+} hr_batch_cost;
+
 struct hr_calls {
     atomic_int users; /* operators and the creator; the last one closes the queue */
     atomic_int parts; /* references: calls, workers, and 1 for all users */
@@ -188,11 +194,10 @@ struct hr_calls {
     bool tolerant;      /* failed batches may be left out: calls after a failed one are still served */
     hr_calls_run *runs; /* runs that have begun and not ended */
     uint64_t n_runs;
-    int64_t n_ended;     /* runs of instances */
-    int64_t batch_ns;    /* smoothed duration of a batch; 0: unknown */
-    int64_t batch_bytes; /* of the results of a batch: rises at once, falls slowly; 0: unknown */
-    int64_t n_errored;   /* since the last hr__calls_errored */
-    hr_error errored;    /* the first of them */
+    int64_t n_ended; /* runs of instances */
+    hr_batch_cost batch;
+    int64_t n_errored; /* since the last hr__calls_errored */
+    hr_error errored;  /* the first of them */
     int64_t private_bytes, private_peak;
     char code[17]; /* hash of the function's code, for positions; "": unknown */
     /* process.c */
@@ -234,8 +239,7 @@ void hr__calls_served(hr_calls *c, const hr_calls_run *run, hr_served *out); /* 
 void hr__call_served_locked(hr_call *call, int64_t busy_ns, int64_t cpu_ns);
 
 int hr__calls_n_servers(hr_calls *c); /* worker processes, and the threads seen so far */
-int64_t hr__calls_batch_ns(hr_calls *c);
-int64_t hr__calls_batch_bytes(hr_calls *c); /* of the results of a batch; 0: unknown */
+hr_batch_cost hr__calls_batch_cost(hr_calls *c);
 
 /* --- turns.c */
 /* Between begin and end servers keep instances for the run. */

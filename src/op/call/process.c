@@ -494,7 +494,7 @@ static void count_done_locked(hr_calls_worker *w, hr_call *call, int64_t cpu_ns)
 
     if (w->n_done++ > 0 && w->run == call->place.run) {
         c->call_ns = c->call_ns ? (7 * c->call_ns + took) / 8 : HR_MAX(took, 1);
-        c->batch_ns = c->batch_ns ? (7 * c->batch_ns + each) / 8 : HR_MAX(each, 1);
+        c->batch.ns = c->batch.ns ? (7 * c->batch.ns + each) / 8 : HR_MAX(each, 1);
     }
     w->run = call->place.run;
     w->busy_ns = now;

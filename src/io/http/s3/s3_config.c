@@ -65,8 +65,7 @@ static hr_status take_more_options(hr_s3 *s3, hr_error *err)
         s3->endpoint = s3->endpoint_s3;
         s3->endpoint_s3 = NULL;
     }
-    HR_TRY(hr__set_default(&s3->region, s3->default_region,
-                           s3->default_region ? (int64_t)strlen(s3->default_region) : 0, err));
+    HR_TRY(hr__set_text(&s3->region, s3->default_region, err));
     return check_encryption(s3, err);
 }
 
@@ -86,10 +85,10 @@ static hr_status configure(hr_store *s, hr_error *err)
     HR_GO(take_more_options(s3, err));
     HR_GO(hr__set_from(&s3->region, "AWS_REGION", err));
     HR_GO(hr__set_from(&s3->region, "AWS_DEFAULT_REGION", err));
-    HR_GO(hr__set_default(&s3->region, found.region, found.region ? (int64_t)strlen(found.region) : 0, err));
+    HR_GO(hr__set_text(&s3->region, found.region, err));
     HR_GO(hr__set_from(&s3->endpoint, "AWS_ENDPOINT_URL_S3", err));
     HR_GO(hr__set_from(&s3->endpoint, "AWS_ENDPOINT_URL", err));
-    HR_GO(hr__set_default(&s3->endpoint, found.endpoint, found.endpoint ? (int64_t)strlen(found.endpoint) : 0, err));
+    HR_GO(hr__set_text(&s3->endpoint, found.endpoint, err));
     if (s3->anonymous != HR_SWITCH_ON)
         HR_GO(hr__aws_identity(s, &files, &found, &s3->identity, err));
     s3->prepared = true;
