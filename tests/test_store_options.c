@@ -255,7 +255,7 @@ static void encryption_is_asked_for(void **state)
                              "aws_sse_kms_key_id=arn:k",
                              "aws_sse_bucket_key_enabled=true",
                              "request_payer=true" };
-    const char *by_key[] = { "key=k", "secret=s", "sse_customer_key_base64=" CUSTOMER_KEY };
+    const char *by_key[] = { "key=k", "secret=s", ("sse_customer_key_base64=" CUSTOMER_KEY) };
 
     (void)state;
     for (int i = 0; i < HR_LEN(requests); i++) {
@@ -278,7 +278,7 @@ static void encryption_is_asked_for(void **state)
 
 static void azure_has_a_key_of_its_own(void **state)
 {
-    const char *options[] = { "account_name=acct", "account_key=a2V5", "encryption_key=" CUSTOMER_KEY };
+    const char *options[] = { "account_name=acct", "account_key=a2V5", ("encryption_key=" CUSTOMER_KEY) };
     hr_text put = lines_of(options, 3, "PUT", "az://c1/x", "");
     hr_text list = lines_of(options, 3, "GET", "az://c1/x", "comp=list&prefix=&restype=container");
 
