@@ -302,6 +302,10 @@ static PyMethodDef functions[] = {
       "download(store, urls, max_bytes, allow_private, nulls=None): a list of bytes, or of the exception for a URL\n"
       "that failed; with nulls a Column: True, what cannot be read is null; False, it raises. Waits for all.\n"
       "max_bytes 0: no limit." },
+    { "span_bins", pyhr_span_bins, METH_VARARGS,
+      "span_bins(spans, width, most): (index, kind, share, how many begin) of each bin of that width that spans of a\n"
+      "kind touch, by index and kind; None: more than `most`. spans: an array 'd' of begin, end and kind of each, in\n"
+      "the order of their begin. InvalidArgument: they are out of order." },
     { "has_certificates", pyhr_has_certificates, METH_NOARGS,
       "Whether SSL_CERT_FILE or the system name certificates to trust." },
     { "use_certificates", pyhr_use_certificates, METH_VARARGS,

@@ -134,6 +134,9 @@ PyObject *pyhr_row_dicts(PyObject *module, PyObject *args);
 PyObject *pyhr_take_rows(PyObject *module, PyObject *args);
 PyObject *pyhr_command(PyObject *module, PyObject *words);
 
+/* --- py_spans.c: a function of the module */
+PyObject *pyhr_span_bins(PyObject *module, PyObject *args);
+
 /* --- py_log.c */
 int pyhr_log_begin(void); /* once for the process */
 PyObject *pyhr_store(PyObject *module, PyObject *options);

@@ -131,6 +131,24 @@ void hr__trace_rank(hr_trace *t, int rank, const char *name, int64_t begin_ns, i
 hr_status hr__trace_news(hr_trace *t, hr_text *out, hr_error *err) HR_MUST_USE;                 /* as hr__run_news */
 void hr__trace_close(hr_trace *t, bool write); /* a file, if it has one. NULL is fine */
 
+/* --- span_bins.c: spans of a track, summed up for a page */
+
+#define HR_MOST_SPAN_KINDS 4096
+typedef struct hr_track_span {
+    double begin, end; /* in any unit, as width; what lies before 0 counts for nothing */
+    int32_t kind;
+} hr_track_span;
+typedef struct hr_span_bin {
+    int64_t index; /* the bin from index * width to (index + 1) * width */
+    int32_t kind;
+    int32_t many; /* spans that begin in it */
+    double share; /* of its width that spans of the kind cover, 0 to 1; what two of them cover counts once */
+} hr_span_bin;
+/* *out (the caller's, by hr__free): the bins of n spans, which are in the order of their begin, by index and kind.
+ * *n_out -1: there are more than `most`. HR_INVALID: a span ends before it begins, or is out of order. */
+hr_status hr__span_bins(const hr_track_span *spans, int64_t n, double width, int64_t most, hr_span_bin **out,
+                        int64_t *n_out, hr_error *err) HR_MUST_USE;
+
 /* --- observe.c: what the dispatcher records. All times are ns; sums count from the start, or from a mark. */
 
 /* What a stage does. "Awaits": it does nothing, for want of that. */

@@ -14,7 +14,7 @@ import pytest
 import headrace.data as hd
 from headrace.exceptions import DataError
 from headrace.observe import report
-from headrace.observe.run_report import MOST_SPANS, OF_RANKS, RANKS, read_trace
+from headrace.observe.run_report import FEW_SPANS, MOST_SPANS, OF_RANKS, RANKS, read_trace
 
 BAD = "</script><script>window.hurt = 1</script>"
 
@@ -167,7 +167,7 @@ def test_the_report(tmp_path, trace):
     data = data_of(page)
     assert data["rows"][0]["wait"] and data["rows"][0]["name"] == "consumer"
     for row in data["rows"]:
-        assert len(row["begin"]) == len(row["end"]) == len(row["what"]) == len(row["many"])
+        assert len(row["begin"]) == len(row["end"]) == len(row["what"])
         assert row["begin"] == sorted(row["begin"]) and row["end"] == sorted(row["end"])
         assert all(0 <= w < len(data["operations"]) for w in row["what"])
     assert "20,000 rows" in data["stats"] and data["operations"][0] == "read"
@@ -181,13 +181,45 @@ def test_text_of_users_is_text(tmp_path):
     assert BAD not in page and BAD in data_of(page)["operations"]
 
 
-def test_many_spans_are_drawn_together(tmp_path):
-    """Their sum stays."""
-    n = 3 * MOST_SPANS
-    events = [{"ph": "X", "pid": 1, "tid": 1, "ts": 10.0 * i, "dur": 8.0, "name": "read"} for i in range(n)]
+def page_of(tmp_path, spans):
+    """The data of the page of a trace with these spans of one thread: begin and length in us, name."""
+    events = [{"ph": "X", "pid": 1, "tid": 1, "ts": b, "dur": d, "name": name} for b, d, name in spans]
     (tmp_path / "t.json").write_text(json.dumps({"traceEvents": events}))
-    (row,) = data_of(report(tmp_path / "t.json").read_text())["rows"]
-    assert len(row["begin"]) <= MOST_SPANS and sum(row["many"]) == n
+    return data_of(report(tmp_path / "t.json").read_text())
+
+
+@pytest.mark.parametrize("n, whole", [(FEW_SPANS, True), (MOST_SPANS, True), (2 * MOST_SPANS, False)])
+def test_many_spans_have_bins_for_each_zoom(tmp_path, n, whole):
+    """At each level the shares of each operation add up to its time, and all spans begin somewhere."""
+    data = page_of(
+        tmp_path, [(10.0 * i, 7.0 if i % 2 else 4.0, "map" if i % 2 else "read") for i in range(n)]
+    )
+    (row,) = data["rows"]
+    assert row["whole"] is whole and len(row["begin"]) == (n if whole else 0)
+    assert (len(row["levels"]) > 0) is (n > FEW_SPANS)
+    for level in row["levels"]:
+        assert len(level["index"]) <= MOST_SPANS and sum(level["many"]) == n
+        assert (
+            level["index"] == sorted(level["index"]) and 0 <= min(level["share"]) <= max(level["share"]) <= 1
+        )
+        of = [0.0, 0.0]
+        for what, share in zip(level["what"], level["share"], strict=True):
+            of[what] += share * level["width"]
+        operations = dict(zip(data["operations"], of, strict=True))
+        assert operations["read"] == pytest.approx(n * 2e-6, rel=1e-3)
+        assert operations["map"] == pytest.approx(n * 3.5e-6, rel=1e-3)
+    widths = [level["width"] for level in row["levels"]]
+    assert widths == sorted(widths, reverse=True)
+
+
+def test_a_short_burst_has_narrow_bins(tmp_path):
+    """100,000 spans of 2 us in a minute: a zoom shows what each ten of them did."""
+    burst = [(3e7 + 2.0 * i, 1.0, "read") for i in range(100_000)]
+    (row,) = page_of(tmp_path, [(0.0, 5.0, "read"), *burst, (6e7, 5.0, "read")])["rows"]
+    finest = row["levels"][-1]
+    assert finest["width"] < 1e-4 and sorted(finest["share"])[len(finest["share"]) // 2] == pytest.approx(
+        0.5, abs=0.1
+    )
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"traceEvents": 3}', "\x1f\x8bnot gzip"])

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from headrace.observe import page as pages
+from headrace.observe import report
 from headrace.tune import Configuration, Machine, Report, Result, Target, watching
 from headrace.tune.processes import Watch
 from headrace.tune.results import result_of
@@ -136,6 +137,15 @@ return ["step", "wait", "start", "work"].filter((name) => {
   return seen.has([1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)).join(","));
 });
 """
+MEAN_COLOUR = """
+const canvas = document.querySelector("canvas"), copy = document.createElement("canvas"), sums = [0, 0, 0];
+copy.width = canvas.width, copy.height = canvas.height;
+const g = copy.getContext("2d", { willReadFrequently: true });
+g.drawImage(canvas, 0, 0);
+const p = g.getImageData(140, 0, canvas.width - 140, 22).data;
+for (let i = 0; i < p.length; i++) if (i % 4 < 3) sums[i % 4] += p[i];
+return sums.map((sum) => sum / (p.length / 4));
+"""
 PIXELS = "return [...document.querySelectorAll('canvas')].map((c) => c.toDataURL());"
 
 
@@ -203,6 +213,37 @@ for _ in ds.iter_batches(batch_size=512): pass
     browser.js("document.querySelector('.chart').focus()")
     browser.key("+")
     assert all(a != b for a, b in zip(whole, browser.js(PIXELS), strict=True))
+
+
+def test_bins_look_like_their_spans(browser, tmp_path):
+    """The track of a thread is drawn from spans, and from the bins that stand for them, at some zooms: its
+    colour is the same in the mean, and another one without the spans.
+    """
+    spans = [(100.0 * i, 30.0 if i % 3 else 80.0, "map" if i % 3 else "read") for i in range(15_000)]
+    events = [{"ph": "X", "pid": 1, "tid": 1, "ts": b, "dur": d, "name": n} for b, d, n in spans]
+    (tmp_path / "t.json").write_text(json.dumps({"traceEvents": events}))
+    text = report(tmp_path / "t.json").read_text()
+    pages_of = {  # the data is no script: the page's policy allows the change
+        "bins": re.sub(r'"begin":\[[^]]*\],"end":\[[^]]*\]', '"begin":[],"end":[]', text),
+        "spans": re.sub(r'"levels":\[.*?\}\]', '"levels":[]', text),
+    }
+    pages_of["nothing"] = re.sub(
+        r'"begin":\[[^]]*\],"end":\[[^]]*\]', '"begin":[],"end":[]', pages_of["spans"]
+    )
+    assert len({len(page) for page in (text, *pages_of.values())}) == 4
+    seen = {}
+    for name, page in pages_of.items():
+        (tmp_path / "t.html").write_text(page)
+        browser.show(tmp_path / "t.html")
+        browser.js("document.querySelector('.chart').focus()")
+        seen[name] = [browser.js(MEAN_COLOUR)]
+        for _ in range(3):
+            browser.key("+")
+            seen[name].append(browser.js(MEAN_COLOUR))
+        assert browser.errors() == []
+    for bins, drawn, nothing in zip(*seen.values(), strict=True):
+        assert bins == pytest.approx(drawn, abs=1)
+        assert bins != pytest.approx(nothing, abs=20)
 
 
 def test_text_of_users_in_a_browser(browser, tmp_path):

@@ -10,8 +10,7 @@
   const colourOf = (i) => "op" + Math.min(i, MOST_KEYS - 1);
 
   function head() {
-    const waited = run.rows.filter((row) => row.wait)
-      .reduce((sum, row) => sum + row.begin.reduce((s, begin, i) => s + row.end[i] - begin, 0), 0);
+    const waited = run.rows.filter((row) => row.wait).reduce((sum, row) => sum + row.sum, 0);
     page.append(
       make("h1", "", "Run: " + run.name),
       make("div", "soft small", seconds(run.end) + " \u00b7 the consumer waited " + seconds(waited) + " of it (" +

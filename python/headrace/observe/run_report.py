@@ -11,16 +11,19 @@ from __future__ import annotations
 import gzip
 import json
 import os
+from array import array
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from headrace._core import DataError, __version__
+from headrace._core import DataError, __version__, span_bins
 from headrace.data import run_stats
 from headrace.observe.page import page
 
 HERE = Path(__file__).parent
-MOST_SPANS = 20_000  # of one track on the page; shorter ones beside each other are drawn together
+MOST_SPANS, PAGE_SPANS = 100_000, 400_000  # of one track on the page, and bins of one level; of all tracks
+FEW_SPANS = 2_000  # of one track, which the page draws one by one at each zoom
+FIRST_BINS, MORE_BINS, MOST_BINS = 512, 4, 1 << 23  # levels of bins: of the first, the next has times as many
 MOST_POINTS = 2_000  # of a curve
 COLOURS = 8  # of operations; further ones share the last
 CONSUMER = 0
@@ -67,15 +70,16 @@ def _data(trace, name):
     stats = other.get("stats") or {}
     tracks, counters, names = _sorted(trace["traceEvents"])
     operations = _operations(stats, tracks)
+    end = max((s[1] for spans in tracks.values() for s in spans), default=0.0)
     return {
         "name": name,
         "headrace": __version__,
         "lost": other.get("spans_lost", 0),
         "verdict": verdict_lines(stats),
         "stats": run_stats.shown(stats) if "taken_rows" in stats else "",
-        "end": max((s[1] for spans in tracks.values() for s in spans), default=0.0),
+        "end": end,
         "operations": operations,
-        "rows": _rows(tracks, names, operations),
+        "rows": _rows(tracks, names, operations, end),
         "curves": [_curve(name, points) for name, points in counters.items() if any(v for _, v in points)],
         "limit": stats.get("limit_bytes", 0),
     }
@@ -108,50 +112,57 @@ def _operations(stats, tracks):
     return list(dict.fromkeys(found))
 
 
-def _rows(tracks, names, operations):
+def _rows(tracks, names, operations, end):
     number = {name: i for i, name in enumerate(operations)}
+    most = min(MOST_SPANS, PAGE_SPANS // max(1, len(tracks)))
     rows = []
     for track, spans in tracks.items():
         if track == CONSUMER:
-            row = _spans("consumer", [(b, e, 0) for b, e, _ in spans])
+            row = _spans("consumer", [(b, e, 0) for b, e, _ in spans], end, most)
             row["wait"] = True
+            row["sum"] = round(sum(e - b for b, e, _ in spans), 6)
         elif RANKS <= track < LANES:
             known = [(b, e, OF_RANKS.index(n)) for b, e, n in spans if n in OF_RANKS]
-            row = _spans(names.get(track, f"rank {track - RANKS}"), known)
+            row = _spans(names.get(track, f"rank {track - RANKS}"), known, end, most)
             row["rank"] = True
         else:
-            row = _spans(names.get(track, f"track {track}"), [(b, e, number[n]) for b, e, n in spans])
+            row = _spans(
+                names.get(track, f"track {track}"), [(b, e, number[n]) for b, e, n in spans], end, most
+            )
             row["waits"] = track >= LANES
         rows.append(row)
     return rows
 
 
-def _spans(name, spans):
-    spans = _merged(spans)
-    return {
-        "name": name,
-        "begin": [round(s[0], 6) for s in spans],
-        "end": [round(s[1], 6) for s in spans],
-        "what": [s[2] for s in spans],
-        "many": [s[3] for s in spans],
+def _spans(name, spans, end, most):
+    """A row of timeline.js, of spans (begin, end, what): all of them if they are not too many, and levels of
+    bins, coarse ones first, for views that show many.
+    """
+    row = {"name": name, "levels": _levels(spans, end, most) if len(spans) > FEW_SPANS else []}
+    row["whole"] = len(spans) <= most or not row["levels"]
+    shown = spans if row["whole"] else []
+    return row | {
+        "begin": [round(s[0], 6) for s in shown],
+        "end": [round(s[1], 6) for s in shown],
+        "what": [s[2] for s in shown],
     }
 
 
-def _merged(spans):
-    """(begin, end, what, how many) of at most MOST_SPANS: neighbours of one kind with a short gap are one."""
-    gap = 0.0
-    while True:
-        made = []
-        for begin, end, what in spans:
-            if made and made[-1][2] == what and begin - made[-1][1] <= gap and gap > 0:
-                made[-1][1] = max(made[-1][1], end)
-                made[-1][3] += 1
-            else:
-                made.append([begin, end, what, 1])
-        whole = spans[-1][1] - spans[0][0] if spans else 0.0
-        if len(made) <= MOST_SPANS or gap > whole:
-            return made
-        gap = max(gap * 4, whole / MOST_SPANS / 16, 1e-7)
+def _levels(spans, end, most):
+    numbers = array("d", (x for s in spans for x in s))
+    levels, n = [], FIRST_BINS
+    while n <= MOST_BINS and (bins := span_bins(numbers, end / n, most)) is not None:
+        levels.append(
+            {
+                "width": end / n,
+                "index": [b[0] for b in bins],
+                "what": [b[1] for b in bins],
+                "share": [round(b[2], 4) for b in bins],
+                "many": [b[3] for b in bins],
+            }
+        )
+        n *= MORE_BINS
+    return levels
 
 
 def _curve(name, points):

@@ -7,6 +7,8 @@
    A row is { name, kind, ... }, with times in seconds, ascending:
      kind "spans": begin, end, what: lists; colours: what -> [colour of page.css, word]; many: spans that stand for
        several things, or nothing. Where a pixel holds several spans, each colour has the height of its share.
+       levels: nothing, or bins of { width, index, what, share, many }, lists for each level, wide bins first: the
+       widest that fit into a pixel are drawn instead of spans; whole: begin, end and what have all spans.
      kind "share": times, values: a share from 0 to 1 until the next time
      kind "curve": times, values, unit; until: the last value holds to there, or nothing
    A page that lives calls axis.grow(seconds), and chart.show(rows) when rows have changed.
@@ -58,6 +60,11 @@ var Headrace = (() => {
       if (list[middle] <= x) low = middle + 1; else high = middle;
     }
     return low - 1;
+  }
+
+  /* A level of bins as lists of spans, each of which covers a share of its time. */
+  function unfolded({ width, index, what, share, many }) {
+    return { width, what, share, many, begin: index.map((i) => i * width), end: index.map((i) => (i + 1) * width) };
   }
 
   class Axis {
@@ -113,7 +120,7 @@ var Headrace = (() => {
 
     /* Draws these rows; the lists of a row may have grown. */
     show(rows) {
-      this.rows = rows;
+      this.rows = rows.map((row) => row.levels ? { ...row, levels: row.levels.map(unfolded) } : row);
       this.height = TICKS;
       for (const row of rows) this.height += HEIGHT[row.kind] + GAP;
       this.canvas.style.height = this.height + "px";
@@ -179,17 +186,33 @@ var Headrace = (() => {
     read(t) {
       const parts = [seconds(t)];
       for (const row of this.rows) {
-        const list = row.kind === "spans" ? row.begin : row.times;
-        const i = last(list, t);
+        if (row.kind === "spans") {
+          const words = row.whole === false ? this.bins(row, t) : this.span(row, t);
+          if (words) parts.push(row.name + ": " + words);
+          continue;
+        }
+        const i = last(row.times, t);
         if (i < 0) continue;
         if (row.kind === "curve") parts.push(row.name + " " + figure(row.values[i]) + " " + row.unit);
-        else if (row.kind === "share") parts.push(row.name + " " + Math.round(100 * row.values[i]) + " %");
-        else if (t <= row.end[i]) {
-          const n = row.many && row.many[i] > 1 ? row.many[i] + " together: " : "";
-          parts.push(row.name + ": " + n + row.colours[row.what[i]][1] + " " + seconds(row.end[i] - row.begin[i]));
-        }
+        else parts.push(row.name + " " + Math.round(100 * row.values[i]) + " %");
       }
       this.readout.textContent = parts.join(" \u00b7 ");
+    }
+
+    /* The span at t in words, or "". */
+    span(row, t) {
+      const i = last(row.begin, t);
+      if (i < 0 || t > row.end[i]) return "";
+      const n = row.many && row.many[i] > 1 ? row.many[i] + " together: " : "";
+      return n + row.colours[row.what[i]][1] + " " + seconds(row.end[i] - row.begin[i]);
+    }
+
+    /* The narrowest bins at t in words, or "". */
+    bins(row, t) {
+      const level = row.levels[row.levels.length - 1], words = [];
+      for (let i = last(level.begin, t); i >= 0 && t <= level.end[i]; i--)
+        words.unshift(row.colours[level.what[i]][1] + " " + Math.round(100 * level.share[i]) + " %");
+      return words.length ? words.join(", ") + " of " + seconds(level.width) : "";
     }
 
     /* --- drawing */
@@ -257,16 +280,23 @@ var Headrace = (() => {
       }
     }
 
+    /* What to draw of a row: the widest bins that fit into a pixel, or else its spans, or else its narrowest bins. */
+    fine(row) {
+      const pixel = (this.axis.view[1] - this.axis.view[0]) / Math.max(1, this.width), levels = row.levels || [];
+      return levels.find((level) => level.width <= pixel) || (row.whole === false ? levels[levels.length - 1] : row);
+    }
+
     /* Adds up how much of each pixel each colour covers, and draws the columns of a pixel as a stack. */
     spans(g, row, top, height) {
+      const drawn = this.fine(row);
       const n = Math.max(1, Math.floor(this.width)), per = n / (this.axis.view[1] - this.axis.view[0]);
       const cover = row.colours.map(() => new Float32Array(n));
-      const start = Math.max(0, last(row.end, this.axis.view[0]));
-      for (let i = start; i < row.begin.length && row.begin[i] <= this.axis.view[1]; i++) {
-        const a = Math.max(0, (row.begin[i] - this.axis.view[0]) * per);
-        const b = Math.min(n, (row.end[i] - this.axis.view[0]) * per);
-        const list = cover[row.what[i]];
-        for (let p = Math.floor(a); p < b; p++) list[p] += Math.min(b, p + 1) - Math.max(a, p);
+      const start = Math.max(0, last(drawn.end, this.axis.view[0]));
+      for (let i = start; i < drawn.begin.length && drawn.begin[i] <= this.axis.view[1]; i++) {
+        const a = Math.max(0, (drawn.begin[i] - this.axis.view[0]) * per);
+        const b = Math.min(n, (drawn.end[i] - this.axis.view[0]) * per);
+        const list = cover[drawn.what[i]], share = drawn.share ? drawn.share[i] : 1;
+        for (let p = Math.floor(a); p < b; p++) list[p] += share * (Math.min(b, p + 1) - Math.max(a, p));
       }
       const foot = new Float32Array(n);
       cover.forEach((list, what) => {
