@@ -1,6 +1,7 @@
 """Batches as torch tensors: memory, types, devices, types without a tensor."""
 
 import datetime
+import pickle
 
 import numpy as np
 import pyarrow as pa
@@ -234,3 +235,19 @@ def test_random_numbers_are_those_of_manual_seed(monkeypatch, accelerator):
             torch.default_generator.manual_seed(bits & 0x7FFFFFFFFFFFFFFF)
             assert torch.equal(found, torch.rand(3))
     assert seeded == ([] if accelerator == "none" else [7, 2**63 - 1])
+
+
+def test_a_pass_of_to_torch_cannot_be_pickled_and_its_dataset_can():
+    dataset = hd.range(30).with_column("x", col("id") * 2).to_torch(label_column="id", batch_size=10)
+    passing = iter(dataset)
+    next(passing)
+    with pytest.raises(exceptions.UnsupportedError, match="pickle the dataset that to_torch"):
+        pickle.dumps(passing)
+    again = pickle.loads(pickle.dumps(dataset))
+    again.load_state_dict(dataset.state_dict())
+    assert [(x[0].item(), label[0].item()) for x, label in again] == [(20, 10), (40, 20)]
+
+
+def test_a_label_alone_is_an_error():
+    with pytest.raises(exceptions.InvalidArgument, match="found none beside the label 'id'"):
+        next(iter(hd.range(30).to_torch(label_column="id")))

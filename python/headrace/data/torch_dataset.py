@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headrace._core import InvalidArgument, TypeMismatchError
+from headrace._core import InvalidArgument, TypeMismatchError, UnsupportedError
 from headrace.optional import missing
 from headrace.settings import hint
 
@@ -85,7 +85,12 @@ class TorchIterableDataset(torch.utils.data.IterableDataset[Any]):
     def _features(self, batch):
         columns, dtypes = self.columns, self.dtypes
         if columns is None:
-            return _tensor(batch, [n for n in batch if n != self.label], dtypes, self.unsqueeze)
+            others = [n for n in batch if n != self.label]
+            if not others:
+                raise InvalidArgument(
+                    f"to_torch: expected columns for the features, found none beside the label {self.label!r}"
+                )
+            return _tensor(batch, others, dtypes, self.unsqueeze)
         if isinstance(columns, dict):
             of = dtypes if isinstance(dtypes, dict) else dict.fromkeys(columns, dtypes)
             return {key: _tensor(batch, names, of[key], self.unsqueeze) for key, names in columns.items()}
@@ -106,9 +111,31 @@ class TorchIterableDataset(torch.utils.data.IterableDataset[Any]):
         """The next pass resumes from `state`: see docs/resuming.md."""
         self.batches.load_state_dict(state, moved=moved, strict=strict)
 
+    def _pair(self, batch):
+        label = None
+        if self.label is not None:
+            label = _tensor(batch, [self.label], self.label_dtype, self.unsqueeze_label)
+        return self._features(batch), label
+
     def __iter__(self) -> Iterator[Any]:
-        for batch in self.batches:
-            label = None
-            if self.label is not None:
-                label = _tensor(batch, [self.label], self.label_dtype, self.unsqueeze_label)
-            yield self._features(batch), label
+        return _Pairs(self)
+
+
+class _Pairs:
+    """One pass over a dataset of to_torch()."""
+
+    def __init__(self, dataset):
+        self.dataset = dataset
+        self.batches = iter(dataset.batches)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self.dataset._pair(next(self.batches))
+
+    def __reduce__(self):
+        raise UnsupportedError(
+            "a pass belongs to its process: pickle the dataset that to_torch() returned, and give it "
+            "load_state_dict() of its state_dict() to go on from here"
+        )
