@@ -68,10 +68,10 @@ def wait_for(ready):
 
 class Store:
     """What all servers share. checks_keys: signatures; writes: uploads of several parts; lists: folders;
-    flat: keys are no paths of a disk.
+    flat: keys are no paths of a disk; conditions: If-None-Match of what is written.
     """
 
-    checks_keys = writes = lists = flat = True
+    checks_keys = writes = lists = flat = conditions = True
 
     def __init__(self, folder):
         self.folder, self.port = folder, free_port()
@@ -171,6 +171,8 @@ class Seaweed(S3Store):
 class JuiceFS(S3Store):
     """MinIO's gateway over a database and files."""
 
+    conditions = False
+
     def __init__(self, folder):
         super().__init__(folder)
         juicefs, database = TOOLS / "venv" / "bin" / "juicefs", f"sqlite3://{folder}/meta.db"
@@ -192,6 +194,8 @@ class JuiceFS(S3Store):
 
 class Rclone(S3Store):
     """The deviant one: it answers a range with 200 and Content-Range, and keys are paths of a disk."""
+
+    conditions = False
 
     def __init__(self, folder):
         super().__init__(folder)

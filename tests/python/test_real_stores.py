@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import threading
 import time
 
 import numpy as np
@@ -25,7 +26,7 @@ from test_store_formats import visible as in_order
 from test_store_formats import write as write_locally
 
 import headrace.data as hd
-from headrace.data.expressions import col
+from headrace.data.expressions import col, lit
 from headrace.exceptions import DataError, HeadraceError, NotFoundError, StorageError
 
 need_tools()
@@ -235,6 +236,33 @@ def test_modes(writable):
         hd.range(4).write_csv(one, single_file=True)
     hd.range(4).write_csv(one, single_file=True, mode="overwrite")
     assert hd.read_csv(one).count() == 4
+
+
+def test_one_of_several_jobs_creates_a_folder(writable):
+    """The others get an error, and the folder has the rows of one job."""
+    if not writable.conditions:
+        pytest.skip("it writes whatever the condition of the request says")
+    for attempt in range(3):
+        where, jobs, ended = f"{writable.url}/claims/{attempt}", 4, {}
+
+        def write(job, where=where, ended=ended):
+            rows = hd.range(100).with_column("job", lit(job))
+            try:
+                rows.write_parquet(where, mode="create", max_rows_per_file=20)
+            except HeadraceError as e:
+                ended[job] = str(e)
+            else:
+                ended[job] = None
+
+        threads = [threading.Thread(target=write, args=(job,)) for job in range(jobs)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        winners = [job for job, wrong in ended.items() if wrong is None]
+        assert len(ended) == jobs and len(winners) == 1, ended
+        assert all(re.search("another job|exist|contains", wrong) for wrong in ended.values() if wrong), ended
+        assert hd.read_parquet(where).unique("job") == winners and hd.read_parquet(where).count() == 100
 
 
 def test_a_file_of_many_parts(writable):
