@@ -14,6 +14,7 @@ FOLDERS = {
     "io": "bytes from somewhere and to somewhere",
     "io/http": "URLs: requests, and sources over their answers",
     "io/http/hdfs": "HDFS by its REST API",
+    "io/http/multi": "moves the bytes of requests, by libcurl, on one thread or more",
     "io/http/pace": "how many requests are in flight, and which ones are sent twice",
     "io/http/s3": "S3: addresses, configuration, directory buckets",
     "io/http/served": "filesystems of the program, by threads of the program",

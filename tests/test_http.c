@@ -4,6 +4,8 @@
 
 #include "io/http/http.h"
 
+#include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -822,6 +824,56 @@ static void wrong_options_are_named(void **state)
 
 #ifdef HR_HAVE_CURL
 
+/* Of this process, with the network's name. */
+static int threads_of_the_network(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    const struct dirent *task;
+    int n = 0;
+
+    assert_non_null(tasks);
+    while ((task = readdir(tasks))) {
+        char path[300], name[32] = "";
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
+        if (task->d_name[0] == '.' || !(f = fopen(path, "r")))
+            continue;
+        n += fgets(name, sizeof name, f) && strcmp(name, "hr-network\n") == 0;
+        fclose(f);
+    }
+    closedir(tasks);
+    return n;
+}
+
+static void there_are_as_many_threads_as_the_environment_says(void **state)
+{
+    const char *variable = "HEADRACE_NETWORK_THREADS", *given = getenv(variable);
+    char *before = given ? strdup(given) : NULL;
+
+    (void)state;
+    for (int n = 1; n <= 9; n += 4) {
+        const char text[] = { (char)('0' + n), 0 };
+        hr_error err = HR_ERROR_INIT;
+        hr_source *s;
+        hr_paths paths;
+
+        setenv(variable, text, 1);
+        begin(&paths);
+        assert_ok(hr__paths_open(&paths, 0, NULL, &s, &err), &err);
+        assert_ok(read_range(s, 0, N_BYTES, &err), &err);
+        assert_int_equal(threads_of_the_network(), n);
+        hr__source_unref(s);
+        end(&paths);
+        assert_int_equal(threads_of_the_network(), 0);
+    }
+    if (before)
+        setenv(variable, before, 1);
+    else
+        unsetenv(variable);
+    free(before);
+}
+
 static void no_server_is_one_error(void **state)
 {
     static const char *const options[] = { "max_retries=1" };
@@ -874,6 +926,7 @@ int main(void)
         HTTP_TEST(whole_objects),
         HTTP_TEST(no_memory_for_a_download),
         HTTP_TEST(a_forked_child_reads_on),
+        HTTP_TEST(there_are_as_many_threads_as_the_environment_says),
         cmocka_unit_test(no_server_is_one_error),
 #else
         cmocka_unit_test(a_build_without_libcurl_says_so),

@@ -50,6 +50,7 @@ def layer_of(path):
 # What sub-folders see beside themselves and their parent.
 NEIGHBOURS = {
     "io/http/hdfs": {"io/http"},
+    "io/http/multi": set(),
     "io/http/pace": set(),
     "io/http/s3": {"io/http"},
     "io/http/served": {"io/http"},

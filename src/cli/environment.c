@@ -16,13 +16,33 @@ extern char **environ;
 
 /* The variables of Python and of launchers as well: one environment may serve both. */
 static const char *const known[] = {
-    "HEADRACE_AUTOTUNE",      "HEADRACE_CACHE_DIR",         "HEADRACE_CACHE_SIZE",   "HEADRACE_DEBUG",
-    "HEADRACE_LAUNCHER",      "HEADRACE_LOCAL_WORLD_SIZE",  "HEADRACE_MEMORY_LIMIT", "HEADRACE_NODE_RANK",
-    "HEADRACE_NUM_THREADS",   "HEADRACE_PROGRESS",          "HEADRACE_RANK",         "HEADRACE_RULES",
-    "HEADRACE_RUN_ID",        "HEADRACE_SHARE_CREDENTIALS", "HEADRACE_SPILL_DIR",    "HEADRACE_SPILL_QUOTA",
-    "HEADRACE_STALL_TIMEOUT", "HEADRACE_STALL_WARNING",     "HEADRACE_TRACE",        "HEADRACE_WORLD_SIZE",
-    "HEADRACE_BUILD",         "HEADRACE_EXAMPLES",          "HEADRACE_HUGE",         "HEADRACE_LIB",
-    "HEADRACE_RAY",           "HEADRACE_THOROUGH", /* the last six: of the project's tests */
+    "HEADRACE_AUTOTUNE",
+    "HEADRACE_CACHE_DIR",
+    "HEADRACE_CACHE_SIZE",
+    "HEADRACE_DEBUG",
+    "HEADRACE_LAUNCHER",
+    "HEADRACE_LOCAL_WORLD_SIZE",
+    "HEADRACE_MEMORY_LIMIT",
+    "HEADRACE_NETWORK_THREADS",
+    "HEADRACE_NODE_RANK",
+    "HEADRACE_NUM_THREADS",
+    "HEADRACE_PROGRESS",
+    "HEADRACE_RANK",
+    "HEADRACE_RULES",
+    "HEADRACE_RUN_ID",
+    "HEADRACE_SHARE_CREDENTIALS",
+    "HEADRACE_SPILL_DIR",
+    "HEADRACE_SPILL_QUOTA",
+    "HEADRACE_STALL_TIMEOUT",
+    "HEADRACE_STALL_WARNING",
+    "HEADRACE_TRACE",
+    "HEADRACE_WORLD_SIZE",
+    "HEADRACE_BUILD",
+    "HEADRACE_EXAMPLES",
+    "HEADRACE_HUGE",
+    "HEADRACE_LIB",
+    "HEADRACE_RAY",
+    "HEADRACE_THOROUGH", /* the last six: of the project's tests */
 };
 #define N_KNOWN ((int)(sizeof known / sizeof *known))
 #define N_OF_USERS (N_KNOWN - 6)
@@ -105,15 +125,29 @@ static void warn_of_unknown(void)
     }
 }
 
+/* A number from 1 to `most`, if there is one. */
+static hr_status check_number(const char *name, int most, hr_error *err)
+{
+    const char *text = getenv(name);
+    char *end = NULL;
+    long n;
+
+    if (!text || !*text)
+        return HR_OK;
+    errno = 0;
+    n = strtol(text, &end, 10);
+    if (errno || *end || n < 1 || n > most)
+        return hr_error_set(err, HR_INVALID, "%s: '%s', expected a number from 1 to %d", name, text, most);
+    return HR_OK;
+}
+
 hr_status cli_check_environment(hr_error *err)
 {
     static const char *const sizes[] = { "HEADRACE_MEMORY_LIMIT", "HEADRACE_CACHE_SIZE" };
-    const char *threads = getenv("HEADRACE_NUM_THREADS"), *autotune = getenv("HEADRACE_AUTOTUNE");
+    const char *autotune = getenv("HEADRACE_AUTOTUNE");
     const char *share = getenv("HEADRACE_SHARE_CREDENTIALS");
     int64_t n_bytes;
     int seconds;
-    char *end = NULL;
-    long n;
 
     warn_of_unknown();
     for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
@@ -130,12 +164,6 @@ hr_status cli_check_environment(hr_error *err)
         return hr_error_set(err, HR_INVALID, "HEADRACE_SHARE_CREDENTIALS: '%s', expected on or off", share);
     if (autotune && *autotune && strcmp(autotune, "on") != 0 && strcmp(autotune, "off") != 0)
         return hr_error_set(err, HR_INVALID, "HEADRACE_AUTOTUNE: '%s', expected on or off", autotune);
-    if (threads && *threads) {
-        errno = 0;
-        n = strtol(threads, &end, 10);
-        if (errno || *end || n < 1 || n > 1024)
-            return hr_error_set(err, HR_INVALID, "HEADRACE_NUM_THREADS: '%s', expected a number from 1 to 1024",
-                                threads);
-    }
-    return HR_OK;
+    HR_TRY(check_number("HEADRACE_NUM_THREADS", 1024, err));
+    return check_number("HEADRACE_NETWORK_THREADS", 9, err);
 }

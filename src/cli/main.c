@@ -97,6 +97,7 @@ static int help(void)
          "environment:\n"
          "  HEADRACE_NUM_THREADS     threads that read; default: the CPUs that the process may use\n"
          "  HEADRACE_AUTOTUNE        off: that number stays; default: on, it moves with what is measured\n"
+         "  HEADRACE_NETWORK_THREADS  threads that move bytes of stores, 1 to 9; default: as many as are busy\n"
          "  HEADRACE_MEMORY_LIMIT    bytes for data, as 256MiB or 2GB; default: half of the memory\n"
          "  HEADRACE_SPILL_DIR       the folder of data that does not fit into memory; default: TMPDIR, /tmp\n"
          "  HEADRACE_CACHE_DIR       the folder that keeps what was read from stores; default: none\n"

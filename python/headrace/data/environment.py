@@ -17,6 +17,7 @@ KNOWN = (
     "HEADRACE_LAUNCHER",
     "HEADRACE_LOCAL_WORLD_SIZE",
     "HEADRACE_MEMORY_LIMIT",
+    "HEADRACE_NETWORK_THREADS",
     "HEADRACE_NODE_RANK",
     "HEADRACE_NUM_THREADS",
     "HEADRACE_PROGRESS",
@@ -60,9 +61,10 @@ def check() -> None:
         except _core.InvalidArgument as e:
             raise _core.InvalidArgument(f"{name}: {e}") from None
     seconds_between_lines(os.environ.get("HEADRACE_PROGRESS"))
-    threads = os.environ.get("HEADRACE_NUM_THREADS", "")
-    if threads and not (threads.isascii() and threads.isdigit() and 1 <= int(threads) <= 1024):
-        raise _core.InvalidArgument(f"HEADRACE_NUM_THREADS: {threads!r}, expected a number from 1 to 1024")
+    for name, most in (("HEADRACE_NUM_THREADS", 1024), ("HEADRACE_NETWORK_THREADS", 9)):
+        n = os.environ.get(name, "")
+        if n and not (n.isascii() and n.isdigit() and 1 <= int(n) <= most):
+            raise _core.InvalidArgument(f"{name}: {n!r}, expected a number from 1 to {most}")
     for name in ("HEADRACE_AUTOTUNE", "HEADRACE_SHARE_CREDENTIALS"):
         if (value := os.environ.get(name)) not in (None, "", "on", "off"):
             raise _core.InvalidArgument(f"{name}: {value!r}, expected on or off")

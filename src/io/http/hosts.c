@@ -47,6 +47,8 @@ static void lane_begin(hr_http_lane *l)
     l->queue = NULL;
     l->queue_end = &l->queue;
     l->n_active = 0;
+    atomic_store(&l->came, 0);
+    atomic_store(&l->first_ns, 0);
 }
 
 hr_http_host *hr__host_of(const hr_http_request *r)

@@ -1,8 +1,8 @@
-/* http.h - requests over HTTP, on one thread of the process that waits for all of them.
+/* http.h - requests over HTTP, on one thread of the process that waits for all of them, and some that move bytes.
  *
  * A *request* is one exchange with a server, with its retries: http_request.c says what is sent again, http_thread.c
- * moves the bytes. Answers of 2xx go into the request's own memory, at once where they belong. Everything of a request
- * belongs to the network's thread between hr__http_begin and `done`.
+ * when, multi/http_multi.c moves the bytes. Answers of 2xx go into the request's own memory, at once where they belong.
+ * Everything of a request belongs to the network's threads between hr__http_begin and `done`.
  *
  * Words: a *store* is where URLs of one scheme and one set of options lead: limits on time, how requests are signed. An
  * *attempt* is one sending of a request. */
@@ -144,11 +144,11 @@ struct hr_http_request {
     hr_status st;
     hr_error err;
     hr_http_answer answer;
-    hr_text body;  /* without `out`: the body; else the words of a refusal */
-    int64_t n_got; /* bytes in `out` */
+    hr_text body;          /* without `out`: the body; else the words of a refusal */
+    _Atomic int64_t n_got; /* bytes in `out` */
     int n_retries;
     atomic_bool cancelled;
-    /* The network's thread alone. */
+    /* The network's thread alone; what is atomic, and what else comes with an answer, the one of its multi. */
     hr_http_request *next;
     struct hr_served_job *job; /* of a served filesystem, instead of an attempt */
     hr_http_host *host;
@@ -157,9 +157,10 @@ struct hr_http_request {
     bool is_small;           /* of the lane of small requests */
     bool was_hedged;         /* a request has one hedge */
     bool on_new;             /* the next attempt has a new connection */
-    bool answered;           /* a line of the attempt's answer has come */
+    atomic_bool answered;    /* a line of the attempt's answer has come */
     bool was_silent;         /* an attempt on a connection that was used before got no answer */
     void *easy;              /* NULL: no attempt is under way */
+    struct hr_multi *multi;  /* that has it; NULL: none */
     void *headers;           /* the attempt's */
     hr_credentials *who;     /* that have signed it; a reference */
     bool renewed;            /* other credentials were asked for */
@@ -169,16 +170,16 @@ struct hr_http_request {
     bool is_private; /* the server's address was refused */
     bool overrun;    /* more bytes came than were asked for */
     int n_redirects;
-    int64_t due_ns;       /* of the next attempt */
-    int64_t begin_ns;     /* of the attempt */
-    int64_t progress_ns;  /* of the last byte */
-    int64_t n_wanted;     /* bytes of the range that this attempt asks for */
-    int64_t first_ns;     /* from begin_ns to the first byte of a body */
-    int64_t n_attempt;    /* bytes of bodies that this attempt received */
-    int64_t n_sent;       /* bytes of `data` that this attempt has sent */
-    int64_t at_piece;     /* which libcurl reads next */
-    int64_t in_piece;     /* the bytes of it that libcurl has read */
-    int64_t buffer_bytes; /* of the connection */
+    int64_t due_ns;              /* of the next attempt */
+    int64_t begin_ns;            /* of the attempt */
+    _Atomic int64_t progress_ns; /* of the last byte */
+    int64_t n_wanted;            /* bytes of the range that this attempt asks for */
+    int64_t first_ns;            /* from begin_ns to the first byte of a body */
+    _Atomic int64_t n_attempt;   /* bytes of bodies that this attempt received */
+    int64_t n_sent;              /* bytes of `data` that this attempt has sent */
+    int64_t at_piece;            /* which libcurl reads next */
+    int64_t in_piece;            /* the bytes of it that libcurl has read */
+    int64_t buffer_bytes;        /* of the connection */
     int curl_code;
 };
 
@@ -205,12 +206,14 @@ hr_status hr__http_run(hr_http_request *r, hr_error *err) HR_MUST_USE;
 /* For tests: ends the thread, closes all connections. Requests that are under way are cancelled. */
 void hr__http_stop(void);
 
-/* --- hosts.c: what is known of a host and bucket. Any thread reads the counters, the network's thread the rest. */
+/* --- hosts.c: what is known of a host and bucket. Any thread touches what is atomic, the network's thread the rest. */
 enum { HR_LANE_LARGE, HR_LANE_SMALL, HR_N_LANES };
 typedef struct hr_http_lane {
     hr_flow flow;
     hr_http_request *queue, **queue_end; /* that wait for their turn */
     int n_active;
+    _Atomic int64_t came;     /* bytes of large bodies that the flow has not heard of */
+    _Atomic int64_t first_ns; /* of the last first byte, likewise; 0: none */
 } hr_http_lane;
 struct hr_http_host {
     char name[160]; /* "https://host:port/bucket" */

@@ -1,4 +1,4 @@
-/* http_thread.c - the network's thread: moves the bytes of all requests, by libcurl's multi interface and epoll.
+/* http_thread.c - the network's thread: begins the attempts of all requests, and ends them; http_multi.c moves bytes.
  *
  * The first request starts the thread. It belongs to the process: a forked child starts its own and leaves the parent's
  * handles alone, which are lost memory there and no more. Callers put requests into `incoming` and wake the thread;
@@ -16,15 +16,21 @@
  * 5. Hedges: hedge.c says which requests for ranges are slow. A hedge asks on a new connection for the bytes that are
  *    not there yet, into memory of its own. The first of both that is complete wins; the loser's handle is removed
  *    before the winner's bytes come into the place of the range. A hedge that fails changes nothing.
+ * 6. More threads: one core brings about 1 GB/s of TLS. While the last multi is busy for BUSY_SHARE of its time, a
+ *    further one begins, with a thread and connections of its own: one for CPUS_SHARE CPUs, MOST_MULTIS in all. A large
+ *    GET goes to the one with the fewest requests. Small requests, and what is sent, stay with the first one, which the
+ *    network's thread turns itself. That thread alone knows of limits, retries and hedges, and calls `done`: the others
+ *    touch of a request what the callbacks of libcurl touch, until it is removed from its multi.
  *
- * Lock: net.lock is a leaf, for `incoming` and the start of the thread. It survives a fork.
+ * Locks: net.lock is a leaf, for `incoming` and the start of the thread. It survives a fork. Those of a multi are never
+ * held while a function of this file runs, but the callbacks of libcurl.
  *
  * Tests: test_http.c. */
 #include "io/http/http.h"
+#include "io/http/multi/http_multi.h"
 
 #ifdef HR_HAVE_CURL
 
-#include <curl/curl.h>
 #include <dirent.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -39,22 +45,29 @@
 #define TICK_MS 100       /* how often silence is looked for, and what is slow */
 #define USED_MS 5000      /* until the first answer on a connection that was used before */
 #define CREDENTIALS_MS 20 /* how often a request looks whether credentials have come */
-#define WAKE_KEY UINT64_MAX
+#define THREADS "HEADRACE_NETWORK_THREADS"
+#define MOST_MULTIS 9
+#define CPUS_SHARE 4 /* the further multis: at most one for so many CPUs, and one in any case where there are two */
+#define BUSY_SHARE 0.7
 
 static struct {
     hr_mutex lock;
     int pid; /* the process of the thread; 0: no thread */
     hr_thread thread;
-    int watch, wake;
     bool stop, exits; /* exits: the process ends, and requests stay as they are */
     hr_http_request *incoming, **incoming_end;
+    /* The first one is turned by the thread. */
+    hr_multi multis[MOST_MULTIS];
+    atomic_int n_multis; /* a forked child closes their descriptors */
     /* The thread alone. */
-    CURLM *multi;
+    int n_at_once, most_multis;
+    bool is_wrong;          /* what THREADS says */
+    int64_t load_ns;        /* when it looked how busy they are */
+    int n_bodies;           /* active requests that any multi may have */
     hr_http_request *later; /* that wait for their due_ns */
     atomic_int n_cancelled; /* since the thread looked */
     hr_http_request *active;
     int n_active;
-    int64_t timer_ns; /* when libcurl wants to be called; 0: not */
     CURL *spare[MAX_SPARE];
     int n_spare;
 } net = { .lock = HR_MUTEX_INIT };
@@ -64,14 +77,16 @@ static const char *certificates; /* NULL: those of libcurl, or handed_over */
 static bool has_folder;          /* of certificates: libcurl's */
 static char *handed_over;        /* guarded by net.lock */
 
-/* Before the process ends, OpenSSL frees what the thread uses. */
+static void wake_thread(void) { hr__multi_wake(&net.multis[0]); }
+
+/* Before the process ends, OpenSSL frees what the threads use. */
 static void at_exit(void)
 {
     if (net.pid != hr__pid())
         return;
     hr__lock(&net.lock);
     net.stop = net.exits = true;
-    hr__event_set(net.wake);
+    wake_thread();
     hr__unlock(&net.lock);
     hr__thread_join(net.thread);
 }
@@ -156,7 +171,7 @@ static hr_http_lane *lane_of(const hr_http_request *r)
     return &r->host->lanes[r->is_small ? HR_LANE_SMALL : HR_LANE_LARGE];
 }
 
-/* --- callbacks of libcurl */
+/* --- callbacks of libcurl: on the thread that turns the request's multi */
 
 static size_t on_header(char *data, size_t size, size_t n, void *context)
 {
@@ -175,12 +190,12 @@ static size_t on_body(char *data, size_t size, size_t n, void *context)
     r->progress_ns = hr__clock_ns();
     if (!r->n_attempt) {
         r->first_ns = r->progress_ns - r->begin_ns;
-        hr__flow_first_byte(&lane_of(r)->flow, r->first_ns);
+        atomic_store(&lane_of(r)->first_ns, r->first_ns);
     }
     r->n_attempt += (int64_t)(size * n);
     hr__host_count(r, HR_TRAFFIC_BYTES, (int64_t)(size * n));
     if (!r->is_small)
-        hr__flow_add(&lane_of(r)->flow, (double)(size * n));
+        atomic_fetch_add(&lane_of(r)->came, (int64_t)(size * n));
     return hr__http_bytes(r, data, size * n) ? size * n : 0;
 }
 
@@ -216,26 +231,6 @@ static int on_seek(void *context, curl_off_t offset, int origin)
     for (r->in_piece = offset; r->at_piece < r->n_pieces && r->in_piece >= r->pieces[r->at_piece].n; r->at_piece++)
         r->in_piece -= r->pieces[r->at_piece].n;
     return CURL_SEEKFUNC_OK;
-}
-
-static int on_socket(CURL *easy, curl_socket_t fd, int what, void *context, void *of_socket)
-{
-    (void)easy;
-    (void)context;
-    (void)of_socket;
-    if (what == CURL_POLL_REMOVE)
-        hr__watch_remove(net.watch, fd);
-    else if (hr__watch_set(net.watch, fd, what != CURL_POLL_OUT, what != CURL_POLL_IN, (uint64_t)fd) < 0)
-        return -1;
-    return 0;
-}
-
-static int on_timer(CURLM *multi, long ms, void *context)
-{
-    (void)multi;
-    (void)context;
-    net.timer_ns = ms < 0 ? 0 : HR_MAX(1, hr__clock_ns() + (int64_t)ms * 1000000);
-    return 0;
 }
 
 /* --- attempts */
@@ -371,10 +366,31 @@ static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist 
     }
 }
 
+static bool is_body(const hr_http_request *r) { return !r->is_small && strcmp(r->method, "GET") == 0; }
+
+/* Where an attempt goes: the first one of those with the fewest requests. */
+static hr_multi *multi_for(const hr_http_request *r)
+{
+    hr_multi *found = &net.multis[0];
+
+    for (int i = 1; i < net.n_multis && is_body(r); i++)
+        if (net.multis[i].n_added < found->n_added)
+            found = &net.multis[i];
+    return found;
+}
+
+/* From here on the attempt is this thread's alone. */
+static void leave_multi(hr_http_request *r)
+{
+    if (r->multi)
+        hr__multi_remove(r->multi, r->easy);
+    r->multi = NULL;
+}
+
 static void drop_easy(hr_http_request *r)
 {
+    leave_multi(r);
     if (r->easy) {
-        curl_multi_remove_handle(net.multi, r->easy);
         curl_easy_reset(r->easy);
         if (net.n_spare < MAX_SPARE)
             net.spare[net.n_spare++] = r->easy;
@@ -396,6 +412,7 @@ static void leave_active(const hr_http_request *r)
     if (!r->hedged)
         *at = r->next;
     net.n_active--;
+    net.n_bodies -= is_body(r);
     r->host->n_active--;
     lane_of(r)->n_active--;
     atomic_fetch_sub(&r->host->in_flight, 1);
@@ -411,6 +428,7 @@ static void enter_active(hr_http_request *r)
         net.active = r;
     }
     net.n_active++;
+    net.n_bodies += is_body(r);
     h->n_active++;
     lane_of(r)->n_active++;
     if (n > atomic_load(&h->peak))
@@ -455,6 +473,7 @@ static hr_status send_attempt(hr_http_request *r)
 {
     struct curl_slist *headers = NULL;
     hr_status st = make_headers(r, &headers, &r->err);
+    hr_multi *m = multi_for(r);
 
     r->headers = headers;
     if (!st && !(r->easy = net.n_spare ? net.spare[--net.n_spare] : curl_easy_init()))
@@ -466,15 +485,20 @@ static hr_status send_attempt(hr_http_request *r)
     r->buffer_bytes = buffer_bytes(r);
     hr__account_charge(r->account, r->buffer_bytes);
     set_options(r, r->easy, headers);
-    r->begin_ns = r->progress_ns = hr__clock_ns();
+    r->begin_ns = hr__clock_ns();
+    r->progress_ns = r->begin_ns;
     r->n_wanted = r->n_bytes - r->n_got;
     r->first_ns = 0;
-    r->n_attempt = r->n_sent = 0;
+    r->n_attempt = 0;
+    r->n_sent = 0;
     r->at_piece = r->in_piece = 0;
-    r->answered = r->on_new = false;
+    r->answered = false;
+    r->on_new = false;
     enter_active(r);
-    if (curl_multi_add_handle(net.multi, r->easy) == CURLM_OK)
+    if (hr__multi_add(m, r->easy)) {
+        r->multi = m;
         return HR_OK;
+    }
     leave_active(r);
     drop_easy(r);
     return hr__error_memory(&r->err, "a request", BUFFER_BYTES);
@@ -589,6 +613,7 @@ static hr_http_next judge(hr_http_request *r, const char *wrong, bool may_retry)
     hr_http_next next;
 
     leave_active(r);
+    leave_multi(r);
     look_at_sent(r);
     curl_easy_getinfo(r->easy, CURLINFO_REDIRECT_URL, &location);
     hr__account_io(r->account, HR_IO_NETWORK, r->n_attempt, hr__clock_ns() - r->begin_ns, r->first_ns);
@@ -729,15 +754,6 @@ static void end_attempt(hr_http_request *r, const char *wrong, bool may_retry)
     r->done(r);
 }
 
-static bool is_on_used_connection(const hr_http_request *r)
-{
-    long n_new = 0, n_sent = 0;
-
-    curl_easy_getinfo(r->easy, CURLINFO_NUM_CONNECTS, &n_new);
-    curl_easy_getinfo(r->easy, CURLINFO_REQUEST_SIZE, &n_sent);
-    return n_new == 0 && n_sent > 0;
-}
-
 /* How long nothing may come. */
 static int64_t patience_ns(const hr_http_request *r, bool on_used)
 {
@@ -768,16 +784,18 @@ static void leave_connection(hr_http_request *r)
 /* Ends an attempt in which nothing moves, or that nobody wants any more. */
 static void look_at(hr_http_request *r, int64_t now)
 {
-    bool cancelled = atomic_load_explicit(&r->cancelled, memory_order_relaxed), on_used = is_on_used_connection(r);
+    bool cancelled = atomic_load_explicit(&r->cancelled, memory_order_relaxed), answered = r->answered;
+    bool on_used = !answered && hr__multi_reuses(r->multi, r->easy);
 
     look_at_sent(r);
     if (r->hedge && now - r->hedge->progress_ns > patience_ns(r->hedge, false))
         drop_hedge(r->hedge);
     if (!cancelled && now - r->progress_ns <= patience_ns(r, on_used)) {
         look_for_slow(r, now);
-    } else if (!cancelled && on_used && !r->answered && !r->was_silent && !hr__http_writes(r)) {
+    } else if (!cancelled && on_used && !r->was_silent && !hr__http_writes(r)) {
         leave_connection(r);
     } else {
+        leave_multi(r);
         r->answer.status = 0;
         if (!cancelled && r->n_data > 0)
             throttled(r->host); /* it has taken more bodies than it stores in time */
@@ -800,29 +818,33 @@ static void look_at_all(void)
 /* --- the thread */
 
 /* Ends the attempts that libcurl has done with. False: there was none. */
-static bool collect(void)
+static bool collect(hr_multi *m)
 {
     bool any = false;
-    CURLMsg *m;
-    int left;
+    CURLcode code;
 
-    while ((m = curl_multi_info_read(net.multi, &left))) {
-        CURLcode code = m->data.result;
+    for (CURL *easy; (easy = hr__multi_ended(m, &code)); any = true) {
         hr_http_request *r = NULL;
         const char *wrong;
         char text[300];
         bool may_retry;
 
-        if (m->msg != CURLMSG_DONE)
-            continue;
-        curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&r);
+        curl_easy_getinfo(easy, CURLINFO_PRIVATE, (char **)&r);
         wrong = wrong_of(r, code, text, sizeof text, &may_retry);
         if (r->hedged)
             end_hedge(r, wrong);
         else
             end_attempt(r, wrong, may_retry);
-        any = true;
     }
+    return any;
+}
+
+static bool collect_all(void)
+{
+    bool any = false;
+
+    for (int i = 0; i < net.n_multis; i++)
+        any |= collect(&net.multis[i]);
     return any;
 }
 
@@ -916,6 +938,22 @@ static bool may_begin(const hr_http_host *h, const hr_http_lane *l)
            net.n_active < MAX_ACTIVE;
 }
 
+static int64_t take(_Atomic int64_t *from)
+{
+    return atomic_load_explicit(from, memory_order_relaxed) ? atomic_exchange(from, 0) : 0;
+}
+
+/* What the callbacks have counted for the flow. Of first bytes that came at once the last one stands for all. */
+static void hear_of_bodies(hr_http_lane *l)
+{
+    int64_t came = take(&l->came), first_ns = take(&l->first_ns);
+
+    if (came)
+        hr__flow_add(&l->flow, (double)came);
+    if (first_ns)
+        hr__flow_first_byte(&l->flow, first_ns);
+}
+
 static void begin_of_host(hr_http_host *h)
 {
     for (int k = HR_N_LANES - 1; k >= 0; k--) { /* small ones first: others often wait for them */
@@ -929,6 +967,7 @@ static void begin_of_host(hr_http_host *h)
                 l->queue_end = &l->queue;
             begin_attempt(r);
         }
+        hear_of_bodies(l);
         hr__flow_tick(&l->flow, l->queue && l->n_active >= l->flow.level, hr__clock_ns());
         atomic_store_explicit(&h->levels[k], l->flow.level, memory_order_relaxed);
     }
@@ -949,36 +988,6 @@ static int64_t begin_waiting(void)
     for (int i = 0; i < n; i++)
         begin_of_host(&hosts[i]);
     return next_due();
-}
-
-/* Milliseconds until something has to be done without an event. */
-static int time_left(int64_t due_ns)
-{
-    int64_t now = hr__clock_ns(), at = due_ns;
-
-    if (net.timer_ns)
-        at = HR_MIN(at, net.timer_ns);
-    if (net.n_active)
-        at = HR_MIN(at, now + TICK_MS * 1000000);
-    return at == INT64_MAX ? -1 : (int)HR_MAX(0, HR_MIN((at - now + 999999) / 1000000, 60000));
-}
-
-static void handle(const hr_ready *ready, int n)
-{
-    int running;
-
-    for (int i = 0; i < n; i++) {
-        if (ready[i].key == WAKE_KEY)
-            hr__event_clear(net.wake);
-        else
-            curl_multi_socket_action(
-                net.multi, (curl_socket_t)ready[i].key,
-                (ready[i].readable ? CURL_CSELECT_IN : 0) | (ready[i].writable ? CURL_CSELECT_OUT : 0), &running);
-    }
-    if (net.timer_ns && net.timer_ns <= hr__clock_ns()) {
-        net.timer_ns = 0;
-        curl_multi_socket_action(net.multi, CURL_SOCKET_TIMEOUT, 0, &running);
-    }
 }
 
 static void cancel_all(hr_http_request *list)
@@ -1003,27 +1012,66 @@ static void end_all(void)
     drop_all_cancelled();
 }
 
+static long most_connections(void)
+{
+    long n = sysconf(_SC_OPEN_MAX) / CONNECTIONS_SHARE;
+
+    return n > 0 && n < MAX_ACTIVE ? n : MAX_ACTIVE;
+}
+
+/* One multi more, with its thread. Where it does not begin, there are as many as there can be. */
+static void add_multi(void)
+{
+    hr_multi *m = &net.multis[net.n_multis];
+    int rc = hr__multi_begin(m, most_connections() / 2 / (net.most_multis - 1));
+
+    if (!rc && (rc = hr__multi_start(m, wake_thread)))
+        hr__multi_end(m);
+    if (rc)
+        net.most_multis = net.n_multis;
+    else
+        net.n_multis++;
+}
+
+static void look_at_load(int64_t now)
+{
+    int64_t ns = now - net.load_ns, busy_ns = atomic_exchange(&net.multis[net.n_multis - 1].busy_ns, 0);
+
+    net.load_ns = now;
+    if (net.n_multis < net.most_multis && net.n_bodies > net.n_multis && (double)busy_ns > (double)ns * BUSY_SHARE)
+        add_multi();
+}
+
 static void net_main(void *arg)
 {
-    int64_t look_ns = 0, due;
-    hr_ready ready[64];
+    int64_t look_ns = net.load_ns = hr__clock_ns(), due;
     bool stop;
 
     (void)arg;
+    if (net.is_wrong) /* without locks */
+        hr__log(HR_LOG_WARNING, THREADS ": expected a number from 1 to %d; their number is found by itself",
+                MOST_MULTIS);
+    while (net.n_multis < HR_MIN(net.n_at_once, net.most_multis))
+        add_multi();
     for (;;) {
         take_incoming(&stop);
         if (stop)
             break;
         do
             due = begin_waiting();
-        while (collect()); /* an attempt can fail at once, and makes room for another */
-        handle(ready, HR_MAX(0, hr__watch_wait_ready(net.watch, ready, HR_LEN(ready), time_left(due))));
-        (void)collect();
+        while (collect_all()); /* an attempt can fail at once, and makes room for another */
+        if (net.n_active)
+            due = HR_MIN(due, hr__clock_ns() + TICK_MS * 1000000);
+        (void)hr__multi_turn(&net.multis[0], due);
+        (void)collect_all();
         if (hr__clock_ns() - look_ns >= TICK_MS * 1000000) {
             look_ns = hr__clock_ns();
             look_at_all();
+            look_at_load(look_ns);
         }
     }
+    for (int i = 1; i < net.n_multis; i++)
+        hr__multi_stop(&net.multis[i]);
     if (!net.exits)
         end_all();
 }
@@ -1038,16 +1086,23 @@ static void forget_locked(void)
     net.incoming_end = &net.incoming;
     atomic_store(&net.n_cancelled, 0);
     hr__hosts_forget();
-    net.n_active = net.n_spare = 0;
-    net.timer_ns = 0;
-    net.multi = NULL;
+    net.n_active = net.n_bodies = net.n_spare = 0;
+    atomic_store(&net.n_multis, 0);
 }
 
-static long most_connections(void)
+/* How many multis there are from the beginning, and at most. */
+static void plan_multis(void)
 {
-    long n = sysconf(_SC_OPEN_MAX) / CONNECTIONS_SHARE;
+    const char *text = getenv(THREADS);
+    int n_cpus = hr__cpus_allowed();
+    char *end = NULL;
+    long n = text ? strtol(text, &end, 10) : 0;
 
-    return n > 0 && n < MAX_ACTIVE ? n : MAX_ACTIVE;
+    if (!end || *end || n < 1 || n > MOST_MULTIS)
+        n = 0;
+    net.is_wrong = text && *text && !n;
+    net.n_at_once = HR_MAX((int)n, 1);
+    net.most_multis = n ? (int)n : HR_MIN(1 + HR_MAX(n_cpus / CPUS_SHARE, n_cpus > 1), MOST_MULTIS);
 }
 
 static int start_locked(void)
@@ -1056,31 +1111,20 @@ static int start_locked(void)
 
     if (net.pid == hr__pid())
         return 0;
-    if (net.pid) { /* a forked child: the parent's descriptors, handles and requests are not ours */
-        hr__file_close(net.watch);
-        hr__file_close(net.wake);
-    }
+    for (int i = 0; i < net.n_multis; i++) /* a forked child: the parent's descriptors and requests are not ours */
+        hr__multi_forget(&net.multis[i]);
     forget_locked();
-    net.wake = -1;
-    if (!(net.multi = curl_multi_init()))
-        return -12; /* ENOMEM */
-    curl_multi_setopt(net.multi, CURLMOPT_SOCKETFUNCTION, on_socket);
-    curl_multi_setopt(net.multi, CURLMOPT_TIMERFUNCTION, on_timer);
-    curl_multi_setopt(net.multi, CURLMOPT_MAXCONNECTS, most_connections());
-    rc = net.watch = hr__watch_new();
-    if (rc >= 0)
-        rc = net.wake = hr__event_new();
-    if (rc >= 0)
-        rc = hr__watch_add(net.watch, net.wake, WAKE_KEY);
-    if (rc >= 0)
-        rc = hr__thread_start(&net.thread, "hr-network", net_main, NULL);
+    plan_multis();
+    rc = hr__multi_begin(&net.multis[0], net.most_multis > 1 ? most_connections() / 2 : most_connections());
+    if (rc)
+        return rc;
+    net.n_multis = 1;
+    rc = hr__thread_start(&net.thread, "hr-network", net_main, NULL);
     if (rc >= 0) {
         net.pid = hr__pid();
         return 0;
     }
-    hr__file_close(net.watch);
-    hr__file_close(net.wake);
-    curl_multi_cleanup(net.multi);
+    hr__multi_end(&net.multis[0]);
     forget_locked();
     return rc;
 }
@@ -1096,7 +1140,7 @@ static hr_status send_over_network(hr_http_request *r, hr_error *err)
     rc = start_locked();
     if (!rc) {
         put_last(&net.incoming_end, r);
-        hr__event_set(net.wake);
+        wake_thread();
     }
     hr__unlock(&net.lock);
     return rc ? hr__error_os(err, rc, "network", "start its thread") : HR_OK;
@@ -1108,7 +1152,7 @@ static void cancel_on_network(hr_http_request *r)
     hr__lock(&net.lock);
     if (net.pid == hr__pid()) {
         atomic_fetch_add(&net.n_cancelled, 1);
-        hr__event_set(net.wake);
+        wake_thread();
     }
     hr__unlock(&net.lock);
 }
@@ -1121,15 +1165,14 @@ void hr__http_stop(void)
         hr_thread thread = net.thread;
 
         net.stop = true;
-        hr__event_set(net.wake);
+        wake_thread();
         hr__unlock(&net.lock);
         hr__thread_join(thread);
         hr__lock(&net.lock);
         while (net.n_spare)
             curl_easy_cleanup(net.spare[--net.n_spare]);
-        curl_multi_cleanup(net.multi);
-        hr__file_close(net.watch);
-        hr__file_close(net.wake);
+        for (int i = 0; i < net.n_multis; i++)
+            hr__multi_end(&net.multis[i]);
         forget_locked();
     }
     hr__unlock(&net.lock);
