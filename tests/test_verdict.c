@@ -363,6 +363,28 @@ static void test_too_short(void **state)
     assert_int_equal(v.kind, HR_VERDICT_SHORT);
 }
 
+/* One step, and its wait was the run: no trainer, and a verdict. */
+static void test_a_whole_run(void **state)
+{
+    scene *s = scene_new(900);
+    hr_step_sums long_step = { 1, 900 * MS, 1000 * MS, 0, 0 };
+    hr_verdict v;
+
+    (void)state;
+    be_serial(s);
+    s->e.is_whole = true;
+    s->e.steps = (hr_step_sums){ 1, 900 * MS, MS, 0, 0 };
+    assert_true(hr__verdict_takes(&s->e.steps));
+    hr__verdict_of(&s->e, &v);
+    assert_int_equal(v.kind, HR_VERDICT_SHORT); /* less than a second */
+    s->e.steps.wait_ns = 1100 * MS;
+    hr__verdict_of(&s->e, &v);
+    assert_int_equal(v.kind, HR_VERDICT_SERIAL);
+    assert_true(v.starved);
+    assert_false(hr__verdict_takes(&long_step));
+    assert_false(hr__verdict_takes(&(hr_step_sums){ 0 }));
+}
+
 /* A name of the user's may be long, and have any character. */
 static void test_long_names(void **state)
 {
@@ -411,6 +433,11 @@ static void test_steps(void **state)
     assert_int_equal(sums.step_ns, (99 - HR_STEPS_WARM) * 10 * MS);
     assert_int_equal(sums.n_ready, 39);
     assert_int_equal(sums.wait_ns, 40 * 2 * MS + 39 * 1000);
+    hr__steps_call(&s, now); /* there is no more */
+    sums = hr__steps_all(&s);
+    assert_int_equal(sums.n, 100);
+    assert_int_equal(sums.wait_ns, (700 + 50 * HR_STEPS_WARM + 40 * 2) * MS + 39 * 1000);
+    assert_int_equal(sums.step_ns, 100 * 10 * MS);
     hr__steps_print(&s, &out);
     assert_contains(out.data, "{\"taken\":100,\"first_wait_ns\":700000000,");
     hr__text_clear(&out);
@@ -420,8 +447,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_cause), cmocka_unit_test(test_the_next_limit), cmocka_unit_test(test_the_cpus),
-        cmocka_unit_test(test_workers),    cmocka_unit_test(test_too_short),      cmocka_unit_test(test_long_names),
-        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_workers),    cmocka_unit_test(test_too_short),      cmocka_unit_test(test_a_whole_run),
+        cmocka_unit_test(test_long_names), cmocka_unit_test(test_steps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

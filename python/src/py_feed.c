@@ -290,7 +290,7 @@ static hr_table *feed_take(PyObject *op, bool *failed)
         Py_END_ALLOW_THREADS
         if (st == HR_PENDING) {
             hr_error_clear(&err);
-            if (PyErr_CheckSignals() < 0 || (more = pyhr_serve(s, self->inline_calls)) < 0)
+            if (pyhr_between_waits() < 0 || (more = pyhr_serve(s, self->inline_calls)) < 0)
                 break;
         }
         if (self->closing)

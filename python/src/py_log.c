@@ -1,8 +1,8 @@
 /* py_log.c - what the engine says becomes lines of Python's logger headrace.data (docs/logging.md).
  *
  * Any thread of the engine has something to say, perhaps with a lock held, and must not wait for the GIL: it puts its
- * line into a list, and asks Python to empty the list on the program's first thread. One list serves all
- * interpreters. */
+ * line into a list, and asks Python to empty the list on the program's first thread. That thread may itself wait for
+ * the engine, or in a join(): whoever waits for the engine empties the list, too. One list serves all interpreters. */
 #include "pyhr.h"
 
 #include <stdatomic.h>
@@ -33,9 +33,12 @@ static line *oldest_first(line *l)
 /* Python calls it on its first thread, at any place of the program: no exception may leave it. */
 static int tell(void *none)
 {
-    PyObject *events = PyImport_ImportModule("headrace.events");
+    PyObject *events;
 
     (void)none;
+    if (!atomic_load(&newest))
+        return 0;
+    events = PyImport_ImportModule("headrace.events");
     for (line *l = oldest_first(atomic_exchange(&newest, NULL)); l;) {
         line *next = l->next;
         PyObject *text = events ? PyUnicode_DecodeUTF8(l->text, (Py_ssize_t)strlen(l->text), "replace") : NULL;
@@ -68,6 +71,13 @@ static void keep(void *context, hr_log_level level, const char *text)
     while (!atomic_compare_exchange_weak(&newest, &l->next, l))
         ;
     (void)Py_AddPendingCall(tell, NULL); /* it has no room: the next line takes this one along */
+}
+
+int pyhr_between_waits(void)
+{
+    if (PyErr_CheckSignals() < 0)
+        return -1;
+    return tell(NULL);
 }
 
 static void end(void) { hr_set_log(NULL, NULL); }

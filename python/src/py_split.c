@@ -40,7 +40,7 @@ static int waiting_goes_on(waiting *w)
     PyObject *made;
     double more;
 
-    if (PyErr_CheckSignals() < 0)
+    if (pyhr_between_waits() < 0)
         return -1;
     if (!w->function || now < w->next_ns)
         return 0;
@@ -917,7 +917,7 @@ static hr_ring *ring_of(PyObject *op)
             Py_BEGIN_ALLOW_THREADS                                                                                     \
             st = (call);                                                                                               \
             Py_END_ALLOW_THREADS                                                                                       \
-        } while (st == HR_PENDING && PyErr_CheckSignals() == 0);                                                       \
+        } while (st == HR_PENDING && pyhr_between_waits() == 0);                                                       \
         ((ring_object *)(op))->busy = false;                                                                           \
     } while (0)
 

@@ -742,7 +742,7 @@ static PyObject *worker_init(PyObject *op, PyObject *none)
         Py_BEGIN_ALLOW_THREADS
         st = hr__worker_init(w, PYHR_WAIT_MS, &bytes, &n, &err);
         Py_END_ALLOW_THREADS
-    } while (st == HR_PENDING && PyErr_CheckSignals() == 0);
+    } while (st == HR_PENDING && pyhr_between_waits() == 0);
     worker_drop(op);
     if (st)
         return pyhr_raise(pyhr_state_of(op), st, &err);
@@ -769,7 +769,7 @@ static PyObject *worker_next(PyObject *op, PyObject *args)
         Py_BEGIN_ALLOW_THREADS
         st = hr__worker_next(w, timeout_ms < 0 ? PYHR_WAIT_MS : timeout_ms, &todo, &err);
         Py_END_ALLOW_THREADS
-    } while (st == HR_PENDING && PyErr_CheckSignals() == 0 && timeout_ms < 0);
+    } while (st == HR_PENDING && pyhr_between_waits() == 0 && timeout_ms < 0);
     worker_drop(op);
     if (st == HR_PENDING && PyErr_Occurred())
         return NULL;

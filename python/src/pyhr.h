@@ -138,7 +138,8 @@ PyObject *pyhr_command(PyObject *module, PyObject *words);
 PyObject *pyhr_span_bins(PyObject *module, PyObject *args);
 
 /* --- py_log.c */
-int pyhr_log_begin(void); /* once for the process */
+int pyhr_log_begin(void);     /* once for the process */
+int pyhr_between_waits(void); /* signals, and lines of the log. -1: a handler of a signal raised */
 PyObject *pyhr_store(PyObject *module, PyObject *options);
 PyObject *pyhr_download(PyObject *module, PyObject *args);
 

@@ -915,21 +915,35 @@ void hr__feed_converted(hr_feed *f, int64_t ns)
     hr__unlock(&f->lock);
 }
 
-/* What limits the consumer. */
-static hr_status print_verdict(hr_feed *f, const hr_steps *steps, hr_text *out, hr_error *err)
+/* The verdict on the period since a mark. */
+static hr_status judge(hr_feed *f, hr_evidence *e, int mark, hr_verdict *out, hr_error *err)
 {
-    hr_run *run = f->lanes.before ? f->lanes.before : f->run;
+    hr_run_view view;
+
+    HR_TRY(hr__run_view(f->lanes.before ? f->lanes.before : f->run, mark, &view, err));
+    e->run = &view;
+    hr__verdict_of(e, out);
+    e->run = NULL;
+    hr__run_view_clear(&view);
+    return HR_OK;
+}
+
+/* What limits the consumer. A write or a sort has taken few tables at its end: the whole run is judged. */
+static hr_status print_verdict(hr_feed *f, const hr_steps *steps, bool ended, hr_text *out, hr_error *err)
+{
     hr_evidence e = { .n_ranks = 1 };
     hr_verdict v;
-    hr_run_view view;
     int mark;
 
     e.steps = hr__steps_steady(steps, &mark);
-    HR_TRY(hr__run_view(run, mark, &view, err));
-    e.run = &view;
-    hr__verdict_of(&e, &v);
+    HR_TRY(judge(f, &e, mark, &v, err));
+    if (v.kind == HR_VERDICT_SHORT && ended) {
+        e.steps = hr__steps_all(steps);
+        e.is_whole = hr__verdict_takes(&e.steps);
+        if (e.is_whole)
+            HR_TRY(judge(f, &e, -1, &v, err));
+    }
     hr__verdict_print(&v, out);
-    hr__run_view_clear(&view);
     return HR_OK;
 }
 
@@ -954,6 +968,7 @@ hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err)
 
     hr_text t = { 0 }, run = { 0 };
     hr_steps steps;
+    bool ended;
     hr_status st = HR_OK;
 
     *out = NULL;
@@ -965,6 +980,7 @@ hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err)
                  ",\"consumer_wait_ns\":%" PRId64,
                  f->options.epoch, HR_MAX(f->run_rows, 0), f->n_tables, f->wait_ns);
     steps = f->steps;
+    ended = f->ended;
     hr__unlock(&f->lock);
     if (!f->of_split) {
         hr__text_add(&t, ",\"steps\":");
@@ -972,7 +988,7 @@ hr_status hr_feed_stats(hr_feed *f, char **out, hr_error *err)
     }
     if (!f->of_split && f->run) {
         hr__text_add(&t, ",\"verdict\":");
-        HR_GO(print_verdict(f, &steps, &t, err));
+        HR_GO(print_verdict(f, &steps, ended, &t, err));
     }
     if (f->lanes.order.n_lanes)
         print_lanes(f, &t);

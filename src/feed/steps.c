@@ -63,6 +63,18 @@ hr_step_sums hr__steps_steady(const hr_steps *s, int *mark)
                            sums.convert_ns - from->convert_ns, sums.n_ready - from->n_ready };
 }
 
+hr_step_sums hr__steps_all(const hr_steps *s)
+{
+    hr_step_sums sums = s->sums;
+
+    if (!s->taken)
+        return sums;
+    sums.n++;
+    sums.wait_ns += s->first_wait_ns;
+    sums.step_ns += HR_MAX(0, s->call_ns - s->last_ns); /* after the last batch, until the call that found no more */
+    return sums;
+}
+
 void hr__steps_print(const hr_steps *s, hr_text *out)
 {
     hr__text_add(out, "{\"taken\":%" PRId64 ",\"first_wait_ns\":%" PRId64, s->taken, s->first_wait_ns);

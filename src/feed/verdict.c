@@ -20,9 +20,11 @@
 #include <stdio.h>
 
 #define FED 0.05             /* a trainer that waits less than this share of its time is fed */
+#define IDLE 0.98            /* a consumer that waits this share of its time does nothing else */
 #define LEAST_STEPS 8        /* fewer steps say nothing, */
 #define LEAST_NS 250000000   /* nor does a shorter period, */
 #define ENOUGH_NS 2000000000 /* unless the steps are long */
+#define WHOLE_NS 1000000000  /* a whole run of one step */
 #define OUTLIER 3.0          /* times the mean */
 #define LONG_CALL_NS 5e7     /* of a function */
 #define FAULT_NS 4000        /* a page fault takes less, with the zeros of the page */
@@ -651,8 +653,15 @@ static bool too_short(const hr_evidence *e)
 {
     double period = (double)(e->steps.wait_ns + e->steps.step_ns);
 
+    if (e->is_whole)
+        return period < WHOLE_NS || !e->run->n_stages;
     return e->steps.n < 2 || ((e->steps.n < LEAST_STEPS || period < LEAST_NS) && period < ENOUGH_NS) ||
            !e->run->n_stages;
+}
+
+bool hr__verdict_takes(const hr_step_sums *all)
+{
+    return (double)all->step_ns < (1 - IDLE) * (double)(all->wait_ns + all->step_ns);
 }
 
 void hr__verdict_of(const hr_evidence *e, hr_verdict *out)

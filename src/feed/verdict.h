@@ -31,6 +31,8 @@ int hr__steps_took(hr_steps *s, int64_t now);
 int hr__steps_add(hr_steps *s, int64_t wait_ns, int64_t step_ns);
 /* The sums since the mark that the number of steps suggests: *mark -1: since the start. */
 hr_step_sums hr__steps_steady(const hr_steps *s, int *mark);
+/* From the first call to the last one, with the first wait. */
+hr_step_sums hr__steps_all(const hr_steps *s);
 void hr__steps_print(const hr_steps *s, hr_text *out); /* a JSON object */
 
 /* --- verdict.c */
@@ -62,6 +64,7 @@ typedef enum hr_verdict_kind {
 typedef struct hr_evidence {
     const hr_run_view *run;
     hr_step_sums steps;     /* of all ranks: the mean rank's */
+    bool is_whole;          /* a run that has ended, with its start: a few steps are enough */
     int n_ranks;            /* 1: a feed */
     int slow_rank;          /* the rank that the others waited for */
     int64_t held_ns;        /* the time that another rank waited for it, the mean of the others */
@@ -78,6 +81,8 @@ typedef struct hr_verdict {
     char advice[300];  /* the change that would help most; "": none */
 } hr_verdict;
 void hr__verdict_of(const hr_evidence *e, hr_verdict *out);
+/* Whether these are the steps of no trainer, but of a consumer that only takes: a write, a materialize of a sort. */
+bool hr__verdict_takes(const hr_step_sums *all);
 void hr__verdict_print(const hr_verdict *v, hr_text *out); /* a JSON object */
 
 #endif

@@ -1,6 +1,10 @@
 """A run in which nothing moves is explained once, and ends if that is wanted."""
 
 import logging
+import os
+import subprocess
+import sys
+import threading
 import time
 
 import pytest
@@ -27,6 +31,38 @@ def test_it_is_explained_once(monkeypatch, caplog, tmp_path):
     (line,) = lines_of(caplog)
     assert "map_batches(slow) has not returned, at row " in line
     assert " wait for a function" in line and "memory: " in line
+
+
+def test_it_is_explained_while_it_lasts():
+    """It was when the wait had ended: a run that never moves said nothing."""
+    program = """
+import sys, threading, time
+import headrace.data as hd
+def stuck(batch):
+    time.sleep(3600)
+def read():
+    hd.range(2000).map_batches(stuck, concurrency=1).take_all()
+if sys.argv[1] == "main":
+    read()
+else:
+    threading.Thread(target=read, daemon=True).start()
+    threading.Event().wait()
+"""
+    for place in ("main", "thread"):
+        run = subprocess.Popen(
+            [sys.executable, "-c", program, place],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "HEADRACE_STALL_WARNING": "0.2"},
+        )
+        late = threading.Timer(60, run.kill)
+        late.start()
+        try:
+            assert run.stderr.readline().startswith("no batch for ")
+        finally:
+            late.cancel()
+            run.kill()
+            run.communicate()
 
 
 def test_nothing_is_said_of_a_run_that_moves(monkeypatch, caplog):

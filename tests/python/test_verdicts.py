@@ -348,6 +348,30 @@ def test_it_is_kept(set_context, tmp_path):
 
 
 @measured_again
+def test_runs_without_steps(set_context, tmp_path):
+    """A write and a shuffle give few tables at their end: the whole run is judged. It was too short."""
+
+    def slow(batch):
+        time.sleep(0.02)
+        return batch
+
+    ds = hd.range(60_000).map_batches(slow, batch_size=1000, concurrency=1)
+    ds.write_parquet(tmp_path)
+    alarm(ds.stats("dict"), "function")
+    lines = ds.stats().splitlines()
+    assert lines[0].startswith("Run, epoch 0: 60,000 rows in ")
+    assert lines[-1].startswith("Verdict: ") and "trainer" not in lines[-1]
+    alarm(ds.random_shuffle().materialize().stats("dict"), "function")
+
+
+@measured_again
+def test_one_long_step_is_no_alarm(set_context):
+    """Of a trainer that takes all rows at once, and computes."""
+    batches = hd.range(20_000).map_batches(lambda b: b, concurrency=1).iter_batches(batch_size=20_000)
+    fine(read(batches, 1.2))
+
+
+@measured_again
 def test_epochs_are_apart(set_context):
     """The wait for the first batch is no step's."""
     batches = hd.range(30_000).random_shuffle(seed=1).iter_batches(batch_size=1000)

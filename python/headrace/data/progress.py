@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from headrace import _core
 from headrace._core import InvalidArgument
 from headrace.data.environment import seconds_between_lines
-from headrace.data.run_stats import bytes_text
+from headrace.data.run_stats import bytes_text, written_rows
 
 FIRST_S = 1.0  # shorter work shows nothing
 EVERY_S = 0.5
@@ -225,7 +225,10 @@ def _known_rows(node):
 
 
 def _rows(known):
-    """Rows that the consumer took; else those of the last operation that has made any."""
+    """Rows that a write or the consumer took; else those of the last operation that has made any."""
+    written = written_rows(known)
+    if written:
+        return written
     made = (o["rows_out"] for o in reversed(known["operators"]) if o["rows_out"])
     return known["taken_rows"] or next(made, 0)
 

@@ -10,6 +10,7 @@ import json
 from headrace._core import InvalidArgument
 
 FORMATS = ("text", "json", "dict")
+ONLY_WAITS = 0.98  # a consumer that waits this share of its time is no trainer
 NONE_YET = "no run yet"
 _COLUMNS = ("operation", "rows in", "rows out", "busy", "CPU", "waits", "bytes out", "peak memory")
 
@@ -41,11 +42,21 @@ def shown(stats):
     return "\n".join(line for line in lines if line)
 
 
+def written_rows(s):
+    """Rows that a write has taken; its last operations count pieces of files. None: it is no write."""
+    operators = s["operators"]
+    if not operators or not operators[-1]["name"].startswith("write_"):
+        return None
+    return next((o["rows_in"] for o in reversed(operators) if o["name"].startswith("cut(")), None)
+
+
 def _of_run(s):
     seconds = s["seconds"]
-    rate = f", {_count(s['taken_rows'] / seconds)} rows/s" if seconds > 0 else ""
+    written = written_rows(s)
+    rows = s["taken_rows"] if written is None else written
+    rate = f", {_count(rows / seconds)} rows/s" if seconds > 0 else ""
     return (
-        f"Run, epoch {s['epoch']}: {s['taken_rows']:,} rows in {_time(seconds)}{rate}; first rows after "
+        f"Run, epoch {s['epoch']}: {rows:,} rows in {_time(seconds)}{rate}; first rows after "
         f"{_time(s['first_table_seconds'])}; the consumer waited {_time(s['consumer_wait_seconds'])}"
     )
 
@@ -62,9 +73,8 @@ def _of_verdict(v):
     if v["advice"]:
         text += f". Advice: {v['advice']}"
     if v["gain"] >= 1.05:
-        text += (
-            f" (about {v['gain']:.1f} times as fast; {v['most_gain']:.1f} times if the trainer never waited)"
-        )
+        never = f"; {v['most_gain']:.1f} times if the trainer never waited"
+        text += f" (about {v['gain']:.1f} times as fast{never if v['wait_share'] < ONLY_WAITS else ''})"
     return text
 
 
