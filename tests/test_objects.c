@@ -45,6 +45,25 @@ static hr_status read_object(hr_error *err)
     return st;
 }
 
+static hr_status open_object(hr_error *err)
+{
+    hr_source *source = NULL;
+    uint8_t data[100];
+    char *tag = NULL;
+    hr_status st;
+
+    HR_GO(hr__object_open(&store, URL, &source, &tag, err));
+    assert_int_equal(source->n_bytes, N_BYTES);
+    assert_string_equal(tag, "\"v1\"");
+    HR_GO(hr__source_read(source, data, N_BYTES - 200, sizeof data, err));
+    assert_memory_equal(data, object + N_BYTES - 200, sizeof data);
+done:
+    hr__source_unref(source);
+    hr__free(tag);
+    hr__http_stop();
+    return st;
+}
+
 static hr_status save_object(hr_error *err)
 {
     char path[100];
@@ -111,7 +130,8 @@ static void no_memory_for_blocks_is_one_error(void **state)
 
 static void no_memory_is_one_error(void **state)
 {
-    static hr_status (*const calls[])(hr_error *) = { read_object, save_object, put_object, remove_objects };
+    static hr_status (*const calls[])(hr_error *) = { read_object, open_object, save_object, put_object,
+                                                      remove_objects };
 
     (void)state;
     start();

@@ -315,6 +315,10 @@ static PyMethodDef functions[] = {
       "object_read(url, options, offset=0, n=...): (bytes, version), of n bytes from offset on, or of the last "
       "-offset\n"
       "ones; NotFoundError: there is no such object." },
+    { "object_open", pyhr_object_open, METH_VARARGS,
+      "object_open(url, options): (object, bytes, version) for object_range(); NotFoundError: there is none." },
+    { "object_range", pyhr_object_range, METH_VARARGS,
+      "object_range(object, offset, n): at most n bytes from offset on; DataError: it was replaced meanwhile." },
     { "object_save", pyhr_object_save, METH_VARARGS,
       "object_save(url, path, options): copies an object into a local file, which appears when it is complete." },
     { "object_put", pyhr_object_put, METH_VARARGS,

@@ -1,6 +1,6 @@
-/* py_objects.c - single objects of stores, for the state that Python keeps there: object_read(), object_save(),
- * object_put(), objects_list(), objects_remove(), objects_upload(), objects_abort() and url_is_writable() of
- * headrace._core.
+/* py_objects.c - single objects of stores, for the state that Python keeps there: object_read(), object_open(),
+ * object_range(), object_save(), object_put(), objects_list(), objects_remove(), objects_upload(), objects_abort()
+ * and url_is_writable() of headrace._core.
  *
  * The last argument of each is a list of texts 'name=value', the storage options. */
 #include "pyhr.h"
@@ -81,6 +81,61 @@ PyObject *pyhr_object_read(PyObject *module, PyObject *args)
     hr__free(tag);
     texts_clear(&given);
     return made;
+}
+
+#define OBJECT "headrace._core.object"
+
+static void close_object(PyObject *capsule) { hr__source_unref(PyCapsule_GetPointer(capsule, OBJECT)); }
+
+PyObject *pyhr_object_open(PyObject *module, PyObject *args)
+{
+    pyhr_state *s = PyModule_GetState(module);
+    PyObject *list, *capsule, *made = NULL;
+    hr_error err = HR_ERROR_INIT;
+    hr_store_options options;
+    hr_source *source = NULL;
+    texts given = { 0 };
+    char *tag = NULL;
+    const char *url;
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "O&O", pyhr_text_arg, &url, &list) || texts_of(list, "storage_options", &given) < 0)
+        return NULL;
+    options = options_of(&given);
+    Py_BEGIN_ALLOW_THREADS
+    st = hr__object_open(&options, url, &source, &tag, &err);
+    Py_END_ALLOW_THREADS
+    texts_clear(&given);
+    capsule = st ? pyhr_raise(s, st, &err) : PyCapsule_New(source, OBJECT, close_object);
+    if (capsule)
+        made = Py_BuildValue("(NLs)", capsule, (long long)source->n_bytes, tag);
+    else
+        hr__source_unref(source);
+    hr__free(tag);
+    return made;
+}
+
+PyObject *pyhr_object_range(PyObject *module, PyObject *args)
+{
+    hr_error err = HR_ERROR_INIT;
+    PyObject *capsule, *made;
+    long long offset, n;
+    hr_source *source;
+    hr_status st;
+
+    if (!PyArg_ParseTuple(args, "OLL", &capsule, &offset, &n) || !(source = PyCapsule_GetPointer(capsule, OBJECT)))
+        return NULL;
+    offset = HR_MIN(HR_MAX(offset, 0), source->n_bytes);
+    n = HR_MIN(HR_MAX(n, 0), source->n_bytes - offset);
+    made = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)n);
+    if (!made)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    st = n ? hr__source_read(source, (uint8_t *)PyBytes_AsString(made), offset, n, &err) : HR_OK;
+    Py_END_ALLOW_THREADS
+    if (st)
+        Py_CLEAR(made);
+    return st ? pyhr_raise(PyModule_GetState(module), st, &err) : made;
 }
 
 PyObject *pyhr_object_save(PyObject *module, PyObject *args)

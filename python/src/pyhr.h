@@ -149,6 +149,8 @@ PyObject *pyhr_has_certificates(PyObject *module, PyObject *none);
 PyObject *pyhr_use_certificates(PyObject *module, PyObject *args);
 PyObject *pyhr_url_is_writable(PyObject *module, PyObject *args);
 PyObject *pyhr_object_read(PyObject *module, PyObject *args);
+PyObject *pyhr_object_open(PyObject *module, PyObject *args);
+PyObject *pyhr_object_range(PyObject *module, PyObject *args);
 PyObject *pyhr_object_save(PyObject *module, PyObject *args);
 PyObject *pyhr_object_put(PyObject *module, PyObject *args);
 PyObject *pyhr_objects_list(PyObject *module, PyObject *args);

@@ -1,16 +1,21 @@
 """WebDataset archives in Python, for arguments with functions over members' names (fileselect, filerename)
-and for verbose_open. Otherwise the engine reads archives.
+and for verbose_open. Otherwise the engine reads archives. Those of URLs come through the engine here, too.
 """
 
+import contextlib
+import io
 import re
 import tarfile
 
-from headrace._core import DataError, InvalidArgument, Table, UnsupportedError
+from headrace._core import DataError, HeadraceError, InvalidArgument, Table, UnsupportedError
 from headrace.data.datasource.datasource import read_tasks, task
 from headrace.data.files import read_files
+from headrace.data.paths import is_url, shown
+from headrace.data.ranged_files import RangedFile
 from headrace.data.records import matches
 
 BLOCK_ROWS = 512
+READ_BYTES = 1 << 20  # of a URL at once
 BLOCK_BYTES = 8 << 20
 
 
@@ -41,16 +46,27 @@ def _split(name):
 
 
 class _Archive:
-    """The members of an archive that belong to samples: (key, suffix, function that reads the bytes)."""
+    """The members of an archive that belong to samples: (key, suffix, function that reads the bytes).
 
-    def __init__(self, path, select, rename):
+    reach: how the engine reaches a URL: its options, and the filesystem that this process serves, or None.
+    """
+
+    def __init__(self, path, select, rename, reach):
         self.path = path
         self.select = select
         self.rename = rename
+        self.reach = reach
+
+    def _file(self):
+        if not is_url(self.path):
+            return contextlib.nullcontext()
+        texts, served = self.reach
+        texts = texts if served is None else [*texts, served.option]
+        return io.BufferedReader(RangedFile(self.path, texts), READ_BYTES)
 
     def __iter__(self):
         try:
-            with tarfile.open(self.path) as archive:
+            with self._file() as file, tarfile.open(None if file else self.path, fileobj=file) as archive:
                 for member in archive:
                     if not member.isreg() or re.match(r"__[^/]*__($|/)", member.name):
                         continue
@@ -59,8 +75,10 @@ class _Archive:
                     if parts is None or not (self.select is None or matches(name, self.select)):
                         continue
                     yield *parts, lambda member=member: archive.extractfile(member).read()
+        except HeadraceError:
+            raise
         except (tarfile.TarError, EOFError, OSError) as e:
-            raise DataError(f"{self.path}: tar: {e}") from e
+            raise DataError(f"{shown(self.path)}: tar: {e}") from e
 
 
 def _table(path, columns, rows):
@@ -71,12 +89,13 @@ def _table(path, columns, rows):
     return Table.build(made).slice(0, len(rows))
 
 
-def _samples(path, select, rename, columns, verbose):
+def _samples(url, select, rename, reach, columns, verbose):
     """Tables of the samples in an archive."""
     rows, n_bytes, key = [], 0, None
+    path = shown(url)
     if verbose:
         print(f"start {path}", flush=True)
-    for sample, suffix, read in _Archive(path, select, rename):
+    for sample, suffix, read in _Archive(url, select, rename, reach):
         if sample != key:
             if len(rows) >= BLOCK_ROWS or n_bytes >= BLOCK_BYTES:
                 yield _table(path, columns, rows)
@@ -102,8 +121,11 @@ def read_samples(paths, fileselect, filerename, verbose_open, **common):
             raise UnsupportedError(
                 f"read_webdataset: {name} is not supported with fileselect, filerename or verbose_open"
             )
-    files = read_files("read_webdataset", "webdataset", paths, **common)._node.plan.files()
-    rename = _steps(filerename)
-    columns = sorted({suffix for _, suffix, _ in _Archive(files[0], fileselect, rename)} if files else ())
-    tasks = [task(_samples, path, fileselect, rename, columns, verbose_open) for path in files]
-    return read_tasks("read_webdataset", tasks)
+    node = read_files("read_webdataset", "webdataset", paths, **common)._node
+    files, served = node.plan.files(), node.args.get("filesystem")
+    reach = (node.args.get("storage_options") or [], served)
+    how = (fileselect, _steps(filerename), reach)
+    columns = sorted({suffix for _, suffix, _ in _Archive(files[0], *how)} if files else ())
+    tasks = [task(_samples, path, *how, columns, verbose_open) for path in files]
+    compute = "threads" if served is not None else None  # which threads of this process serve
+    return read_tasks("read_webdataset", tasks, compute=compute)

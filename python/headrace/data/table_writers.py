@@ -10,6 +10,7 @@ from headrace._core import InvalidArgument, UnsupportedError
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.datasinks import save_mode
 from headrace.data.datasource.file_datasink import BlockBasedFileDatasink
+from headrace.data.table_options import of_iceberg, of_object_store
 from headrace.optional import package
 
 
@@ -52,8 +53,10 @@ def write_delta(ds, path, mode, schema_mode, options, other):
         raise InvalidArgument(f"write_delta: schema_mode: expected 'merge' or 'error', found {schema_mode!r}")
     word = save_mode(mode, "write_delta")
     merge = schema_mode == "merge" and word in ("append", "overwrite")
+    where = os.fspath(path)
+    options |= {"storage_options": of_object_store("write_delta", where, options["storage_options"])}
     deltalake.write_deltalake(
-        os.fspath(path),
+        where,
         _stream(ds, "write_delta"),
         mode=_DELTA_MODES[word],
         schema_mode="merge" if merge else None,
@@ -68,15 +71,18 @@ def write_lance(ds, path, mode, options, other):
     word = save_mode(mode, "write_lance")
     if word == "ignore":
         raise UnsupportedError("write_lance: expected mode 'create', 'append' or 'overwrite', found 'ignore'")
+    where = os.fspath(path)
+    options |= {"storage_options": of_object_store("write_lance", where, options["storage_options"])}
     rows = _stream(ds, "write_lance")
     given = {name: value for name, value in options.items() if value is not None}
-    lance.write_dataset(rows, os.fspath(path), schema=given.pop("schema", rows.schema), mode=word, **given)
+    lance.write_dataset(rows, where, schema=given.pop("schema", rows.schema), mode=word, **given)
 
 
-def write_iceberg(ds, table_identifier, catalog_kwargs, mode, options, other):
+def write_iceberg(ds, table_identifier, catalog_kwargs, mode, options, other, storage_options=None):
     """One transaction of an Iceberg table, which is made if it is not there; new columns are added."""
     accept_cluster_arguments("write_iceberg", other)
-    catalog = package("pyiceberg.catalog", "write_iceberg").load_catalog(**(catalog_kwargs or {}))
+    given = {**of_iceberg("write_iceberg", storage_options), **(catalog_kwargs or {})}
+    catalog = package("pyiceberg.catalog", "write_iceberg").load_catalog(**given)
     upsert = str(getattr(mode, "value", mode)).lower() == "upsert"
     word = "upsert" if upsert else save_mode(mode, "write_iceberg")
     if word not in ("append", "overwrite", "upsert"):

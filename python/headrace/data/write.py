@@ -541,10 +541,13 @@ class Writing:
         overwrite_kwargs: dict[str, Any] | None = None,
         ray_remote_args: dict[str, Any] | None = None,
         concurrency: int | None = None,
+        *,
+        storage_options: dict[str, Any] | None = None,
     ) -> None:
         """Writes the rows in an Iceberg table, which is made if it is not there; needs the package pyiceberg,
         which gets all rows at once, in memory. New columns are added. overwrite_filter: an expression of
         pyiceberg, or its text. mode: "append", "overwrite" or "upsert" (upsert_kwargs: join_cols, ...).
+        storage_options: as of read_iceberg.
         """
         from headrace.data import table_writers
 
@@ -557,7 +560,9 @@ class Writing:
             "overwrite_kwargs": overwrite_kwargs,
         }
         other = {"ray_remote_args": ray_remote_args}
-        table_writers.write_iceberg(self, table_identifier, catalog_kwargs, mode, options, other)
+        table_writers.write_iceberg(
+            self, table_identifier, catalog_kwargs, mode, options, other, storage_options
+        )
 
     def write_lance(
         self,

@@ -87,6 +87,24 @@ hr_status hr__object_read_range(const hr_store_options *o, const char *url, int6
     return st;
 }
 
+hr_status hr__object_open(const hr_store_options *o, const char *url, hr_source **out, char **tag, hr_error *err)
+{
+    found f = { 0 };
+    hr_status st;
+
+    *out = NULL;
+    *tag = NULL;
+    HR_GO(find(o, url, &f, err));
+    *tag = hr__strdup(NULL, f.list.items[0].tag ? f.list.items[0].tag : "");
+    if (!*tag)
+        HR_GO(hr__error_memory(err, url, 64));
+    *out = f.source;
+    f.source = NULL; /* moved to the caller */
+done:
+    found_clear(&f);
+    return st;
+}
+
 static void announce(hr_source *s, int64_t i)
 {
     int64_t at = i * CHUNK;

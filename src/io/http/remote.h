@@ -120,6 +120,9 @@ typedef struct hr_store_options {
  * version. HR_NOT_FOUND: there is no such object. */
 hr_status hr__object_read_range(const hr_store_options *o, const char *url, int64_t offset, int64_t n, hr_text *out,
                                 char **tag, hr_error *err) HR_MUST_USE;
+/* Its present version, for reads of ranges; *out is new, tag as above. A read is HR_BAD_DATA if it was replaced. */
+hr_status hr__object_open(const hr_store_options *o, const char *url, hr_source **out, char **tag,
+                          hr_error *err) HR_MUST_USE;
 /* Into a local file, which appears when it is complete. */
 hr_status hr__object_save(const hr_store_options *o, const char *url, const char *path, hr_error *err) HR_MUST_USE;
 /* if_tag "": only if there is none; a version: only in its place, otherwise HR_MISMATCH; NULL: in any case. A store

@@ -10,7 +10,9 @@ from headrace._core import UnsupportedError
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.datasource.datasource import read_tasks, task
 from headrace.data.files import FileArguments
+from headrace.data.ranged_files import cached_folder, cached_texts, ranged_filesystem
 from headrace.data.sources.each_file import damaged, read_each_file
+from headrace.data.table_options import of_iceberg, of_object_store
 from headrace.optional import package
 
 if TYPE_CHECKING:
@@ -117,18 +119,24 @@ def read_delta(
     *,
     columns: Sequence[str] | None = None,
     storage_options: dict[str, Any] | None = None,
+    cache: str | os.PathLike[str] | bool | None = None,
     catalog: Any = None,
     concurrency: int | None = None,
     **other: Any,
 ) -> Dataset:
     """Rows of a Delta Lake table, at its newest version or at `version`; needs the package deltalake. catalog
-    is an error: the options of the package name the table.
+    is an error: the options of the package name the table. storage_options: names of other readers, or of the
+    package. cache: as of other readers; the engine then reads the files of rows, and the package the log.
     """
     accept_cluster_arguments("read_delta", other)
     _no_catalog("read_delta", catalog)
     deltalake = package("deltalake", "read_delta")
-    table = deltalake.DeltaTable(os.fspath(path), version=version, storage_options=storage_options)
-    return _of_dataset("delta", table.to_pyarrow_dataset(), columns, concurrency)
+    where = os.fspath(path)
+    texts = cached_texts("read_delta", where, storage_options, cache)
+    options = of_object_store("read_delta", where, storage_options)
+    table = deltalake.DeltaTable(where, version=version, storage_options=options)
+    files = None if texts is None else ranged_filesystem("read_delta", where, texts)
+    return _of_dataset("delta", table.to_pyarrow_dataset(filesystem=files), columns, concurrency)
 
 
 def _scanned(scan):
@@ -144,25 +152,44 @@ def read_iceberg(
     scan_kwargs: Any = None,
     catalog_kwargs: Any = None,
     catalog: Any = None,
+    storage_options: dict[str, Any] | None = None,
+    cache: str | os.PathLike[str] | bool | None = None,
     concurrency: int | None = None,
     **other: Any,
 ) -> Dataset:
     """Rows of an Iceberg table; needs the package pyiceberg. catalog_kwargs: those of load_catalog(). catalog
-    is an error.
+    is an error. storage_options: names of other readers, which become properties of the catalog (those of
+    catalog_kwargs come before), or properties, such as "s3.endpoint". cache: as of other readers; the engine
+    then reads the files of rows and the manifests.
     """
     accept_cluster_arguments("read_iceberg", other)
     _no_catalog("read_iceberg", catalog)
-    catalog = package("pyiceberg.catalog", "read_iceberg").load_catalog(**(catalog_kwargs or {}))
+    given = {**of_iceberg("read_iceberg", storage_options), **(catalog_kwargs or {})}
+    catalog = package("pyiceberg.catalog", "read_iceberg").load_catalog(**given)
     arguments = {"selected_fields": tuple(selected_fields), "snapshot_id": snapshot_id, **(scan_kwargs or {})}
     if row_filter is not None:
         arguments["row_filter"] = row_filter
-    scan = catalog.load_table(table_identifier).scan(**arguments)
+    table = catalog.load_table(table_identifier)
+    if cached_folder("read_iceberg", storage_options, cache):
+        from headrace.data.sources.iceberg_files import CachedFiles
+
+        table.io = CachedFiles(table.io.properties, storage_options, cache)
+    scan = table.scan(**arguments)
     return read_tasks("iceberg", [task(_scanned, scan)], compute="threads", concurrency=concurrency)
 
 
-def _lance_fragment(uri, version, options, number, scan):
-    dataset = package("lance", "read_lance").dataset(uri, version=version, storage_options=options)
-    yield from dataset.get_fragment(number).to_batches(**scan)
+def _lance_dataset(place, version):
+    """place: (URL or path, options of pylance, texts of the engine if the dataset has a cache)."""
+    where, options, texts = place
+    if texts is not None:
+        from headrace.data.sources.loopback_store import open_store
+
+        where, options = open_store(where, texts)
+    return package("lance", "read_lance").dataset(where, version=version, storage_options=options)
+
+
+def _lance_fragment(place, version, number, scan):
+    yield from _lance_dataset(place, version).get_fragment(number).to_batches(**scan)
 
 
 def read_lance(
@@ -171,20 +198,23 @@ def read_lance(
     version: Any = None,
     columns: Sequence[str] | None = None,
     filter: str | None = None,
-    storage_options: dict[str, str] | None = None,
+    storage_options: dict[str, Any] | None = None,
+    cache: str | os.PathLike[str] | bool | None = None,
     scanner_options: dict[str, Any] | None = None,
     concurrency: int | None = None,
     **other: Any,
 ) -> Dataset:
     """Rows of a Lance dataset, fragment by fragment; needs the package pylance. filter: SQL text.
-    scanner_options: further arguments of the package's LanceFragment.to_batches.
+    scanner_options: further arguments of the package's LanceFragment.to_batches. storage_options: names of
+    other readers, or of the package. cache: as of other readers; the package then asks this process, at an
+    address of the machine that no other user can read, and the engine fetches the objects.
     """
     accept_cluster_arguments("read_lance", other)
     where = os.fspath(uri)
-    dataset = package("lance", "read_lance").dataset(where, version=version, storage_options=storage_options)
+    texts = cached_texts("read_lance", where, storage_options, cache)
+    place = (where, of_object_store("read_lance", where, storage_options), texts)
+    dataset = _lance_dataset(place, version)
     scan = {"columns": _names(columns), "filter": filter, **(scanner_options or {})}
-    tasks = [
-        task(_lance_fragment, where, dataset.version, storage_options, f.fragment_id, scan)
-        for f in dataset.get_fragments()
-    ]
+    fragments = dataset.get_fragments()
+    tasks = [task(_lance_fragment, place, dataset.version, f.fragment_id, scan) for f in fragments]
     return read_tasks("lance", tasks, compute="threads", concurrency=concurrency)

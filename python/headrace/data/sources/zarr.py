@@ -17,7 +17,7 @@ from headrace._core import DataError, HeadraceError, InvalidArgument, NotFoundEr
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.datasource.datasource import read_tasks
 from headrace.data.filesystems import places
-from headrace.data.paths import is_url, path_list, shown
+from headrace.data.paths import is_url, path_list, shown, with_cache
 from headrace.data.sources.slabs import SlabTasks, slab_rows
 from headrace.optional import package
 
@@ -158,6 +158,7 @@ def read_zarr(
     arrays: Any = None,
     filesystem: Any = None,
     storage_options: dict[str, Any] | None = None,
+    cache: str | os.PathLike[str] | bool | None = None,
     chunk_shapes: Any = None,
     array_paths: Any = None,
     allow_full_metadata_scan: bool = False,
@@ -172,9 +173,10 @@ def read_zarr(
     arrays (array_paths is the same): names of a group's arrays; None: all at its top. Arrays of more axes
     become tensor columns, complex numbers pairs. Missing chunks have the fill value. Threads read slabs of
     whole chunks; each holds about 4 MiB, or one chunk, in memory. Needs zarr 3. DataError names the store.
-    storage_options and filesystem are those of other readers: the engine then fetches the objects. Without
-    consolidated metadata a group's members are found by a list of all objects below it, unless arrays= names
-    them. chunk_shapes and overlap are an error; allow_full_metadata_scan and align_axis_0 have no effect.
+    storage_options, cache and filesystem are those of other readers: the engine then fetches the objects.
+    Without consolidated metadata a group's members are found by a list of all objects below it, unless
+    arrays= names them. chunk_shapes and overlap are an error; allow_full_metadata_scan and align_axis_0 have
+    no effect.
     """
     accept_cluster_arguments("read_zarr", other)
     if chunk_shapes is not None or overlap:
@@ -182,6 +184,9 @@ def read_zarr(
     arrays = array_paths if arrays is None else arrays
     names = [arrays] if isinstance(arrays, str) else arrays and list(arrays)
     found, options, served = places("read_zarr", filesystem, path_list(path), storage_options)
+    if served is not None and cache:
+        raise InvalidArgument(f"read_zarr: cache: the files of {served} have no place in it; leave it out")
+    options = with_cache("read_zarr", options, cache)
     remote = [_Remote(one, options, served) if is_url(one) else one.rstrip("/") for one in found]
     stores = [_store("read_zarr", one, names) for one in remote]
     return read_tasks("zarr", SlabTasks(_slab, stores), compute="threads", concurrency=concurrency)
