@@ -234,6 +234,19 @@ void hr__host_count(hr_http_request *r, hr_traffic what, int64_t n);
 
 bool hr__http_says(const hr_http_request *r, const char *code); /* the refusal has this code */
 
+static inline hr_http_lane *hr__lane_of(const hr_http_request *r)
+{
+    return &r->host->lanes[r->is_small ? HR_LANE_SMALL : HR_LANE_LARGE];
+}
+
+/* --- http_attempt.c: an attempt as libcurl sees it */
+#define HR_HTTP_BUFFER (256 << 10)                    /* of a connection, at most */
+int64_t hr__attempt_buffer(const hr_http_request *r); /* that the attempt's has */
+/* Sets the options of r->easy, and r->headers, which stay until the attempt has ended. */
+hr_status hr__attempt_set(hr_http_request *r, hr_error *err) HR_MUST_USE;
+/* What went wrong in an attempt that ended with this CURLcode; NULL: nothing. `text`: room for words. */
+const char *hr__attempt_wrong(const hr_http_request *r, int code, char *text, size_t cap, bool *may_retry);
+
 /* --- http_request.c: the way of a request, for the network's thread */
 typedef enum hr_http_next { HR_HTTP_DONE, HR_HTTP_AGAIN } hr_http_next;
 void hr__http_header(hr_http_request *r, const char *line, size_t n); /* one line of the answer's head */
