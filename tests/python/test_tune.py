@@ -358,6 +358,20 @@ def test_a_leak_is_seen(only, monkeypatch):
     assert any("a leak" in w for w in report.warnings)
 
 
+def test_the_error_of_a_function_of_rows(tmp_path):
+    """It was the last of its notes, which names the columns that the function got."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import headrace.data as hd\n"
+        "def f(row):\n"
+        "    raise KeyError('row 3 is bad')\n"
+        "def make_loader():\n"
+        "    return hd.range(10).map(f, compute='threads').iter_batches()\n"
+    )
+    report = tune(f"{script}:make_loader", train_step_time=0.0, batches=2, epochs=1)
+    assert "KeyError: 'row 3 is bad'" in report.results[0].error
+
+
 def test_growth():
     mb = 1 << 20
     assert results.growth([100 * mb] * 20) == (0, False)
@@ -365,6 +379,7 @@ def test_growth():
     assert results.growth([mb * min(200, n) for n in range(100, 400, 15)])[1] is False  # a cache that is full
     slows = [int(mb * (500 - 400 * 0.8**n)) for n in range(20)]  # a heap that finds its size
     assert results.growth(slows)[0] > 64 * mb and not results.growth(slows)[1]
+    assert results.growth([mb * n for n in range(100, 900, 100)])[1]  # a run of eight seconds
     assert results.growth([mb, 900 * mb]) == (0, False)
 
 

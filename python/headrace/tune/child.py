@@ -35,7 +35,8 @@ def main(fd: int, parent: int) -> int:
         _run(request, send)
     except BaseException as e:
         traceback.print_exc()
-        line = " ".join(traceback.format_exception_only(e)[-1].split())
+        notes = sum(len(str(note).split("\n")) for note in getattr(e, "__notes__", ()))
+        line = " ".join(traceback.format_exception_only(e)[-1 - notes].split())
         send({"event": "error", "text": line[:500], "time": time.monotonic()})
         return 1
     return 0

@@ -16,7 +16,7 @@ from headrace.tune.watching import Run
 
 FIRST_STEPS = 20  # of an epoch, at most a fifth: left out of the steady state
 LEAK_SHARE, LEAK_BYTES = 0.1, 64 << 20  # memory that grows by less in half a run does not grow
-FEW_SAMPLES = 12
+FEW_SAMPLES = 8
 
 
 @dataclass
