@@ -1,12 +1,15 @@
-"""Fixed numbers of threads against the one that a run finds by itself.
+"""Fixed settings of a run against those that it finds by itself.
 
-    python bench/autotune.py [--rounds 7] [--only NAME ...] [--threads 1 2 4 8]
-    python bench/autotune.py --prefetch 1 2 4 8 16 [--rounds 7] [--only NAME ...]
+    python bench/autotune.py [--rounds 7] [--only NAME ...] [--cpu] [--threads 1 2 4 8]
+    python bench/autotune.py --prefetch 1 2 4 8 16
+    python bench/autotune.py --window 1 2 4 8
+    python bench/autotune.py --group 5000 25000 100000
 
-prints a table in Markdown for docs/waiting.md: seconds of a pass for each fixed number, and of a run that
-moves it. All take turns in one process, and each round begins with another one; figures are medians of the
-rounds. The first pass of the moving run, in which it learns, stands in a column of its own. With --prefetch,
-each fixed number of batches ready ahead, beside the default.
+prints a table in Markdown for docs/waiting.md: seconds of a pass (with --cpu: of CPUs, this process and its
+workers together) for each fixed number, and of a run that moves it. All take turns in one process, and each
+round begins with another one; figures are medians of the rounds. The first pass of the moving run, in which
+it learns, stands in a column of its own. The numbers are of threads; of batches ahead; of pieces of work
+under way for each thread, beside the default; of rows of a Parquet row group, beside that of the pipeline.
 """
 
 import argparse
@@ -16,10 +19,11 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "python"))
 
@@ -27,9 +31,11 @@ from test_verdicts import parquet_files  # noqa: E402
 
 import headrace.data as hd  # noqa: E402
 
+GROUP = None  # rows of a row group, instead of the pipeline's
+
 
 def files(folder, n, rows, group, columns=1):
-    return parquet_files(folder, n, rows, group, columns, "float32")
+    return parquet_files(folder, n, rows, GROUP or group, columns, "float32")
 
 
 class Ranks:
@@ -122,6 +128,28 @@ def trainer(folder):
     return hd.read_parquet(files(folder, 4, 600_000, 20_000, 6)), {"batch_size": 4096}, 0.004, {}
 
 
+def stalls(folder):
+    """A source that rests, and now and then stalls, before steps that take 20 ms and no CPU."""
+
+    def work(batch):
+        if batch["id"][0] // 8 % 40 == 39:
+            time.sleep(0.6)
+        return batch
+
+    return hd.range(8 * 160).map_batches(work, batch_size=8, concurrency=1), {"batch_size": 8}, -0.02, {}
+
+
+def bursts(folder):
+    """Eight batches at once, and then a pause, before steps that take as long together."""
+
+    def work(batch):
+        time.sleep(0.5)
+        return batch
+
+    ds = hd.range(8 * 96).map_batches(work, batch_size=64, concurrency=1)
+    return ds, {"batch_size": 8}, -0.05, {}
+
+
 _ALL = (
     scan,
     slow_disk,
@@ -132,6 +160,8 @@ _ALL = (
     tight_shuffle,
     two_ranks,
     trainer,
+    stalls,
+    bursts,
 )
 PIPELINES = {f.__name__: f for f in _ALL}
 
@@ -143,11 +173,24 @@ def compute(seconds):
 
 
 def seconds_of(batches, step):
-    begin = time.perf_counter()
+    """Of the clock, and of CPUs."""
+    begin, began = time.perf_counter(), cpu_seconds()
     for _ in batches:
-        if step:
+        if step > 0:
             compute(step)
-    return time.perf_counter() - begin
+        elif step < 0:
+            time.sleep(-step)
+    return time.perf_counter() - begin, cpu_seconds() - began
+
+
+def cpu_seconds():
+    """Of this process and its children, of which some are still alive."""
+    me = psutil.Process()
+    found = 0
+    for process in (me, *me.children(recursive=True)):
+        with suppress(psutil.Error):
+            found += sum(process.cpu_times()[:2])
+    return found
 
 
 @contextmanager
@@ -168,50 +211,90 @@ def settings(given):
                 setattr(context, name, None)
 
 
-def measure(make, args):
-    """The seconds of each way, {None: of the default}, and the threads of the last pass."""
+def knob(args):
+    """(what the numbers are of, the numbers)"""
+    for of in ("prefetch", "window", "group"):
+        if getattr(args, of):
+            return of, getattr(args, of)
+    return "threads", args.threads
+
+
+@contextmanager
+def fixed(of, way, arguments):
+    """The arguments of a pass in which the number is `way`; None: the default."""
     context = hd.DataContext.get_current()
+    if way is None or of == "group":
+        yield arguments
+    elif of == "prefetch":
+        context.most_prefetch_batches = way
+        yield arguments | {"prefetch_batches": way}
+    elif of == "threads":
+        context.num_threads = way
+        yield arguments
+    else:
+        with settings({"HR_WINDOW": str(way)}):
+            yield arguments
+    context.num_threads, context.most_prefetch_batches = None, 64
+
+
+def pipelines(make, of, ways, folder):
+    """For each way its pipeline: one for all, or one with files of its own."""
+    global GROUP
+    found = {}
+    for way in ways if of == "group" else [None]:
+        place = folder / str(way)
+        place.mkdir()
+        GROUP = way
+        found[way] = make(place)
+    return {way: found[way if of == "group" else None] for way in ways}
+
+
+def measure(make, args):
+    """The seconds of each way, {None: of the default}, and the threads and batches ahead of its last pass."""
+    of, numbers = knob(args)
+    ways = [*numbers, None]
+    found = {way: [] for way in ways}
     with tempfile.TemporaryDirectory() as folder:
-        ds, arguments, step, given = make(Path(folder))
-        ways = [*(args.prefetch or args.threads), None]
-        found = {way: [] for way in ways}
-        with settings(given):
-            for i in range(args.rounds + 1):
-                for way in ways[i % len(ways) :] + ways[: i % len(ways)]:  # none always follows the same one
-                    if args.prefetch:
-                        arguments.pop("prefetch_batches", None)
-                        arguments |= {} if way is None else {"prefetch_batches": way}
-                    else:
-                        context.num_threads = way
-                    batches = ds.iter_batches(**arguments)
-                    found[way].append(seconds_of(batches, step))
-            tuned = batches.stats("dict")["tuned"]["threads"]
+        made = pipelines(make, of, ways, Path(folder))
+        for i in range(args.rounds + 1):
+            for way in ways[i % len(ways) :] + ways[: i % len(ways)]:  # none always follows the same one
+                ds, arguments, step, given = made[way]
+                with settings(given), fixed(of, way, arguments) as these:
+                    batches = ds.iter_batches(**these)
+                    found[way].append(seconds_of(batches, step)[args.cpu])
+                if way is None:
+                    tuned = batches.stats("dict")["tuned"]
     return found, tuned
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2, 4, 8])
     parser.add_argument("--prefetch", type=int, nargs="*")
+    parser.add_argument("--window", type=int, nargs="*")
+    parser.add_argument("--group", type=int, nargs="*")
     parser.add_argument("--only", nargs="*", choices=PIPELINES, default=list(PIPELINES))
     args = parser.parse_args()
-    of = "ahead" if args.prefetch else "threads"
+    of, numbers = knob(args)
     head = [
         "pipeline",
-        *(f"{n} {of}" for n in args.prefetch or args.threads),
+        *(f"{of} {n}" for n in numbers),
         "learning",
-        "default" if args.prefetch else "tuned",
+        "tuned",
         "threads",
+        "ahead",
         "of the best",
     ]
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
     for name in args.only:
         found, tuned = measure(PIPELINES[name], args)
-        fixed = [statistics.median(seconds[1:]) for way, seconds in found.items() if way is not None]
+        given = [statistics.median(seconds[1:]) for way, seconds in found.items() if way is not None]
         own = statistics.median(found[None][1:])
-        rows = [*(f"{s:.3f}" for s in fixed), f"{found[None][0]:.3f}", f"{own:.3f}", str(tuned)]
-        print(f"| {name} | " + " | ".join(rows) + f" | {min(fixed) / own:.2f} |", flush=True)
+        rows = [*(f"{s:.3f}" for s in given), f"{found[None][0]:.3f}", f"{own:.3f}"]
+        rows += [str(tuned["threads"]), str(tuned["prefetch"])]
+        print(f"| {name} | " + " | ".join(rows) + f" | {min(given) / own:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -796,7 +796,8 @@ typedef struct hr_feed_options {
     bool strict; /* with `position`: functions whose code changed are HR_MISMATCH, not a warning */
     /* The number of threads stays. Otherwise, where neither num_threads nor hr_set_num_threads nor HEADRACE_NUM_THREADS
      * fixes it, the run moves it by measurement: more threads where they wait for reads of files, fewer where the
-     * consumer finds its tables ready and the CPUs are full. Rows and their order never depend on it. */
+     * consumer finds its tables ready and the CPUs are full. Rows and their order never depend on it. `prefetch` stays,
+     * too. */
     bool no_autotune;
     /* CPUs left to the consumer, such as a training program's own steps: a number of threads that is not set begins
      * lower by these, at least 1, and moves only as far as the threads do not need them. */
@@ -804,6 +805,10 @@ typedef struct hr_feed_options {
     /* Where a number that moves begins, such as the one that statistics of an earlier run name; 0: at the default. The
      * next run of the same plan goes on where the last one ended. */
     int first_threads;
+    /* prefetch begins where it is given, its least, and the run moves it by measurement up to this, under the memory
+     * limit: where the run rests since enough tables are ready, and the consumer waits later. 0: 64 where prefetch is
+     * 0; any other prefetch stays. A share of a dataset counts it as prefetch, for each rank. */
+    int most_prefetch;
 } hr_feed_options;
 
 /* Starts a run of `p`. Shares p. HR_BUDGET: the limit is below the plan's minimum, which the text names. */

@@ -1,4 +1,4 @@
-/* test_tune.c - the controller of a run's threads, against simulated machines. */
+/* test_tune.c - the controllers of a run's threads and of the tables ahead of it, against simulated machines. */
 #include "exec/tune.h"
 
 #include <math.h>
@@ -187,12 +187,186 @@ static void test_go_on(void **unused)
     assert_int_equal(other.threads, CPUS / 2);
 }
 
+/* --------------------------------------------------------------------------------------------------- tables ahead */
+
+/* A feed that rests while as many tables as may be are ahead, and stops for so many steps of the consumer at a time. */
+typedef struct feed {
+    int stops;      /* a stop is as many steps long, */
+    int every;      /* and comes once in so many steps; 0: never */
+    int room;       /* by memory */
+    bool cured;     /* more tables ahead would help, */
+    bool elsewhere; /* but not the rate */
+    bool disturbed;
+    int waits; /* steps that the present stop still takes */
+    int step;  /* of the consumer, since the last stop */
+} feed;
+
+/* An interval: 25 steps of 10 ms, in which waits also take steps. */
+static hr_ahead_look feed_with(feed *f, int depth)
+{
+    hr_ahead_look l = { .seconds = 0.25, .least = depth, .most = depth, .room = f->room, .disturbed = f->disturbed };
+
+    for (int i = 0; i < 25; i++) {
+        if (f->waits > 0) {
+            f->waits--;
+            l.spared_seconds += 0.01;
+            continue;
+        }
+        l.rows++;
+        if (!f->every || ++f->step % f->every)
+            continue;
+        l.least = HR_MIN(l.least, HR_MAX(0, depth - f->stops));
+        f->waits = HR_MAX(0, f->stops - (f->cured ? depth : 0));
+        l.lacked = HR_MAX(l.lacked, f->waits);
+    }
+    if (f->elsewhere)
+        l.rows = 10;
+    return l;
+}
+
+static int64_t feeds(hr_ahead_tuner *t, feed *f, int n)
+{
+    int64_t before = t->n_moves;
+
+    for (int i = 0; i < n; i++) {
+        hr_ahead_look l = feed_with(f, t->depth);
+        bool moved = hr__ahead_look(t, &l);
+
+        assert_in_range(t->depth, t->first, t->largest);
+        assert_true(!moved || strlen(t->reason) > 0);
+    }
+    return t->n_moves - before;
+}
+
+static hr_ahead_tuner new_ahead(void)
+{
+    hr_ahead_tuner t;
+
+    hr__ahead_init(&t, 1, 64);
+    return t;
+}
+
+/* Stops of 20 steps, which 20 tables ahead hide: found within 20 s, and left alone. */
+static void test_stops_are_hidden(void **unused)
+{
+    feed f = { .stops = 20, .every = 50, .room = 1000, .cured = true };
+    hr_ahead_tuner t = new_ahead();
+
+    (void)unused;
+    feeds(&t, &f, 80);
+    assert_in_range(t.depth, 20, 41);
+    assert_true(feeds(&t, &f, 4000) <= 12); /* a try of less, ever more seldom */
+    assert_in_range(t.depth, 15, 41);
+}
+
+/* Depth that does not help goes back, and trials become rare. */
+static void test_depth_without_gain(void **unused)
+{
+    feed f = { .stops = 20, .every = 50, .room = 1000 };
+    hr_ahead_tuner t = new_ahead();
+
+    (void)unused;
+    assert_true(feeds(&t, &f, 100) >= 2);
+    assert_true(feeds(&t, &f, 2000) <= 16);
+    assert_int_equal(t.phase == HR_TUNE_WATCH ? t.depth : t.before, 1);
+}
+
+/* Waits that only go elsewhere: no gain. */
+static void test_depth_without_rate(void **unused)
+{
+    feed f = { .stops = 20, .every = 50, .room = 1000, .cured = true, .elsewhere = true };
+    hr_ahead_tuner t = new_ahead();
+
+    (void)unused;
+    feeds(&t, &f, 300);
+    assert_true(feeds(&t, &f, 2000) <= 16);
+    assert_int_equal(t.phase == HR_TUNE_WATCH ? t.depth : t.before, 1);
+}
+
+/* A steady feed: nothing is tried. */
+static void test_steady_feed(void **unused)
+{
+    feed f = { .room = 1000, .cured = true };
+    hr_ahead_tuner t = new_ahead();
+
+    (void)unused;
+    assert_int_equal(feeds(&t, &f, 1000), 0);
+}
+
+/* Stops that end: the depth is not used any more, and falls to the first one. */
+static void test_depth_shrinks(void **unused)
+{
+    feed f = { .stops = 20, .every = 50, .room = 1000, .cured = true };
+    hr_ahead_tuner t = new_ahead();
+
+    (void)unused;
+    feeds(&t, &f, 80);
+    assert_true(t.depth > 15);
+    f.every = 0;
+    feeds(&t, &f, 4 * 640);
+    assert_in_range(t.depth, 1, 3);
+    f.every = 50; /* and they come again */
+    feeds(&t, &f, 80);
+    assert_in_range(t.depth, 20, 64);
+}
+
+/* Never beyond the room that memory has, also when tables grow; a refusal ends a trial. */
+static void test_depth_and_memory(void **unused)
+{
+    feed f = { .stops = 20, .every = 50, .room = 8, .cured = true };
+    hr_ahead_tuner t = new_ahead();
+
+    (void)unused;
+    feeds(&t, &f, 200);
+    assert_in_range(t.depth, 1, 8);
+    f.room = 2;
+    feeds(&t, &f, 1);
+    assert_in_range(t.depth, 1, 2);
+    t = new_ahead();
+    f.room = 1000;
+    feeds(&t, &f, 5);
+    assert_int_equal(t.phase, HR_TUNE_SETTLE);
+    f.disturbed = true;
+    assert_int_equal(feeds(&t, &f, 1), 1);
+    assert_int_equal(t.depth, 1);
+    assert_int_equal(feeds(&t, &f, 100), 0);
+}
+
+/* A later run begins with the depth of an earlier one with the same bounds. */
+static void test_depth_goes_on(void **unused)
+{
+    feed f = { .stops = 20, .every = 50, .room = 1000, .cured = true };
+    hr_ahead_tuner t = new_ahead(), next = new_ahead(), other;
+
+    (void)unused;
+    feeds(&t, &f, 80);
+    hr__ahead_go_on(&next, &t);
+    assert_int_equal(next.depth, t.depth);
+    assert_int_equal(next.n_moves, 0);
+    hr__ahead_init(&other, 2, 64);
+    hr__ahead_go_on(&other, &t);
+    assert_int_equal(other.depth, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slow_disk),      cmocka_unit_test(test_busy_threads), cmocka_unit_test(test_idle_machine),
-        cmocka_unit_test(test_slowed_trainer), cmocka_unit_test(test_noise),        cmocka_unit_test(test_change),
-        cmocka_unit_test(test_disturbed),      cmocka_unit_test(test_reserved_cpu), cmocka_unit_test(test_go_on),
+        cmocka_unit_test(test_slow_disk),
+        cmocka_unit_test(test_busy_threads),
+        cmocka_unit_test(test_idle_machine),
+        cmocka_unit_test(test_slowed_trainer),
+        cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_change),
+        cmocka_unit_test(test_disturbed),
+        cmocka_unit_test(test_reserved_cpu),
+        cmocka_unit_test(test_go_on),
+        cmocka_unit_test(test_stops_are_hidden),
+        cmocka_unit_test(test_depth_without_gain),
+        cmocka_unit_test(test_depth_without_rate),
+        cmocka_unit_test(test_steady_feed),
+        cmocka_unit_test(test_depth_shrinks),
+        cmocka_unit_test(test_depth_and_memory),
+        cmocka_unit_test(test_depth_goes_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

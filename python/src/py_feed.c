@@ -57,7 +57,7 @@ static int as_int(int64_t n) { return (int)HR_MAX(HR_MIN(n, INT32_MAX), INT32_MI
 int pyhr_feed_options(PyObject *kwargs, hr_feed_options *out)
 {
     int64_t batch_rows = 0, prefetch = 0, epoch = 0, seed = 0, threads = 0, limit = 0, drop_last = 0, any_order = 0;
-    int64_t autotune = 1, reserved = 0, first_threads = 0;
+    int64_t autotune = 1, reserved = 0, first_threads = 0, most_prefetch = 0;
     PyObject *position, *trace;
 
     *out = (hr_feed_options){ .struct_bytes = sizeof *out };
@@ -66,7 +66,7 @@ int pyhr_feed_options(PyObject *kwargs, hr_feed_options *out)
         take_int(kwargs, "num_threads", &threads) < 0 || take_int(kwargs, "memory_limit", &limit) < 0 ||
         take_int(kwargs, "autotune", &autotune) < 0 || take_int(kwargs, "drop_last", &drop_last) < 0 ||
         take_int(kwargs, "any_order", &any_order) < 0 || take_int(kwargs, "reserved_cpus", &reserved) < 0 ||
-        take_int(kwargs, "first_threads", &first_threads) < 0)
+        take_int(kwargs, "first_threads", &first_threads) < 0 || take_int(kwargs, "most_prefetch", &most_prefetch) < 0)
         return -1;
     out->batch_rows = batch_rows;
     out->prefetch = (int)HR_MAX(HR_MIN(prefetch, 1 << 20), -1);
@@ -79,6 +79,7 @@ int pyhr_feed_options(PyObject *kwargs, hr_feed_options *out)
     out->no_autotune = autotune == 0;
     out->reserved_cpus = as_int(reserved);
     out->first_threads = as_int(first_threads);
+    out->most_prefetch = as_int(most_prefetch);
     /* position and trace_path stay in kwargs, which keeps their texts alive */
     position = PyDict_GetItemString(kwargs, "position");
     trace = PyDict_GetItemString(kwargs, "trace_path");
@@ -730,7 +731,8 @@ static PyGetSetDef feed_getset[] = {
 static PyType_Slot feed_slots[] = {
     { Py_tp_doc,
       "Feed(plan, *, batch_rows=0, drop_last=False, prefetch=0, epoch=0, seed=0, any_order=False, num_threads=0,\n"
-      "autotune=True, reserved_cpus=0, first_threads=0, memory_limit=0, position=None, trace_path=None, "
+      "autotune=True, reserved_cpus=0, first_threads=0, most_prefetch=0, memory_limit=0, position=None, "
+      "trace_path=None, "
       "own_memory=False, keep_positions=False,\n"
       "inline_calls=(), moved=False, strict=False):\n"
       "runs the plan once." },

@@ -76,12 +76,13 @@ typedef struct hr_run_options {
     uint64_t seed;
     bool any_order;        /* drains tickets as they complete: no canonical order, no positions */
     int num_threads;       /* 0: all */
-    bool autotune;         /* their number may be moved, if it is not fixed (run_threads.c), */
+    bool autotune;         /* their number may be moved, if it is not fixed (run_threads.c), and prefetch, */
     hr_plan *learns;       /* and begins where the last run of this plan ended. Borrowed; NULL: at the default */
     int reserved_cpus;     /* left to the consumer: hr_feed_options */
     int first_threads;     /* where their number begins, if it moves and nothing was learned; 0: at the default */
     int64_t memory_limit;  /* 0: the process's */
-    int prefetch;          /* tables to hold in the output queue */
+    int prefetch;          /* tables to hold in the output queue; */
+    int most_prefetch;     /* moved up to this by measurement; prefetch or less: it stays */
     int small_for;         /* consumers for which small tables may go further ahead (hr__ahead); 0: none */
     bool careful;          /* begins with one ticket at a time: the consumer may take few rows */
     const hr_marker *from; /* borrowed; NULL: the start */
@@ -106,7 +107,7 @@ hr_status hr__run_start(hr_plan *p, const hr_run_options *options, hr_run **out,
 hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **marker, hr_error *err) HR_MUST_USE;
 /* Whether a scan has rows that no ticket has: its files are not read to the end. */
 bool hr__run_reads(hr_run *r);
-void hr__run_learned(hr_run *r); /* keeps what it learned about threads for the next run with the same `learns` */
+void hr__run_learned(hr_run *r); /* keeps what it learned (run_threads.c) for the next run with the same `learns` */
 bool hr__run_fits_twice(const hr_run *r); /* whether the memory limit has room for another run like this one */
 hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err) HR_MUST_USE; /* JSON */
 /* ,"name":[counts of classes], without the empty ones behind the last. */

@@ -227,15 +227,15 @@ static hr_status next_locked(hr_run *r, hr_item *item, hr_error *err)
 /* Whether a thread should make more tables. Where many may be ahead it begins when half of them are left. */
 static bool wants_tables(const hr_run *r)
 {
-    return r->out.n < r->options.prefetch ||
-           r->out.n <= hr__ahead(r->options.prefetch, r->options.small_for, r->out_table_bytes) / 2;
+    int may = hr__run_ahead(r);
+
+    return r->out.n <= may / 2 || (r->out.n < may && r->out.n < r->threads.ahead.tuner.depth);
 }
 
 hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **marker, hr_error *err)
 {
     hr_item item = { 0 };
-    bool has_room;
-    int n_threads;
+    bool has_room, moved = false;
     hr_status st;
 
     *out = NULL;
@@ -248,11 +248,14 @@ hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **ma
         wait_for_news(r, timeout_ms);
     st = next_locked(r, &item, err);
     hr__hungry_locked(r, st == HR_PENDING);
+    if (item.table) {
+        hr__took_locked(r);
+        moved = hr__threads_look_locked(r);
+    }
     has_room = wants_tables(r);
-    n_threads = item.table ? hr__threads_look_locked(r) : 0;
     hr__run_unlock(r);
-    if (n_threads)
-        hr__threads_moved(r, n_threads);
+    if (moved)
+        hr__threads_moved(r);
     if (item.table && has_room)
         hr__pool_wake();
     *out = item.table;

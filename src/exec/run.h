@@ -332,7 +332,7 @@ typedef struct hr_run_watch {
     int64_t began_cpu_ns, began_kernel_ns, began_faults, began_throttled; /* of the process, when the run began */
 } hr_run_watch;
 
-/* --- run_threads.c: how many threads work for the run */
+/* --- run_threads.c: how many threads work for the run, and how many tables may be ahead of its consumer */
 typedef struct hr_tune_sums { /* since its start */
     hr_run_sums run;
     int64_t rows, tables, spilled;
@@ -342,14 +342,27 @@ typedef struct hr_tune_sums { /* since its start */
 
 typedef struct hr_move {
     int64_t at_ns; /* since the run began */
-    int threads;
+    int threads, prefetch;
     char reason[160];
 } hr_move;
+
+/* Takes of the consumer since the last look, for the depth: tune_ahead.c. */
+typedef struct hr_run_ahead {
+    bool on; /* the controller moves prefetch */
+    hr_ahead_tuner tuner;
+    int64_t hungry_ns; /* of the run, at the last take */
+    int64_t step_ns;   /* of the consumer, between its tables; 0: not known yet */
+    int stood_still;   /* takes that found enough ready and the run at rest, less those that a wait has used up */
+    int64_t spared_ns; /* since the last look, with lacked, least and most: hr_ahead_look */
+    int lacked, least, most;
+} hr_run_ahead;
 
 #define HR_MOVES_KEPT 16
 typedef struct hr_run_threads {
     bool on; /* the controller moves their number */
     hr_tuner tuner;
+    hr_run_ahead ahead;
+    int64_t n_moves;   /* of both */
     hr_tune_sums from; /* where the interval began; run.at_ns 0: none has begun */
     hr_move moves[HR_MOVES_KEPT];
 } hr_run_threads;
@@ -442,10 +455,12 @@ void hr__ticket_resumes_locked(hr_ticket *t, hr_op_state *op); /* it was PENDING
 void hr__run_sums_locked(const hr_run *r, hr_run_sums *out);   /* since the start, but at_ns and io, now */
 
 /* --- run_threads.c */
-int hr__window_tickets(const hr_stage *s, int n_threads); /* the most in the window of a stage */
-void hr__threads_init(hr_run *r);                         /* before the windows are built */
-int hr__threads_look_locked(hr_run *r);                   /* between two tables. > 0: call hr__threads_moved with it */
-void hr__threads_moved(hr_run *r, int n);                 /* without locks, on the same thread */
+int hr__window_tickets(const hr_stage *s, int n_threads);     /* the most in the window of a stage */
+void hr__threads_init(hr_run *r);                             /* before the windows are built */
+int hr__run_ahead(const hr_run *r);                           /* tables that may be ahead of the consumer */
+void hr__took_locked(hr_run *r);                              /* the consumer took a table */
+bool hr__threads_look_locked(hr_run *r);                      /* between two tables. True: call hr__threads_moved */
+void hr__threads_moved(hr_run *r);                            /* without locks, on the same thread */
 void hr__threads_print_locked(const hr_run *r, hr_text *out); /* ,"tuned":{...} */
 
 /* --- parallel_call.c */

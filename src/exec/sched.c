@@ -107,7 +107,7 @@ bool hr__next_accepts(const hr_stage *s)
     const hr_run *r = s->run;
 
     if (!s->next)
-        return r->out.n < hr__ahead(r->options.prefetch, r->options.small_for, r->out_table_bytes);
+        return r->out.n < hr__run_ahead(r);
     return s->input_of_next == s->next->in.current && s->next->in.items.n < 2 * s->next->window.limit;
 }
 
@@ -419,7 +419,7 @@ static hr_status deliver_locked(hr_stage *s, hr_queue *garbage, hr_error *err)
         if (!s->next && item.table) {
             r->counts.tables_out++;
             r->counts.rows_out += item.table->n_rows;
-            if (r->options.small_for)
+            if (r->options.small_for || r->threads.ahead.on)
                 r->out_table_bytes = hr__table_bytes_used(item.table);
             if (!r->first_table_ns)
                 r->first_table_ns = hr__clock_ns() - r->started_ns;

@@ -1,4 +1,5 @@
-/* tune.h - the number of threads of a run, moved by measurement. The controller alone: tune.c says how it decides. */
+/* tune.h - the number of threads of a run, and of tables ahead of its consumer, moved by measurement. The controllers
+ * alone: tune.c and tune_ahead.c say how they decide. */
 #ifndef HR_EXEC_TUNE_H
 #define HR_EXEC_TUNE_H
 
@@ -39,5 +40,45 @@ void hr__tuner_init(hr_tuner *t, int first, int most, int cpus); /* begins with 
 void hr__tuner_go_on(hr_tuner *t, const hr_tuner *ended);
 /* Takes what an interval showed. True: `threads` changed, and `reason` says why. */
 bool hr__tuner_look(hr_tuner *t, const hr_tune_look *look);
+
+/* --- tune_ahead.c */
+
+/* What an interval showed about tables ahead. A wait of the consumer is *spared by depth* as far as the run had stood
+ * still before it, since as many tables as may be ahead were ready. */
+typedef struct hr_ahead_look {
+    double seconds;        /* its length */
+    double rows;           /* that the run gave */
+    double spared_seconds; /* of waits that more tables ahead would have spared */
+    int lacked;            /* tables more that would have spared the longest of these waits */
+    int least, most;       /* tables that were ready when the consumer took one */
+    int room;              /* tables that may be ahead, by the memory limit */
+    bool disturbed;        /* as in hr_tune_look */
+} hr_ahead_look;
+
+typedef struct hr_ahead_tuner {
+    int depth;          /* now */
+    int first, largest; /* where it begins, the least; the most */
+    int64_t n_moves;
+    char reason[160]; /* of the last move */
+    /* the controller's own */
+    hr_tune_phase phase;
+    int before;          /* the depth before the trial */
+    double share;        /* of waits spared by depth, before the trial, */
+    double rate;         /* and rows a second */
+    hr_ahead_look sums;  /* since the last decision */
+    hr_ahead_look quiet; /* since the last move, or the last look at depth that is not used */
+    int hold, next_hold; /* periods until the next trial */
+    int next_quiet;      /* seconds until depth that is not used goes */
+} hr_ahead_tuner;
+
+void hr__ahead_init(hr_ahead_tuner *t, int first, int largest);
+void hr__ahead_go_on(hr_ahead_tuner *t, const hr_ahead_tuner *ended); /* as hr__tuner_go_on */
+/* True: `depth` changed, and `reason` says why. */
+bool hr__ahead_look(hr_ahead_tuner *t, const hr_ahead_look *look);
+
+typedef struct hr_learned { /* by a run, for the next one of its plan */
+    hr_tuner threads;
+    hr_ahead_tuner ahead;
+} hr_learned;
 
 #endif

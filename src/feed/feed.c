@@ -24,6 +24,7 @@
 #include <stdlib.h>
 
 #define DEFAULT_PREFETCH 2
+#define MOST_PREFETCH 64
 #define INTERRUPT_MS 100 /* a waiting consumer checks for signals at this interval */
 
 /* A marker and the row before which it lies; NULL: the start of the epoch. */
@@ -532,7 +533,16 @@ static hr_status options_check(const hr_feed_options *o, hr_error *err)
     if (o->reserved_cpus < 0 || o->first_threads < 0)
         return hr_error_set(err, HR_INVALID, "reserved_cpus is %d, first_threads %d; expected 0 or more",
                             o->reserved_cpus, o->first_threads);
+    if (o->most_prefetch < 0)
+        return hr_error_set(err, HR_INVALID, "most_prefetch is %d; expected 0 or more", o->most_prefetch);
     return HR_OK;
+}
+
+static int most_prefetch(const hr_feed_options *o)
+{
+    if (o->most_prefetch)
+        return o->most_prefetch;
+    return o->prefetch ? o->prefetch : MOST_PREFETCH;
 }
 
 /* The run calls it, on any thread without locks, when a table, the end or an error waits. */
@@ -560,6 +570,7 @@ static hr_status feed_start(hr_feed *f, const hr_marker *from, hr_error *err)
         .first_threads = f->options.first_threads,
         .memory_limit = f->options.memory_limit,
         .prefetch = f->options.prefetch == 0 ? DEFAULT_PREFETCH : HR_MAX(f->options.prefetch, 0),
+        .most_prefetch = most_prefetch(&f->options),
         .small_for = extra->small_for,
         .careful = f->options.prefetch < 0,
         .from = from,

@@ -1041,6 +1041,8 @@ static hr_status open_feed(hr_split *s, hr_arena *arena, int64_t epoch, const ch
     o.shuffle_seed = s->agreed.has_shuffle_seed ? &shuffle_seed : NULL;
     o.drop_last = false; /* the tail's rule handles short steps, which depend on all ranks */
     o.prefetch = s->n_shares * HR_MAX(s->agreed.prefetch, 1);
+    if (s->agreed.prefetch > 0 && o.most_prefetch > 0)
+        o.most_prefetch = s->n_shares * HR_MIN(o.most_prefetch, MAX_PREFETCH);
     o.epoch = epoch;
     o.position = position;
     o.moved = s->moved;

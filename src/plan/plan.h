@@ -63,7 +63,7 @@ struct hr_plan {
     hr_mutex lock;     /* guards schema and learned */
     hr_schema *schema; /* NULL: not known yet */
     bool schema_late;  /* known only after the first table */
-    void *learned;     /* by its last run, about threads (exec/run_threads.c): one block; NULL: nothing */
+    void *learned;     /* by its last run (exec/run_threads.c): one block; NULL: nothing */
 };
 hr_status hr__plan_scan(hr_scan *scan, hr_plan **out, hr_error *err) HR_MUST_USE; /* shares */
 hr_scan *hr__scan_of(const hr_plan *p); /* of a plan of one input; NULL: it has several */

@@ -1,7 +1,8 @@
-"""A run moves its number of threads by measurement, and nothing else changes."""
+"""A run moves its numbers of threads and of batches ahead by measurement, and nothing else changes."""
 
 import hashlib
 import logging
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,7 @@ def context(monkeypatch):
     found.num_threads = before
     found.autotune = True
     found.first_threads = None
+    found.most_prefetch_batches = 64
     found.execution_options.exclude_resources = None
 
 
@@ -73,7 +75,11 @@ def test_decisions_are_logged_on_request(slow_disk, context, caplog):
     for _ in range(2):
         for _ in batches:
             pass
-    moves = [r.getMessage() for r in caplog.records if r.getMessage().startswith("threads: ")]
+    moves = [
+        r.getMessage()
+        for r in caplog.records
+        if r.getMessage().startswith("threads: ") and "reads" in r.getMessage()
+    ]
     assert moves and "threads wait for reads" in moves[0]
 
 
@@ -135,3 +141,64 @@ def test_a_wrong_value(context):
         context.autotune = "yes"
     with pytest.raises(TypeMismatchError, match="first_threads"):
         context.first_threads = -1
+    with pytest.raises(TypeMismatchError, match="most_prefetch_batches"):
+        context.most_prefetch_batches = "all"
+
+
+def stalls(batch):
+    """A function that is quick, and now and then is not."""
+    if int(batch["id"][0]) // 8 % 40 == 39:
+        time.sleep(0.4)
+    return batch
+
+
+def steady_steps(ds, **arguments):
+    """(ids of a pass whose steps take 10 ms, what it was tuned to)"""
+    batches = ds.iter_batches(batch_size=8, **arguments)
+    ids = []
+    for batch in batches:
+        ids += batch["id"].tolist()
+        time.sleep(0.01)
+    return ids, batches.stats("dict")["tuned"]
+
+
+def test_stalls_of_a_source_get_more_batches_ahead(context, caplog):
+    """The feed rests between them. Rows, and their order, are the same; the next pass begins there."""
+    caplog.set_level(logging.INFO, "headrace.data")
+    ds = hd.range(8 * 160).map_batches(stalls, batch_size=8, concurrency=1)
+    for _ in range(6):  # one is enough, unless other programs keep the function from its rest
+        ids, tuned = steady_steps(ds)
+        assert ids == list(range(8 * 160))
+        assert tuned["first_prefetch"] == 1 and tuned["most_prefetch"] == 64
+        if any("would spare" in move["reason"] for move in tuned["last_moves"]):
+            break
+    move = next(move for move in tuned["last_moves"] if "would spare" in move["reason"])
+    assert 2 <= move["prefetch"] <= 64
+    lines = [r.getMessage() for r in caplog.records if "would spare" in r.getMessage()]
+    assert lines and f"prefetch: {move['prefetch']}; " in lines[0]
+
+
+@pytest.mark.parametrize("how", ["autotune", "environment", "most", "none"])
+def test_batches_ahead_that_are_given_stay(context, monkeypatch, how):
+    ds, ahead = hd.range(8 * 80).map_batches(stalls, batch_size=8, concurrency=1), 2
+    if how == "autotune":
+        context.autotune = False
+    elif how == "environment":
+        monkeypatch.setenv("HEADRACE_AUTOTUNE", "off")
+    elif how == "most":
+        context.most_prefetch_batches = 2
+    else:
+        ahead = 0
+    ids, tuned = steady_steps(ds, prefetch_batches=ahead)
+    assert ids == list(range(8 * 80))
+    assert tuned["prefetch"] == tuned["first_prefetch"] == tuned["most_prefetch"] == max(ahead, 1)
+    assert all(move["prefetch"] == tuned["prefetch"] for move in tuned["last_moves"])
+
+
+def test_a_source_that_never_rests_gets_no_more_batches_ahead(context):
+    """Its consumer waits all the time, which more batches ahead would not change."""
+    batches = hd.range(2_000_000).iter_batches(batch_size=256)
+    for _ in range(2):
+        for _ in batches:
+            pass
+        assert batches.stats("dict")["tuned"]["prefetch"] == 1

@@ -74,7 +74,8 @@ class Consumers:
         engine's memory; "pandas": a DataFrame; "pyarrow": a pyarrow.Table. batch_size None: tables as they
         come, whose borders after a function depend on time; the order of the rows does not.
         prefetch_batches + 1 batches are alive beside those that the consumer holds, in a share of a dataset
-        up to 17 if 16 of them fit in 256 KiB.
+        up to 17 if 16 of them fit in 2 MiB. Where more spare waits, the run makes more
+        (DataContext.most_prefetch_batches).
 
         local_shuffle_buffer_size=W: rows come in a random order within windows of W rows that overlap by
         half, so a row moves by up to 1.5 W. Memory holds about 2 W rows (MemoryLimitError if they do not

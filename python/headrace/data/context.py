@@ -50,6 +50,7 @@ _HONOURED = {
     "trace_path": (None, "any"),
     "autotune": (True, "bool"),
     "first_threads": (None, "count|None"),
+    "most_prefetch_batches": (64, "count"),
     "stall_warning_s": (30.0, "float"),
     "stall_timeout_s": (1800.0, "float|None"),
     "check_hosts": (True, "bool"),
@@ -75,11 +76,13 @@ class DataContext(Fields):
     /tmp). Setting a folder in which this process cannot make files is an error.
     spill_quota_bytes: the most bytes in that folder at a time; None for the default (HEADRACE_SPILL_QUOTA, or
     all but a fiftieth of the disk). Numbers of bytes may be texts such as "2GB" or "256MiB".
-    autotune: whether a run moves its number of threads by measurement, where num_threads is not set
-    (docs/waiting.md, "What is tuned by itself"). False: it stays. stats("dict")["tuned"] has the number that
-    a run came to; num_threads fixes it for later runs.
+    autotune: whether a run moves its number of threads, where num_threads is not set, and of batches ahead
+    by measurement (docs/waiting.md, "What is tuned by itself"). False: they stay. stats("dict")["tuned"] has
+    the numbers that a run came to; num_threads fixes that of threads for later runs.
     first_threads: where a number that moves begins, such as stats("dict")["tuned"]["threads"] of an earlier
     program; None: at the default.
+    most_prefetch_batches: prefetch_batches of a pass is where the number of batches ahead begins, and its
+    least; the run moves it up to this where more would spare waits. At most prefetch_batches: it stays.
     execution_options.exclude_resources.cpu: CPUs left to the program's own steps: the default number of
     threads is lower by these, and moves only as far as the threads do not need them.
     trace_path: a file to which each run writes what its threads did (Perfetto); None: no file.
@@ -320,6 +323,7 @@ class DataContext(Fields):
         limits, less = options.resource_limits, options.exclude_resources
         out = {"seed": self.seed, "any_order": not options.preserve_order, "trace_path": self.trace_path}
         out |= {"autotune": self.autotune, "first_threads": self.first_threads or 0}
+        out["most_prefetch"] = max(1, min(self.most_prefetch_batches, 1 << 20))
         if limits.cpu != INF:
             out["num_threads"] = max(1, int(limits.cpu - less.cpu))
         else:

@@ -23,6 +23,7 @@ class Fields:
     trace_path: Any
     autotune: bool
     first_threads: int | None
+    most_prefetch_batches: int
     stall_warning_s: float
     stall_timeout_s: float | None
     check_hosts: bool
