@@ -103,21 +103,36 @@ static char *marked(hr_account *a, const char *path, const char *mark)
     return hr__printf(a, "%.*s%s%s", n, path, mark, dot ? dot : "");
 }
 
-/* The file of HEADRACE_TRACE: the process's later runs and a launcher's other ranks write files beside it. */
+/* The rank that a launcher gives, of docs/launchers.md; NULL: there is none, or it is 0. */
+static const char *rank_of_environment(void)
+{
+    static const char *const names[] = { "HEADRACE_RANK",       "RANK",     "OMPI_COMM_WORLD_RANK",
+                                         "MV2_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID" };
+
+    for (int i = 0; i < HR_LEN(names); i++) {
+        const char *rank = getenv(names[i]);
+
+        if (rank && *rank && strspn(rank, "0123456789") == strlen(rank) && strlen(rank) < 10)
+            return strcmp(rank, "0") != 0 ? rank : NULL;
+    }
+    return NULL;
+}
+
+/* The file of HEADRACE_TRACE: the process's later runs and a launcher's other ranks write files beside it. In a folder,
+ * "FOLDER/", it has a name of ours. */
 static char *path_of_environment(hr_account *a, const char *path)
 {
     static atomic_int n_runs;
-    int run = atomic_fetch_add(&n_runs, 1) + 1;
-    const char *rank = getenv("RANK");
-    char mark[64];
-    int n = 0;
+    int run = atomic_fetch_add(&n_runs, 1) + 1, n = 0;
+    const char *rank = rank_of_environment();
+    bool is_folder = path[strlen(path) - 1] == '/';
+    char mark[64] = "";
 
-    *mark = 0;
-    if (rank && strcmp(rank, "0") != 0 && strspn(rank, "0123456789") == strlen(rank) && strlen(rank) < 10)
+    if (rank)
         n = snprintf(mark, sizeof mark, "-rank%s", rank);
     if (run > 1)
         snprintf(mark + n, sizeof mark - (size_t)n, "-%d", run);
-    return marked(a, path, mark);
+    return is_folder ? hr__printf(a, "%strace%s.json.gz", path, mark) : marked(a, path, mark);
 }
 
 hr_status hr__trace_new(const char *path, hr_account *a, hr_trace **out, hr_error *err)
@@ -499,7 +514,7 @@ static int flush(const hr_trace *t, int fd, hr_text *text)
     uint8_t *packed;
     int64_t rc;
 
-    if (n_path < 3 || strcmp(t->path + n_path - 3, ".gz") != 0 || !gzip->pack) {
+    if (n_path < 3 || strcasecmp(t->path + n_path - 3, ".gz") != 0 || !gzip->pack) {
         rc = hr__file_write(fd, text->data, text->n);
     } else {
         cap = gzip->max_packed_bytes(text->n);

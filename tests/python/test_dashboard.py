@@ -113,6 +113,12 @@ def test_one_is_open_at_a_time():
     assert running._listeners == []
 
 
+@pytest.mark.parametrize("port", [-1, 65536, 8000.5, "8000"])
+def test_what_is_no_port(port):
+    with pytest.raises(InvalidArgument, match="expected a number from 0 to 65535"):
+        observe.dashboard(port)
+
+
 def test_a_forked_child_has_no_dashboard(board):
     """Its copy of the socket would keep the port."""
     fd = board._server.socket.fileno()

@@ -130,20 +130,29 @@ def test_gzip(tmp_path, context):
 def test_the_environment_names_a_file_for_each_run(tmp_path):
     code = "import headrace.data as hd; ds = hd.range(100); ds.take(3); ds.sum('id')"
     path = tmp_path / "t.json.gz"
-    for rank, names in (
-        (None, ["t-2.json.gz", "t.json.gz"]),
-        ("1", ["t-rank1-2.json.gz", "t-rank1.json.gz"]),
+    for ranks, names in (
+        ({}, ["t-2.json.gz", "t.json.gz"]),
+        ({"RANK": "1"}, ["t-rank1-2.json.gz", "t-rank1.json.gz"]),
+        ({"HEADRACE_RANK": "3", "RANK": "1"}, ["t-rank3-2.json.gz", "t-rank3.json.gz"]),
+        ({"OMPI_COMM_WORLD_RANK": "2"}, ["t-rank2-2.json.gz", "t-rank2.json.gz"]),
+        ({"SLURM_PROCID": "0"}, ["t-2.json.gz", "t.json.gz"]),
+        ({"SLURM_PROCID": "12"}, ["t-rank12-2.json.gz", "t-rank12.json.gz"]),
     ):
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={"HEADRACE_TRACE": str(path)} | ({"RANK": rank} if rank else {}),
-            check=True,
-        )
+        subprocess.run([sys.executable, "-c", code], env={"HEADRACE_TRACE": str(path)} | ranks, check=True)
         found = sorted(p.name for p in tmp_path.iterdir())
         assert found == names
         for name in names:
             assert read_trace(tmp_path / name)["otherData"]["stats"]["epoch"] == 0
             (tmp_path / name).unlink()
+
+
+@pytest.mark.parametrize("name, found", [("", "trace.json.gz"), ("T.JSON.GZ", "T.JSON.GZ")])
+def test_a_folder_and_capitals(tmp_path, name, found):
+    code = "import headrace.data as hd; hd.range(100).take(3)"
+    env = {"HEADRACE_TRACE": f"{tmp_path}/{name}"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stderr == "" and [p.name for p in tmp_path.iterdir()] == [found]
+    assert (tmp_path / found).read_bytes()[:2] == b"\x1f\x8b" and read_trace(tmp_path / found)["traceEvents"]
 
 
 def test_a_folder_that_is_missing_costs_no_run(tmp_path):

@@ -36,6 +36,7 @@ from headrace.observe.live import Live, Record
 from headrace.observe.metrics import TYPE, metrics
 from headrace.observe.page import page, policy
 from headrace.observe.run_report import verdict_lines
+from headrace.settings import is_whole
 
 ADDRESS = "127.0.0.1"
 NAMES = ("127.0.0.1", "localhost", "[::1]")  # of the Host header; any port: a tunnel has its own
@@ -97,10 +98,12 @@ def dashboard(port: int = 0) -> Dashboard:
     `http://127.0.0.1:PORT/metrics` with the same token is for Prometheus. A second call returns the dashboard
     that is open. Runs that have begun before are shown from now on.
 
-    port: of 127.0.0.1; 0: a free one. InvalidArgument: a dashboard is open on another port. OSError: the port
-    is taken.
+    port: of 127.0.0.1; 0: a free one. InvalidArgument: it is none, or a dashboard is open on another port.
+    OSError: the port is taken.
     """
     global _open
+    if not is_whole(port, 0) or port > 65535:
+        raise InvalidArgument(f"dashboard: port: expected a number from 0 to 65535, found {port!r}")
     with _lock:
         if _open is None:
             _open = Dashboard(port)
