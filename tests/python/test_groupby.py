@@ -219,6 +219,14 @@ def test_of_values():
     assert rows[(2,)]["approx_quantile(x)"] == [3.0, 4.0, 9.0] and rows[(2,)]["min(s)"] == "c"
 
 
+@pytest.mark.parametrize("kind", ["int8", "int16", "int32"])
+def test_the_magnitude_of_the_least_integer(kind):
+    """It does not fit the column's type."""
+    least = int(np.iinfo(kind).min)
+    ds = hd.from_arrow(pa.table({"x": pa.array([least, 1, None], kind)}))
+    assert ds.aggregate(AbsMax("x")) == {"abs_max(x)": -least}
+
+
 def test_decimals_times_and_large_sums():
     d = decimal.Decimal
     ds = hd.from_arrow(

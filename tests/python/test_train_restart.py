@@ -108,8 +108,10 @@ def test_resume_from_checkpoint(tmp_path):
     assert result.return_value == str(tmp_path)
 
 
-def test_positions_without_checkpoints(tmp_path):
-    """The loop reports nothing. A restart repeats batches after the stored position and loses none."""
+def test_positions_without_checkpoints(tmp_path, capfd):
+    """The loop reports nothing. A restart repeats batches after the stored position and loses none; the
+    lines name the position, and not the beginning.
+    """
 
     def slow(config):
         rows = []
@@ -120,15 +122,16 @@ def test_positions_without_checkpoints(tmp_path):
                 raise KeyError("stop")
         return rows
 
-    def run(stop):
+    def run(stop, name="run", failures=0):
         return TorchTrainer(
             slow,
             train_loop_config={"stop": stop},
             datasets={"train": hd.range(600)},
             scaling_config=train.ScalingConfig(num_workers=0),
             run_config=train.RunConfig(
-                name="run",
+                name=name,
                 storage_path=tmp_path,
+                failure_config=train.FailureConfig(max_failures=failures),
                 checkpoint_config=train.CheckpointConfig(positions_every_n_batches=5),
             ),
         ).fit()
@@ -136,8 +139,12 @@ def test_positions_without_checkpoints(tmp_path):
     with pytest.raises(KeyError):
         run(True)
     rows = run(False).return_value
+    assert f"run 'run' goes on from {tmp_path}/run/positions.json" in capfd.readouterr().err
     assert 0 < rows[0] <= 410 and rows[0] % 10 == 0
     assert rows == list(range(rows[0], 600))
+    rows = run(True, "again", failures=1).return_value
+    assert f"restarting the train loop from {tmp_path}/again/positions.json" in capfd.readouterr().err
+    assert 0 < rows[0] <= 410 and rows == list(range(rows[0], 600))
 
 
 def test_another_number_of_workers(tmp_path):

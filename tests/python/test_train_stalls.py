@@ -120,6 +120,7 @@ def test_a_set_that_one_worker_reads_alone(storage, soon):
     )
     assert "dataset 'val' is split, so all workers must iterate over it" in said
     assert "DataConfig(datasets_to_split=[...])" in said
+    assert "has returned" not in said  # no train loop has
 
 
 def test_long_steps_are_no_stall(storage, monkeypatch, capfd):

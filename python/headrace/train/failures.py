@@ -28,8 +28,7 @@ class Failures:
         if self._left == 0 or any(isinstance(cause, MismatchError) for cause in causes):
             return False
         self._left -= 1
-        resumed = self._storage.resumed
-        where = resumed.path if resumed else "the beginning"
+        where = self._storage.restart_place() or "the beginning"
         left = "without limit" if self._left < 0 else f"{self._left} left"
         last = text.rstrip().rpartition("\n")[2]
         events.tell(

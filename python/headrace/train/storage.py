@@ -303,6 +303,18 @@ class RunStorage:
         return self.latest or self.start
 
     @_guarded
+    def latest_place(self) -> str | None:
+        """Where this run's rows go on: path of the newest checkpoint, or of the positions without one."""
+        if self.latest is not None:
+            return self.latest.path
+        positions = self.path / POSITIONS_FILE
+        return f"{positions}" if read_json(positions) is not None else None
+
+    def restart_place(self) -> str | None:
+        """The same for a restart, which may begin with another run's checkpoint; None: the beginning."""
+        return self.latest_place() or (self.start.path if self.start else None)
+
+    @_guarded
     def reported(self) -> list[tuple[str, dict[str, Any], str]]:
         """Path, metrics and status of each checkpoint that the run keeps, the oldest first."""
         return [(k.checkpoint.path, dict(k.metrics), k.status) for k in self.kept]

@@ -232,8 +232,9 @@ class DataParallelTrainer:
 
     def _fit(self, storage: RunStorage) -> Result:
         failures = Failures(self.run_config, storage)
-        if storage.latest is not None and self.run_config.logging_config.shows_progress():
-            print(f"run {storage.name!r} goes on from {storage.latest.path}", file=sys.stderr)
+        begun = storage.latest_place()
+        if begun is not None and self.run_config.logging_config.shows_progress():
+            print(f"run {storage.name!r} goes on from {begun}", file=sys.stderr)
         run = TrainRunContext(self.run_config, self.loop_config, self.scaling_config, str(storage.path))
         callbacks = Callbacks(self.run_config.callbacks or [], run)
         validations = Validations(storage, self.validation_config)

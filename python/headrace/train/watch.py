@@ -237,7 +237,7 @@ class Watch:
         for text, ranks in others.items():
             verb = "wait" if len(ranks) > 1 else "waits"
             parts.append(f"{stalls.listed(ranks)} {verb} {text}")
-        if any(places[rank]["kind"] == "collective" for rank in guilty):
+        if self.control.return_values and any(places[rank]["kind"] == "collective" for rank in guilty):
             returned = stalls.listed(sorted(self.control.return_values))
             parts.append(f"the train loop of {returned} has returned: all must call it equally often")
         return "; ".join(parts) + self._advice(guilty, places, splits)

@@ -717,7 +717,12 @@ static hr_status abs_max_bind(hr_agg *a, hr_error *err)
 
     if (!t || !(is_int(t) || is_float(t)))
         return hr__agg_refuse(a, "numbers", err);
-    return extreme_bind(a, err);
+    HR_TRY(extreme_bind(a, err));
+    if (is_int(t) && !is_unsigned(t) && t->id != HR_T_INT64) { /* 128 of -128 does not fit int8 */
+        hr__type_unref(a->result);
+        a->result = hr__type_simple(HR_T_INT64);
+    }
+    return HR_OK;
 }
 
 static void load_magnitudes(const hr_array *a, int64_t begin, int64_t n, int64_t *out)
