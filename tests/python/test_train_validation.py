@@ -54,6 +54,27 @@ def fitted(tmp_path, loop, fn, workers=2, task=None, keep=None, name="run", fail
     ).fit()
 
 
+def test_the_best_stays_while_others_wait(ranks, tmp_path):
+    go = tmp_path / "go"
+
+    def right(checkpoint):
+        step = int(Path(checkpoint.path, "step").read_text())
+        while step > 0 and not go.exists():
+            time.sleep(0.01)
+        return {"right": 10 - step}
+
+    def loop(config):
+        for step in range(4):
+            train.report({"step": step}, saved(config["folder"], step), validation=True)
+            if step == 0:
+                while train.get_all_reported_checkpoints()[0].metrics.get("right") is None:
+                    time.sleep(0.01)
+        go.touch()
+
+    result = fitted(tmp_path, loop, right, workers=1, keep=2)
+    assert [metrics["step"] for _, metrics in result.best_checkpoints] == [0, 3]
+
+
 def test_metrics_join_the_checkpoints(ranks, tmp_path):
     def loop(config):
         for step in range(3):

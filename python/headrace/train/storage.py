@@ -510,13 +510,15 @@ class RunStorage:
 
     def _prune(self) -> None:
         limit = self.config.num_to_keep
-        while limit is not None and len(self.kept) > limit:
-            # never the newest: a restart begins there
-            older = [i for i, k in enumerate(self.kept[:-1]) if not k.waits]
-            if not older:
-                return
-            worst = min(older, key=lambda i: (self._score(self.kept[i].metrics), i))
-            files.remove(self.path / self.kept.pop(worst).name)
+        if limit is None or len(self.kept) <= limit:
+            return
+        # Never the newest: a restart begins there. One that waits has no score yet, and no better one goes
+        # in its place.
+        worst = sorted(self.kept[:-1], key=lambda k: self._score(k.metrics))[: len(self.kept) - limit]
+        for kept in worst:
+            if not kept.waits:
+                self.kept.remove(kept)
+                files.remove(self.path / kept.name)
 
     def _write_progress_now_and_then(self) -> None:
         """Reports without a checkpoint do not survive a crash anyway: their file costs 2 % of the time."""
