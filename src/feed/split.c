@@ -152,7 +152,8 @@ struct hr_split {
     int64_t n_steps;     /* released */
     int64_t batch_bytes; /* of the newest step's largest batch; -1: no step is released yet */
     int64_t dropped_rows, padded_rows;
-    int64_t all_epochs, all_dropped, all_padded; /* of all epochs whose end came */
+    bool end_waits;                              /* the end of this epoch came, and no rank has taken it */
+    int64_t all_epochs, all_dropped, all_padded; /* of all epochs whose end a rank has taken */
     hr_status feed_st;
     hr_error feed_err;
     hr_status lost_st; /* a rank was lost */
@@ -963,9 +964,7 @@ static hr_status feed_ended_locked(hr_split *s, hr_error *err)
         HR_TRY(tail_uneven_locked(s, err));
     s->ended = s->agreed;
     s->any_ended = true;
-    s->all_epochs++;
-    s->all_dropped += s->dropped_rows;
-    s->all_padded += s->padded_rows;
+    s->end_waits = true;
     return HR_OK;
 }
 
@@ -1375,6 +1374,18 @@ void hr__split_report_rows(hr_split *s, int rank, int64_t n_rows)
     hr__unlock(&s->lock);
 }
 
+/* Counts an epoch once, when the first rank has taken its end: then positions are those of the next epoch, and a
+ * restart does not come by this end again. */
+static void count_end_locked(hr_split *s)
+{
+    if (!s->end_waits)
+        return;
+    s->end_waits = false;
+    s->all_epochs++;
+    s->all_dropped += s->dropped_rows;
+    s->all_padded += s->padded_rows;
+}
+
 void hr__split_finish(hr_split *s, int rank)
 {
     split_rank *r;
@@ -1387,6 +1398,7 @@ void hr__split_finish(hr_split *s, int rank)
         r->taken = r->handed;
         draw_end_locked(s, r);
         r->finished = true;
+        count_end_locked(s);
         r->state = RANK_OUT;
         r->seen_ns = hr__clock_ns();
         feed_drop_relocks(s);
@@ -1619,6 +1631,7 @@ static void begin_epoch_relocks(hr_split *s)
     enter_locked(s, st ? BETWEEN : RUNNING);
     if (!st) {
         s->n_steps = s->dropped_rows = s->padded_rows = 0;
+        s->end_waits = false;
         s->run_mark = -1;
         s->feed_st = HR_OK;
         hr_error_clear(&s->feed_err);

@@ -65,6 +65,47 @@ def test_the_same_name_goes_on(tmp_path):
     assert result.history == [{"rows": 30}]
 
 
+def counted(config):
+    """Four epochs, with a checkpoint in each. Stops after an end that the last one does not know."""
+    start = train.get_checkpoint()
+    first = int((Path(start.path) / "epoch").read_text()) if start else 0
+    shard = train.get_dataset_shard("train")
+    for epoch in range(first, 4):
+        for step, _ in enumerate(shard.iter_batches(batch_size=10)):
+            if step == 1:
+                with tempfile.TemporaryDirectory() as folder:
+                    (Path(folder) / "epoch").write_text(str(epoch))
+                    train.report({"epoch": epoch}, checkpoint=train.Checkpoint(folder))
+        if epoch == config["stop"]:
+            raise KeyError("stop")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("failures", [0, 1])
+def test_counts_go_on(tmp_path, workers, failures):
+    """By a new driver and by new workers: an end of an epoch counts once, also if it comes again."""
+
+    def fit(stop, max_failures):
+        return TorchTrainer(
+            counted,
+            train_loop_config={"stop": stop},
+            datasets={"train": hd.range(101)},
+            scaling_config=train.ScalingConfig(num_workers=workers),
+            run_config=train.RunConfig(
+                name="run",
+                storage_path=tmp_path,
+                failure_config=train.FailureConfig(max_failures=max_failures),
+            ),
+        ).fit()
+
+    with pytest.raises((KeyError, train.TrainingFailedError)):
+        fit(1, failures)  # each attempt ends epoch 1 once more
+    result = fit(None, 0)
+    counts = {"epochs": 4, "dropped_rows": 4 if workers else 0, "padded_rows": 0}
+    assert result.datasets == {"train": counts}
+    assert train.Result.from_path(result.path).datasets == result.datasets
+
+
 def test_restore(tmp_path):
     assert not TorchTrainer.can_restore(tmp_path / "run")
     with pytest.raises(KeyError):

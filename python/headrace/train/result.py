@@ -63,8 +63,8 @@ class Result:
     validation_failures: name of a kept checkpoint -> why its validation failed, with the function's
         traceback.
     datasets: for each dataset "epochs" that the workers read to the end, and of these the rows that went to
-        no worker ("dropped_rows") or came twice ("padded_rows"), see DataConfig(tail=...). An epoch's end
-        that comes again after a restart counts again; each driver of a run counts from 0.
+        no worker ("dropped_rows") or came twice ("padded_rows"), see DataConfig(tail=...). They go on
+        with the run: a restart begins with the counts of its checkpoint, in a new driver, too.
     """
 
     metrics: dict[str, Any] | None

@@ -81,10 +81,10 @@ class ShardServer:
         return RemoteShard(self._server.address, at, source.rank, shard.world_size, texts)
 
     def state(self, done: bool = False, ahead: Mapping[str, set[int]] | None = None) -> dict[str, Any]:
-        """The state of a checkpoint: "workers", their number, and "datasets", name -> dict. The dict has
-        "shares", the number of ranks that share the rows, and "positions", one text for each group of such
-        ranks; or "missing", why there is no position. The driver prints each reason once: the checkpoint is
-        valid without the position.
+        """The state of a checkpoint: "workers", their number; "counts", those of this attempt for
+        Result.datasets; and "datasets", name -> dict. The dict has "shares", the number of ranks that share
+        the rows, and "positions", one text for each group of such ranks; or "missing", why there is no
+        position. The driver prints each reason once: the checkpoint is valid without the position.
 
         done: the ranks may be at different steps, and the positions are those after the steps that all have
         done. ahead: for datasets, how many batches the ranks have taken and not used.
@@ -92,6 +92,7 @@ class ShardServer:
         names = {name: None for mine in self.shards for name in mine}
         return {
             "workers": len(self.shards),
+            "counts": self.counts(),
             "datasets": {n: self._position(n, done, (ahead or {}).get(n, {0})) for n in names},
         }
 

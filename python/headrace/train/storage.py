@@ -229,8 +229,8 @@ class RunStorage:
     @_guarded
     def begin(self) -> dict[str, Any] | None:
         """Before workers start: removes incomplete checkpoints of earlier workers, and the reports after the
-        point from which the next workers go on. Returns that point's state: "workers", "datasets", "where";
-        None: the beginning.
+        point from which the next workers go on. Returns that point's state: "workers", "counts", "datasets",
+        "where"; None: the beginning.
         """
         self._attempt += 1
         if isinstance(self.path, StorePath):
@@ -241,8 +241,7 @@ class RunStorage:
         self._prune()
         state = self._state()
         del self.history[state["reports"] if state else 0 :]
-        if self.finished:
-            self.datasets = {}
+        self.datasets = state["counts"] if state else {}
         self.finished = False
         self._write_progress(self.kept)
         return state
@@ -259,6 +258,7 @@ class RunStorage:
             reports, where = state["reports"], POSITIONS_FILE
         return {
             "workers": state.get("workers"),
+            "counts": state.get("counts", {}),
             "datasets": state.get("datasets", {}),
             "reports": reports,
             "where": f"{self.path / where}",
@@ -454,7 +454,7 @@ class RunStorage:
             made = self._checkpoint(folder)
             if self.metadata:
                 made.set_metadata({**self.metadata, **made.get_metadata()})
-            text = json.dumps({"version": VERSION, "index": target.index, **state})
+            text = json.dumps({"version": VERSION, "index": target.index, **self._counted(state)})
             files.write_whole(folder / STATE_FILE, text, "the driver")
             new = Kept(name, self._checkpoint(final), metrics, len(self.history))
             if wanted is not None:
@@ -497,7 +497,7 @@ class RunStorage:
 
     def keep_positions(self, state: dict[str, Any]) -> None:
         """Stores positions without a checkpoint; see positions.py. From any thread."""
-        state = {"version": VERSION, "reports": len(self.history), **state}
+        state = {"version": VERSION, "reports": len(self.history), **self._counted(state)}
         files.write_whole(self.path / POSITIONS_FILE, json.dumps(state), "the driver")
 
     def _score(self, metrics: dict[str, Any]) -> float:
@@ -564,10 +564,11 @@ class RunStorage:
 
     def count(self, counts: dict[str, dict[str, int]]) -> None:
         """Adds what the shards of one attempt of fit() have counted, for Result.datasets."""
-        for name, more in counts.items():
-            mine = self.datasets.setdefault(name, dict.fromkeys(more, 0))
-            for what, n in more.items():
-                mine[what] += n
+        self.datasets = _sums(self.datasets, counts)
+
+    def _counted(self, state: dict[str, Any]) -> dict[str, Any]:
+        """The state with the counts of the whole run, from which a restart goes on."""
+        return {**state, "counts": _sums(self.datasets, state["counts"])} if "counts" in state else state
 
     def finish(self, return_value: Any) -> Result:
         """The train loop has ended on all workers."""
@@ -591,6 +592,16 @@ class RunStorage:
                 k.name: k.validation["error"] for k in self.kept if "error" in (k.validation or {})
             },
         )
+
+
+def _sums(a: dict[str, dict[str, int]], b: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    """name -> what -> the sum of both."""
+    out = {name: dict(counts) for name, counts in a.items()}
+    for name, counts in b.items():
+        mine = out.setdefault(name, {})
+        for what, n in counts.items():
+            mine[what] = mine.get(what, 0) + n
+    return out
 
 
 def read_json(path: Place) -> dict[str, Any] | None:
