@@ -345,38 +345,42 @@ static void add_news_locked(hr_split *s, hr_text *news)
     hr__text_clear(news);
 }
 
+/* Those of the feed, for the time after it. */
+static void keep_stats_locked(hr_split *s)
+{
+    hr_evidence e;
+    int mark;
+
+    hr_string_free(s->run_stats);
+    hr__free(s->verdict);
+    evidence_locked(s, &e, &mark);
+    s->verdict = verdict_of(hr__feed_run(s->feed), &e, mark);
+    if (hr_feed_stats(s->feed, &s->run_stats, NULL))
+        s->run_stats = NULL;
+}
+
 /* If no rank is left in the epoch: ends its feed, BETWEEN. */
 static void feed_drop_relocks(hr_split *s)
 {
     hr_feed *f = s->feed;
     hr_arena *arena = s->feed_arena;
-    char *stats = NULL, *verdict;
     hr_text news = { 0 };
-    hr_evidence e;
-    int mark;
 
     if (s->phase == BETWEEN || s->phase == OPENING || s->phase == PULLING || (anyone_in_locked(s) && !s->closed))
         return;
     enter_locked(s, BETWEEN);
+    keep_stats_locked(s); /* before the feed goes: others ask for them meanwhile */
     s->feed = NULL;
     s->feed_arena = NULL;
     parts_drop_locked(s);
     left_drop(s);
-    evidence_locked(s, &e, &mark);
     hr__unlock(&s->lock);
-    if (hr_feed_stats(f, &stats, NULL))
-        stats = NULL;
-    verdict = verdict_of(hr__feed_run(f), &e, mark);
     if (hr__feed_news(f, &news, NULL))
         hr__text_clear(&news);
     hr_feed_close(f);
     hr__arena_unref(arena);
     hr__lock(&s->lock);
     add_news_locked(s, &news);
-    hr_string_free(s->run_stats);
-    s->run_stats = stats;
-    hr__free(s->verdict);
-    s->verdict = verdict;
     changed_locked(s);
 }
 

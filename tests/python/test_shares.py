@@ -372,6 +372,25 @@ def test_wrong_tails():
         train.DataConfig([], tail={"test": "pad"}).configure({"test": hd.range(3)}, 2, None, None)
 
 
+def test_statistics_right_after_a_pass():
+    """The story: for the moment in which the last rank ended the run, the statistics had none."""
+
+    def read(iterable):
+        for _ in iterable:
+            pass
+
+    for _ in range(100):
+        first, second = (
+            share.iter_batches(batch_size=1000) for share in hd.range(20_000).streaming_split(2, equal=True)
+        )
+        other = threading.Thread(target=read, args=(second,))
+        other.start()
+        read(first)
+        other.join()
+        found = first.stats("dict")
+        assert found["run"]["taken_rows"] > 0 and found["verdict"]
+
+
 def _count(config):
     seen = {}
     for _ in range(2):
