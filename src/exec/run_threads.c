@@ -136,11 +136,12 @@ void hr__took_locked(hr_run *r)
 {
     hr_run_ahead *a = &r->threads.ahead;
     int64_t waited = r->watch.sums.hungry_ns - a->hungry_ns;
-    int ready = r->out.n + 1, may = hr__run_ahead(r);
+    int ready = r->out.n + 1, may;
 
     hr__assert_locked(r);
     if (!a->on)
         return;
+    may = hr__run_ahead(r);
     a->hungry_ns = r->watch.sums.hungry_ns;
     a->most = HR_MAX(a->most, ready);
     if (waited > 0) {
@@ -210,13 +211,13 @@ static int given_window(void)
  * for other processes. */
 int hr__window_tickets(const hr_stage *s, int n_threads)
 {
+    int cap, given = given_window();
     bool waits = false;
-    int cap;
 
+    if (given > 0)
+        return HR_MAX(2, given * n_threads);
     for (int i = 0; i < s->n_ops; i++)
         waits = waits || s->ops[i]->run.op->cls->resumed;
-    if (given_window() > 0)
-        return HR_MAX(2, given_window() * n_threads);
     cap = waits ? HR_CALLS_A_THREAD * n_threads + 8 : 2 * n_threads + (s->run->options.arena ? 4 : 2);
     return s->n_lanes ? HR_MAX(2, (cap + s->n_lanes - 1) / s->n_lanes) : cap; /* lanes read ahead at the same time */
 }
