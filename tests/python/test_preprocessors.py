@@ -5,6 +5,7 @@ Expected values are computed by NumPy and pandas, or stand in the tests; test_pr
 with scikit-learn.
 """
 
+import datetime
 import math
 import pickle
 import warnings
@@ -452,6 +453,38 @@ def test_of_fit(what, error, match, rows):
 def test_of_transform(what, error, match, rows):
     with pytest.raises(error, match=match):
         what.fit_transform(rows)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        StandardScaler(["x"]),
+        MaxAbsScaler(["x"]),
+        RobustScaler(["x"]),
+        Normalizer(["x"]),
+        PowerTransformer(["x"], 0.5),
+        UniformKBinsDiscretizer(["x"], 3),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize(
+    "values, found",
+    [
+        (pd.to_datetime(["2020-01-01", None]), "datetime64"),
+        (pd.to_timedelta([1, 2], "s"), "timedelta64"),
+        ([datetime.date(2020, 1, 1), None], "date"),
+        (["a", None], "str"),
+        ([b"a", None], "bytes"),
+        ([[1.0], [2.0]], "list"),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_a_batch_without_numbers(what, values, found):
+    """As of a dataset. The story: NumPy's errors came out, and times were scaled as their nanoseconds."""
+    what = what.fit(hd.from_items([{"x": 1.0}, {"x": 3.0}])) if what._is_fittable else what
+    match = rf"{type(what).__name__}: column 'x' is {found}.*, expected numbers"
+    with pytest.raises(TypeError, match=match):
+        what.transform_batch(pd.DataFrame({"x": values}))
 
 
 def test_missing_values_of_encoders_in_a_batch(rows):

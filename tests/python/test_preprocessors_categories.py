@@ -107,6 +107,14 @@ def test_categorizer():
     assert given.fit_status() == "FITTED"
 
 
+def test_large_integers_beside_nulls():
+    """The story: they went through doubles, and the column was no Categorical any more."""
+    values = pd.Series(pd.Categorical([2**53 + 1, None, 2**53 + 3, 5]))
+    pd.testing.assert_series_equal(
+        hd.from_pandas(pd.DataFrame({"x": values})).to_pandas()["x"], values, check_names=False
+    )
+
+
 def test_encoders_count_all_categories():
     ds = hd.from_pandas(FRAME)
     assert OrdinalEncoder(["n"]).fit(ds).stats_ == {"unique_values(n)": {1: 0, 2: 1, 3: 2}}

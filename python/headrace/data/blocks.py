@@ -139,8 +139,17 @@ def table_to_pandas(table, arrow=False):
         else:
             data[name] = _pandas_column(pandas, column)
         if texts[i] is not None:
-            data[name] = categories.as_categorical(pandas, data[name], texts[i])
+            values = data[name] if arrow else _exact(column, data[name])
+            data[name] = categories.as_categorical(pandas, values, texts[i])
     return pandas.DataFrame(data, index=pandas.RangeIndex(table.num_rows))
+
+
+def _exact(column, values):
+    """Python's integers where an integer beside nulls is too large for the double that stands for it."""
+    if column.type not in ("int64", "uint64") or values.dtype.kind != "f":
+        return values
+    large = np.abs(values) >= 2**53  # NaN is not
+    return column.fill(np.empty(len(column), object)) if large.any() else values
 
 
 def _pandas_column(pandas, column):

@@ -6,7 +6,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from headrace.data.aggregate import Max, Min
-from headrace.data.preprocessors.utils import BuiltInPreprocessor, check_numbers, read_only
+from headrace.data.preprocessors.utils import BuiltInPreprocessor, check_numbers, numbers_of, read_only
 from headrace.data.preprocessors.version_support import SerializablePreprocessor
 from headrace.optional import package
 
@@ -110,11 +110,9 @@ class _Discretizer(BuiltInPreprocessor):
         return df
 
     def _binned(self, values: "pd.Series") -> "pd.Series":
-        import numpy as np
-
         pd = package("pandas", "preprocessors")
         labels = self._labels(str(values.name))
-        numbers = pd.Series(values.to_numpy(np.float64, na_value=np.nan), index=values.index)
+        numbers = pd.Series(numbers_of(self, values), index=values.index)
         return pd.cut(
             numbers,
             self._edges(str(values.name)),

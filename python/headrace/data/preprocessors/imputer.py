@@ -13,6 +13,7 @@ from headrace.data.preprocessors.utils import (
     check_numbers,
     is_float,
     is_integer,
+    numbers_of,
     read_only,
     types_of,
 )
@@ -122,20 +123,35 @@ class SimpleImputer(BuiltInPreprocessor):
             elif self._strategy == "mean" or is_integer(kind) and isinstance(value, float):
                 x = x.cast("float64")
             made[out] = coalesce(x, value)
-            if c in known:
+            if c in known and not (kind == "bool" and isinstance(value, float)):
                 categories, ordered = known[c]
                 categories = categories if value in categories else [*categories, value]
                 made[out] = made[out]._categorized(to_json(categories, ordered))
         return ds.with_columns(made)
 
     def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
-        made = {}
+        import numpy as np
+
+        made: dict[str, Any] = {}
         for c, out in self._pairs():
             value = self._value(c)
-            made[out] = _filled(df[c], value) if c in df.columns else value
+            if c in df.columns and self._strategy == "mean" and _is_odd(df[c]):
+                made[out] = numbers_of(self, df[c])
+                made[out][np.isnan(made[out])] = value
+            else:
+                made[out] = _filled(df[c], value) if c in df.columns else value
         for out, values in made.items():
             df[out] = values
         return df
+
+
+def _is_odd(values: pd.Series) -> bool:
+    """Whether the column has numbers that do not become double precision by themselves beside a mean:
+    booleans, decimals.
+    """
+    dtype = getattr(values.dtype, "categories", values).dtype
+    kinds = package("pandas", "preprocessors").api.types
+    return kinds.is_object_dtype(dtype) or kinds.is_bool_dtype(dtype)
 
 
 def _filled(values: pd.Series, value: Any) -> pd.Series:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+import operator
+from typing import TYPE_CHECKING, Any
 
-from headrace.data.preprocessors.utils import BuiltInPreprocessor, check_numbers, is_float, read_only
+from headrace.data.preprocessors.utils import (
+    BuiltInPreprocessor,
+    check_numbers,
+    is_float,
+    numbers_of,
+    read_only,
+)
 from headrace.data.preprocessors.version_support import SerializablePreprocessor
 
 if TYPE_CHECKING:
@@ -59,8 +67,7 @@ class Normalizer(BuiltInPreprocessor):
         if self._norm == "max":
             norm = greatest(*sizes)
         else:
-            norm = sum(s * s if self._norm == "l2" else s for s in sizes[1:]) if len(sizes) > 1 else 0.0
-            norm = (sizes[0] * sizes[0] if self._norm == "l2" else sizes[0]) + norm
+            norm = _sum(s * s if self._norm == "l2" else s for s in sizes)
             norm = norm.sqrt() if self._norm == "l2" else norm
         names = zip(self._columns, self._output_columns, strict=True)
         return ds.with_columns({out: values[c] / norm for c, out in names})
@@ -68,16 +75,24 @@ class Normalizer(BuiltInPreprocessor):
     def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         import numpy as np
 
-        matrix = np.column_stack([df[c].to_numpy(np.float64, na_value=np.nan) for c in self._columns])
-        norms = self._norms(np.abs(matrix))
-        for i, out in enumerate(self._output_columns):
-            with np.errstate(divide="ignore", invalid="ignore"):
-                df[out] = matrix[:, i] / norms
+        values = [numbers_of(self, df[c]) for c in self._columns]
+        with np.errstate(all="ignore"):
+            norms = self._norms([np.abs(x) for x in values])
+            made = [x / norms for x in values]
+        for out, x in zip(self._output_columns, made, strict=True):
+            df[out] = x
         return df
 
-    def _norms(self, sizes: np.ndarray) -> np.ndarray:
+    def _norms(self, sizes: list[np.ndarray]) -> np.ndarray:
+        """The operations of `_transform_dataset`, in the same order: the same bits."""
         import numpy as np
 
         if self._norm == "max":
-            return np.fmax.reduce(sizes, axis=1)
-        return np.nansum(sizes, axis=1) if self._norm == "l1" else np.sqrt(np.nansum(sizes * sizes, axis=1))
+            return np.fmax.reduce(sizes)
+        there = [np.where(np.isnan(s), 0.0, s) for s in sizes]
+        return _sum(there) if self._norm == "l1" else np.sqrt(_sum(s * s for s in there))
+
+
+def _sum(values: Any) -> Any:
+    """From left to right."""
+    return functools.reduce(operator.add, values)

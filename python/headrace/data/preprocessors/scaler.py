@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.data.aggregate import AbsMax, ApproximateQuantile, Max, Mean, Min, Std
-from headrace.data.preprocessors.utils import BuiltInPreprocessor, check_numbers, read_only
+from headrace.data.preprocessors.utils import BuiltInPreprocessor, check_numbers, numbers_of, read_only
 from headrace.data.preprocessors.version_support import SerializablePreprocessor
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class _Scaler(BuiltInPreprocessor):
     def _scaled(self, values: pd.Series) -> Any:
         import numpy as np
 
-        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        numbers = numbers_of(self, values)
         found = self._shift_and_scale(str(values.name))
         if found is None:
             return np.full(len(numbers), np.nan)
@@ -122,7 +122,9 @@ class MinMaxScaler(_Scaler):
         least, most = self.stats_[f"min({column})"], self.stats_[f"max({column})"]
         if least is None or most is None:
             return None
-        span = float(most - least)
+        span = float(most) - float(
+            least
+        )  # of the numbers that the transform sees: large integers are rounded
         return float(least), 1.0 if span < _EPSILON else span
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from headrace.data.aggregate import AggregateFn, BuiltIn, _built_in
+from headrace.data.aggregate import AbsMax, AggregateFn, ApproximateQuantile, BuiltIn, _built_in
 
 if TYPE_CHECKING:
     from headrace.data.dataset import Dataset
@@ -109,13 +109,13 @@ def compute_together(plans: list[StatComputationPlan], ds: "Dataset") -> list[di
 def _aggregated(ds: "Dataset", specs: list[_Aggregate]) -> list[Any]:
     if not specs:
         return []
-    ds, without_nan = _without_nan(ds, specs)
+    ds, prepared = _prepared(ds, specs)
     aggregates, place = {}, []
     for i, spec in enumerate(specs):
         made = spec.aggregate
         if isinstance(made, BuiltIn):
             column = made.get_target_column()
-            column = without_nan.get(column, column) if spec.skip_nan else column
+            column = prepared.get((column, _counts_numbers(made)), column) if spec.skip_nan else column
             key = (type(made), column, tuple(sorted(made.settings.items())))
             made = _built_in(type(made), column, f"stat {i}", made.settings)
         else:
@@ -126,14 +126,32 @@ def _aggregated(ds: "Dataset", specs: list[_Aggregate]) -> list[Any]:
     return [found[name] for name in place]
 
 
-def _without_nan(ds: "Dataset", specs: list[_Aggregate]) -> tuple["Dataset", dict[str, str]]:
-    """The dataset with a copy of each float column that an aggregate reads without NaN: nulls replace NaN."""
+def _counts_numbers(aggregate: Any) -> bool:
+    """Whether the aggregate knows integers and floats only; others know booleans and decimals, too."""
+    return isinstance(aggregate, (AbsMax, ApproximateQuantile))
+
+
+def _prepared(ds: "Dataset", specs: list[_Aggregate]) -> tuple["Dataset", dict[tuple[str, bool], str]]:
+    """The dataset with copies of columns for the aggregates that skip NaN: nulls replace the NaN of floats,
+    and where numbers count, booleans, decimals and nulls are floats. Names by (column, numbers count).
+    """
     from headrace.data.expressions import col, if_else
 
-    columns = {spec.aggregate.get_target_column() for spec in specs if spec.skip_nan}
-    types = types_of(ds) if columns else {}
-    names = {c: f"{c} without NaN" for c in sorted(columns) if is_float(types.get(c, ""))}
-    made = {new: if_else(col(old).is_nan(), None, col(old)) for old, new in names.items()}
+    wanted = {
+        (spec.aggregate.get_target_column(), _counts_numbers(spec.aggregate))
+        for spec in specs
+        if spec.skip_nan
+    }
+    types = types_of(ds) if wanted else {}
+    made, names = {}, {}
+    for c, numbers in sorted(wanted):
+        kind = types.get(c, "")
+        if is_float(kind):
+            names[c, numbers] = f"{c} without NaN"
+            made[f"{c} without NaN"] = if_else(col(c).is_nan(), None, col(c))
+        elif numbers and kind.startswith(("bool", "decimal", "null")):
+            names[c, numbers] = f"{c} as numbers"
+            made[f"{c} as numbers"] = col(c).cast("float64")
     return (ds.with_columns(made) if made else ds), names
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any
 
-from headrace.data.preprocessors.utils import BuiltInPreprocessor, check_numbers, read_only
+from headrace.data.preprocessors.utils import BuiltInPreprocessor, check_numbers, numbers_of, read_only
 from headrace.data.preprocessors.version_support import SerializablePreprocessor
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
 
     from headrace.data.dataset import Dataset
@@ -81,13 +83,14 @@ class PowerTransformer(BuiltInPreprocessor):
         made = {}
         with np.errstate(all="ignore"):
             for c, out in self._pairs():
-                x = df[c].to_numpy(np.float64, na_value=np.nan)
+                x = numbers_of(self, df[c])
                 if self._method == "box-cox":
-                    made[out] = _power_of(x, self._power, np.log)
+                    made[out] = _power_of_array(x, self._power)
                     continue
-                above = _power_of(x + 1.0, self._power, np.log)
-                below = -_power_of(1.0 - x, 2 - self._power, np.log)
-                made[out] = np.where(x >= 0, above, below)
+                up = x >= 0
+                made[out] = np.empty(len(x))
+                made[out][up] = _power_of_array(x[up] + 1.0, self._power)
+                made[out][~up] = -_power_of_array(1.0 - x[~up], 2 - self._power)
         for out, values in made.items():
             df[out] = values
         return df
@@ -96,3 +99,32 @@ class PowerTransformer(BuiltInPreprocessor):
 def _power_of(x: Any, power: float, ln: Any) -> Any:
     """(x ** power - 1) / power, or its limit ln(x) for 0."""
     return ln(x) if power == 0 else (x ** float(power) - 1.0) / float(power)
+
+
+def _power_of_array(x: np.ndarray, power: float) -> np.ndarray:
+    """_power_of() with the logarithms and powers of the C library, which the engine takes, too. NumPy has
+    other code for many at once, whose last bits differ from processor to processor.
+    """
+    import numpy as np
+
+    one = np.frompyfunc(_ln if power == 0 else functools.partial(_pow, power=float(power)), 1, 1)
+    found = one(x.astype(object)).astype(np.float64)
+    return found if power == 0 else (found - 1.0) / float(power)
+
+
+def _ln(x: float) -> float:
+    if x > 0 or math.isnan(x):
+        return math.log(x)
+    return -math.inf if x == 0 else math.nan
+
+
+def _pow(x: float, power: float) -> float:
+    """x ** power of a finite power other than 0, as C has it where Python raises an error."""
+    try:
+        return math.pow(x, power)
+    except OverflowError:
+        return -math.inf if x < 0 and power % 2 == 1 else math.inf
+    except ValueError:
+        if x != 0:
+            return math.nan
+        return -math.inf if math.copysign(1, x) < 0 and power % 2 == 1 else math.inf

@@ -2,6 +2,8 @@
 
 import hashlib
 from collections.abc import Iterable
+from decimal import Decimal
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from headrace.data.preprocessor import Preprocessor, SerializablePreprocessorBase
@@ -17,9 +19,13 @@ from headrace.data.preprocessors.statistics import (
     is_text,
     types_of,
 )
+from headrace.optional import package
 from headrace.settings import hint
 
 if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
     from headrace.data.dataset import Dataset
 
 __all__ = [
@@ -34,6 +40,7 @@ __all__ = [
     "is_list",
     "is_number",
     "is_text",
+    "numbers_of",
     "read_only",
     "simple_hash",
     "simple_split_tokenizer",
@@ -72,6 +79,34 @@ def check_numbers(who: Preprocessor, ds: "Dataset", columns: Iterable[str]) -> d
         if not is_number(kind) and kind not in ("bool", "null"):
             raise TypeError(f"{type(who).__name__}: column {c!r} is {kind}, expected numbers")
     return types
+
+
+def numbers_of(who: Preprocessor, values: "pd.Series") -> "np.ndarray":
+    """The column of a batch in double precision, NaN for missing values; TypeError unless it has numbers or
+    booleans.
+    """
+    import numpy as np
+
+    kinds = package("pandas", "preprocessors").api.types
+    dtype = getattr(values.dtype, "categories", values).dtype
+    found = str(dtype)
+    if kinds.is_object_dtype(dtype):
+        found = _no_number(values)
+    elif kinds.is_numeric_dtype(dtype) or kinds.is_bool_dtype(dtype):
+        found = None
+    if found is not None:
+        raise TypeError(f"{type(who).__name__}: column {str(values.name)!r} is {found}, expected numbers")
+    return values.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _no_number(values: Iterable[Any]) -> str | None:
+    """The type of the first object that is neither missing nor a number; None if there is none."""
+    for v in values:
+        if not (
+            v is None or isinstance(v, (Real, Decimal)) or type(v).__name__ in ("bool_", "bool", "NAType")
+        ):
+            return type(v).__name__
+    return None
 
 
 # ------------------------------------------------------------------------------------------------- base class
