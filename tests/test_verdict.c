@@ -46,7 +46,8 @@ static void served(scene *s, int64_t servers, bool here, int64_t busy_ms, int64_
 {
     s->ops[0].calls = true;
     s->ops[0].sums.wait_ns = 1000 * MS;
-    s->ops[0].sums.served = (hr_served){ 100, busy_ms * MS, cpu_ms * MS, 0, 0, servers, here };
+    s->ops[0].sums.served =
+        (hr_served){ .calls = 100, .busy_ns = busy_ms * MS, .cpu_ns = cpu_ms * MS, .servers = servers, .here = here };
     caused(s, HR_CAUSE_FUNCTION, 500);
 }
 
@@ -180,6 +181,47 @@ static void be_few(scene *s)
     caused(s, HR_CAUSE_FEW, 500);
     s->stage.all_tickets = s->stage.fragments = 1;
 }
+/* The only ticket: nothing comes after it. */
+static void be_alone(scene *s)
+{
+    caused(s, HR_CAUSE_TICKET, 500);
+    s->stage.all_tickets = 1;
+    s->stage.all_taken = true;
+}
+static void be_alone_downstream(scene *s)
+{
+    be_alone(s);
+    s->stage.is_leaf = false;
+}
+/* A reader of arrays: 5 calls of 200 chunks. */
+static void be_in_small_chunks(scene *s)
+{
+    served(s, 4, true, 900, 90);
+    s->ops[0].sums.served.calls = 5;
+    s->ops[0].sums.served.pieces = 200;
+    s->ops[0].sums.served.piece_bytes = 320;
+}
+/* All rows are one call, and it holds up everything. */
+static void be_in_one_slab(scene *s)
+{
+    be_in_small_chunks(s);
+    be_alone(s);
+    caused(s, HR_CAUSE_TICKET, 0);
+    s->stage.held = (hr_slow_ticket){ .rows = 1, .busy_ns = 900 * MS, .blamed_ns = 400 * MS };
+}
+static void be_in_one_large_chunk(scene *s)
+{
+    be_in_one_slab(s);
+    s->ops[0].sums.served.calls = s->ops[0].sums.served.pieces = 1;
+    s->ops[0].sums.served.piece_bytes = 200 << 20;
+}
+/* Its time is that of its bytes: chunks of 64 kB are a sixteenth of the proposed ones. */
+static void be_in_chunks_of_64k(scene *s)
+{
+    be_in_small_chunks(s);
+    s->ops[0].sums.served.busy_ns = 3900 * MS;
+    s->ops[0].sums.served.piece_bytes = 1 << 16;
+}
 static void be_late(scene *s)
 {
     s->e.n_ranks = 2;
@@ -221,6 +263,14 @@ static const struct {
     { be_huge, 500, HR_VERDICT_FRAGMENT, "90000 rows against 1000 of c.parquet, fragment 7", "row groups", 1.9, 2.1 },
     { be_few, 500, HR_VERDICT_GROUPS, "too few fragments for 4 threads: 1 of 20000 rows", "smaller row groups", 1.9,
       2.1 },
+    { be_alone, 500, HR_VERDICT_GROUPS, "too few fragments for 4 threads", "smaller row groups", 1.9, 2.1 },
+    { be_alone_downstream, 500, HR_VERDICT_GROUPS, "one piece of work", "repartition", 1.9, 2.1 },
+    { be_in_small_chunks, 500, HR_VERDICT_CHUNKS, "small chunks: 1000 of 320 B, which take 900 us each",
+      "chunks of about 1.0 MB: 1 instead of 1000", 1.9, 2.1 },
+    { be_in_one_slab, 500, HR_VERDICT_CHUNKS, "small chunks", "chunks of about 1.0 MB", 1.9, 2.1 },
+    { be_in_one_large_chunk, 500, HR_VERDICT_GROUPS, "map(f) has too few pieces for 4 threads: 1, with 1 chunks",
+      "smaller chunks", 1.9, 2.1 },
+    { be_in_chunks_of_64k, 990, HR_VERDICT_CHUNKS, "65.5 kB", "instead of", 15, 17 },
     { be_late, 500, HR_VERDICT_RANK, "rank 1 takes its batches late", "rank 1", 3.9, 4.1 },
     { be_collating, 10, HR_VERDICT_COLLATE, "4.0 ms of each step, 40 %", "map_batches", 1.6, 1.7 },
     /* a part of the waits is of another cause; another resource is the next limit */
@@ -286,7 +336,7 @@ static void test_the_cpus(void **state)
     assert_true(v.gain > 2.45 && v.gain < 2.55);
     s->run.sums.cpu_ns = 900 * MS; /* workers of a function have them */
     s->ops[0].calls = true;
-    s->ops[0].sums.served = (hr_served){ 100, 2000 * MS, 1600 * MS, 0, 0, 8, false };
+    s->ops[0].sums.served = (hr_served){ .calls = 100, .busy_ns = 2000 * MS, .cpu_ns = 1600 * MS, .servers = 8 };
     hr__verdict_of(&s->e, &v);
     assert_int_equal(v.kind, HR_VERDICT_SERIAL);
     assert_true(v.gain > 2.45 && v.gain < 2.55);

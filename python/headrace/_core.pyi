@@ -298,6 +298,7 @@ class Plan:
         schema: object = None,
         shows_doubles: bool = False,
         of_class: tuple[int, int, bool, bool] = ...,
+        pieces: tuple[int, int] = ...,
     ) -> Plan: ...
     def write(
         self,

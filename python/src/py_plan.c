@@ -755,7 +755,8 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = { "calls",      "name",    "qualified",    "batch_rows",    "block_rows",  "batch_bytes",
                              "one_to_one", "filter",  "inline_calls", "max_batches",   "max_errored", "group_keys",
-                             "made",       "columns", "schema",       "shows_doubles", "of_class",    NULL };
+                             "made",       "columns", "schema",       "shows_doubles", "of_class",    "pieces",
+                             NULL };
     pyhr_state *s = pyhr_state_of(op);
     const char *keys[64], **columns = NULL;
     hr_calls_options o = { 0 };
@@ -763,16 +764,17 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
     hr_plan *in = ((plan_object *)op)->plan, *plan = NULL;
     hr_op *made = NULL;
     long long batch_rows = 0, block_rows = 0, batch_bytes = 0, max_batches = 0, max_errored = 0;
+    long long pieces = 0, piece_bytes = 0;
     int one_to_one = 0, filter = 0, inline_calls = 0, shows_doubles = 0;
     PyObject *served, *group_keys = NULL, *some = NULL, *schema = NULL, *capsule = NULL, *of_class = NULL;
     struct ArrowSchema declared = { 0 };
     hr_calls *calls;
     hr_status st;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oss|LLLpppLLO!zO!OpO!", names, &served, &o.name, &o.qualified,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "Oss|LLLpppLLO!zO!OpO!(LL)", names, &served, &o.name, &o.qualified,
                                      &batch_rows, &block_rows, &batch_bytes, &one_to_one, &filter, &inline_calls,
                                      &max_batches, &max_errored, &PyTuple_Type, &group_keys, &o.made, &PyTuple_Type,
-                                     &some, &schema, &shows_doubles, &PyTuple_Type, &of_class))
+                                     &some, &schema, &shows_doubles, &PyTuple_Type, &of_class, &pieces, &piece_bytes))
         return NULL;
     if (of_class && class_options(of_class, &o.of_class) < 0)
         return NULL;
@@ -781,6 +783,8 @@ static PyObject *plan_calls(PyObject *op, PyObject *args, PyObject *kwargs)
     o.group_keys = keys;
     o.max_batches = max_batches;
     o.max_errored = max_errored;
+    o.pieces = pieces;
+    o.piece_bytes = piece_bytes;
     calls = pyhr_calls_of(s, served);
     if (!calls)
         return NULL;
@@ -1394,9 +1398,11 @@ static PyMethodDef plan_methods[] = {
     { "calls", WITH_WORDS(plan_calls), WORDS,
       "calls(calls, name, qualified, batch_rows=0, block_rows=0, batch_bytes=0, one_to_one=False, filter=False,\n"
       "inline_calls=False, max_batches=1, max_errored=0, group_keys=(), made=None, columns=(), schema=None,\n"
-      "shows_doubles=False, of_class=()): a function, whose calls go to `calls`. made: it gets `columns` alone and\n"
+      "shows_doubles=False, of_class=(), pieces=(0, 0)): a function, whose calls go to `calls`. made: it gets "
+      "`columns` alone and\n"
       "makes that one of them. shows_doubles: it sees integers with nulls as doubles with NaN. of_class: (instances\n"
-      "made ahead, calls at a time in the order of the rows or 0, finish(), state_dict())." },
+      "made ahead, calls at a time in the order of the rows or 0, finish(), state_dict()). pieces, of a reader, for\n"
+      "statistics: stored pieces that a call reads, and bytes of each in memory." },
     { "write", WITH_WORDS(plan_write), WORDS,
       "write(format, path, mode='append', single_file=False, partition_columns=None, min_rows_per_file=0,\n"
       "max_rows_per_file=0, max_file_bytes=0, job=None, name_column=None, sync=0, options=None, name=None,\n"

@@ -417,6 +417,8 @@ static bool view_op(hr_run *r, int i, int mark, hr_op_view *out)
         LESS(out->sums, o->marks[mark]);
         out->sums.served.servers = now.servers;
         out->sums.served.here = now.here;
+        out->sums.served.pieces = now.pieces;
+        out->sums.served.piece_bytes = now.piece_bytes;
     }
     for (int k = 0; k < r->n_stages; k++) {
         if (r->stages[k]->gate.stream == o) {

@@ -19,15 +19,17 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define FED 0.05             /* a trainer that waits less than this share of its time is fed */
-#define IDLE 0.98            /* a consumer that waits this share of its time does nothing else */
-#define LEAST_STEPS 8        /* fewer steps say nothing, */
-#define LEAST_NS 250000000   /* nor does a shorter period, */
-#define ENOUGH_NS 2000000000 /* unless the steps are long */
-#define WHOLE_NS 1000000000  /* a whole run of one step */
-#define OUTLIER 3.0          /* times the mean */
-#define LONG_CALL_NS 5e7     /* of a function */
-#define FAULT_NS 4000        /* a page fault takes less, with the zeros of the page */
+#define FED 0.05                /* a trainer that waits less than this share of its time is fed */
+#define IDLE 0.98               /* a consumer that waits this share of its time does nothing else */
+#define LEAST_STEPS 8           /* fewer steps say nothing, */
+#define LEAST_NS 250000000      /* nor does a shorter period, */
+#define ENOUGH_NS 2000000000    /* unless the steps are long */
+#define WHOLE_NS 1000000000     /* a whole run of one step */
+#define OUTLIER 3.0             /* times the mean */
+#define LONG_CALL_NS 5e7        /* of a function */
+#define SMALL_CHUNK (128 << 10) /* a smaller chunk of an array takes longer to begin than to read, */
+#define GOOD_CHUNK (1 << 20)    /* and of this size its beginning is a small part */
+#define FAULT_NS 4000           /* a page fault takes less, with the zeros of the page */
 
 static const char *const names[] = {
     [HR_VERDICT_SHORT] = "short",       [HR_VERDICT_TRAINER] = "trainer",   [HR_VERDICT_COLLATE] = "collate",
@@ -36,7 +38,7 @@ static const char *const names[] = {
     [HR_VERDICT_THROTTLE] = "throttle", [HR_VERDICT_MEMORY] = "memory",     [HR_VERDICT_SPILL] = "spill",
     [HR_VERDICT_FUNCTION] = "function", [HR_VERDICT_GIL] = "gil",           [HR_VERDICT_FRAGMENT] = "fragment",
     [HR_VERDICT_GROUPS] = "row_groups", [HR_VERDICT_HEAD] = "head_of_line", [HR_VERDICT_OPENING] = "opening",
-    [HR_VERDICT_RANK] = "rank",         [HR_VERDICT_WAITS] = "waits",
+    [HR_VERDICT_RANK] = "rank",         [HR_VERDICT_WAITS] = "waits",       [HR_VERDICT_CHUNKS] = "chunks",
 };
 _Static_assert(HR_LEN(names) == HR_N_VERDICTS, "each verdict has a name");
 
@@ -187,6 +189,8 @@ static double demand_of_cpus(const case_of *c)
     for (int i = 0; i < r->n_ops; i++)
         if (!r->ops[i].sums.served.here)
             ns += (double)r->ops[i].sums.served.cpu_ns;
+    if (c->v->kind == HR_VERDICT_CHUNKS) /* a reader may compute in threads of its own */
+        return pool_busy(r) / r->n_cpus;
     if (c->v->kind != HR_VERDICT_GIL) /* the same work, in processes */
         ns -= (c->op ? (double)c->op->sums.served.cpu_ns : 0) + (c->calls ? (double)c->calls->cpu_ns : 0);
     return ns / r->n_cpus;
@@ -226,12 +230,22 @@ static int64_t enough_workers(const case_of *c)
     return least * (double)most > busy ? HR_MAX(1, (int64_t)(busy / least + 0.65)) : most;
 }
 
+/* The time that a reader needs for the same bytes in fewer chunks, if only the number of chunks counts. */
+static double with_chunks(const case_of *c)
+{
+    const hr_served *s = &c->op->sums.served;
+
+    return (double)s->busy_ns / (double)HR_MAX(s->servers, 1) * share((double)s->piece_bytes, GOOD_CHUNK);
+}
+
 static void find_gain(case_of *c)
 {
     double least = rest_of(c);
 
     if (c->workers)
         least = HR_MAX(least, with_workers(c, c->workers));
+    if (c->v->kind == HR_VERDICT_CHUNKS)
+        least = HR_MAX(least, with_chunks(c));
     c->v->most = c->e->steps.step_ns > 0 ? c->period_ns / (double)c->e->steps.step_ns : 0;
     c->v->gain = least > 0 ? HR_MAX(1.0, c->period_ns / least) : 1.0;
     c->v->gain = HR_MIN(c->v->gain, 100.0);
@@ -398,7 +412,7 @@ static void one_ticket(case_of *c, bool few)
     int64_t n = s->all_tickets - ended;
     double rows = mean_of(s->all_ticket_rows - (ended ? t->rows : 0), n);
     double ns = mean_of(s->all_ticket_ns - (ended ? t->busy_ns : 0), n);
-    bool many = n >= 3;
+    bool many = n >= 3, alone = s->all_taken && s->all_tickets + !ended <= 1; /* no later rows wait */
 
     if (many && s->is_leaf && (double)t->rows > OUTLIER * rows) {
         set(c, HR_VERDICT_FRAGMENT);
@@ -414,11 +428,16 @@ static void one_ticket(case_of *c, bool few)
              time_of(ns).text);
         say_where(c, t, file);
         ADVICE(c, "look at these rows; with preserve_order=False later rows need not wait for them");
-    } else if (s->is_leaf && few) {
+    } else if (s->is_leaf && (few || alone)) {
         set(c, HR_VERDICT_GROUPS);
         TEXT(c, "the files have too few fragments for %d threads: %" PRId64 " of %.0f rows, each read by one thread",
              c->run->n_threads, HR_MAX(s->fragments, 1), mean_of(s->rows_read, HR_MAX(s->fragments, 1)));
         ADVICE(c, "write smaller row groups, or more files");
+    } else if (alone) {
+        set(c, HR_VERDICT_GROUPS);
+        TEXT(c, "all rows are one piece of work, for one of %d threads:", c->run->n_threads);
+        say_where(c, t, file);
+        ADVICE(c, "divide it: smaller row groups, more files, or repartition()");
     } else {
         set(c, HR_VERDICT_HEAD);
         TEXT(c, "all rows wait for the oldest ones:");
@@ -463,11 +482,32 @@ static void turns(case_of *c)
     ADVICE(c, "run it in processes (compute=\"processes\")");
 }
 
+/* A reader that the engine calls: each call reads chunks of arrays. */
+static void reader(case_of *c)
+{
+    const hr_served *s = &c->op->sums.served;
+    double read = (double)(HR_MAX(s->calls, 1) * s->pieces);
+
+    if (s->piece_bytes < SMALL_CHUNK) {
+        set(c, HR_VERDICT_CHUNKS);
+        TEXT(c, "%s spends its time on small chunks: %.0f of %s, which take %s each", name_of(c->op).text, read,
+             bytes_of((double)s->piece_bytes).text, time_of((double)s->busy_ns / read).text);
+        ADVICE(c, "write the arrays again with chunks of about %s: %.0f instead of %.0f", bytes_of(GOOD_CHUNK).text,
+               HR_MAX(1, read * (double)s->piece_bytes / GOOD_CHUNK), read);
+        return;
+    }
+    set(c, HR_VERDICT_GROUPS);
+    TEXT(c, "%s has too few pieces for %d threads: %" PRId64 ", with %.0f chunks of %s", name_of(c->op).text,
+         c->run->n_threads, s->calls, read, bytes_of((double)s->piece_bytes).text);
+    ADVICE(c, "write the arrays again with smaller chunks, or in several stores");
+}
+
 static void function(case_of *c)
 {
     const hr_served *s;
     double at_once, cpu_share;
     int64_t enough;
+    bool few;
 
     c->op = op_of_stage(c, false, true);
     if (!c->op) {
@@ -477,10 +517,15 @@ static void function(case_of *c)
     s = &c->op->sums.served;
     at_once = (double)s->busy_ns / HR_MAX(c->period_ns, 1);
     cpu_share = share((double)s->cpu_ns, (double)s->busy_ns);
-    if (s->servers > 1 && at_once < 0.6 * (double)s->servers && (double)c->stage->held.blamed_ns > 0.4 * c->waited_ns) {
+    few = s->servers > 1 && at_once < 0.6 * (double)s->servers;
+    if (s->pieces && (s->piece_bytes < SMALL_CHUNK || (few && c->stage->all_taken))) {
+        reader(c);
+        return;
+    }
+    if (few && (double)c->stage->held.blamed_ns > 0.4 * c->waited_ns) {
         one_ticket(c, false);
         c->op = NULL;
-        if (c->v->kind != HR_VERDICT_GROUPS)
+        if (c->v->kind != HR_VERDICT_GROUPS || s->calls == 1)
             return;
         c->v->text[0] = c->v->advice[0] = 0;
     }

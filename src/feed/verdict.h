@@ -50,6 +50,7 @@ typedef enum hr_verdict_kind {
     HR_VERDICT_THROTTLE, /* a store refuses requests */
     HR_VERDICT_MEMORY,   /* the budget refuses steps */
     HR_VERDICT_SPILL,
+    HR_VERDICT_CHUNKS,   /* a reader's arrays have chunks that are too small */
     HR_VERDICT_FUNCTION, /* the workers of a function of the user's are busy */
     HR_VERDICT_GIL,      /* its threads wait for Python's lock */
     HR_VERDICT_FRAGMENT, /* one fragment is much larger than others */

@@ -85,6 +85,8 @@ typedef struct hr_served {
     int64_t lock_ns;        /* of busy_ns, before the function began: the server waited for its interpreter's lock */
     int64_t servers;        /* the most so far */
     int64_t here;           /* 1: they are threads of this process */
+    int64_t pieces;         /* a reader's: stored pieces (chunks of arrays) that a call reads, the mean; 0: no reader */
+    int64_t piece_bytes;    /* of each in memory, the mean */
 } hr_served;
 
 typedef enum hr_op_inputs { HR_INPUTS_ONE, HR_INPUTS_IN_TURN, HR_INPUTS_CHOSEN } hr_op_inputs;

@@ -115,8 +115,10 @@ typedef struct hr_calls_options {
     const char *made;
     const char *const *columns; /* n_columns (copied) */
     int n_columns;
-    bool shows_doubles;         /* the function gets integers with nulls as doubles, as in NumPy and pandas */
-    bool inline_calls;          /* the consumer's thread runs the calls: notify it when a call is queued */
+    bool shows_doubles; /* the function gets integers with nulls as doubles, as in NumPy and pandas */
+    bool inline_calls;  /* the consumer's thread runs the calls: notify it when a call is queued */
+    int64_t pieces;     /* for statistics: as in hr_served */
+    int64_t piece_bytes;
     hr_calls_class of_class;    /* zero: a function without state */
     struct ArrowSchema *schema; /* declared output, with `made` of that column; taken; NULL: from the first table */
 } hr_calls_options;

@@ -334,6 +334,32 @@ def test_a_healthy_short_run(set_context):
     fine(read(hd.range(5000).iter_batches(batch_size=1000), 0.01))
 
 
+# ------------------------------------------------------------------------------------------- chunks of arrays
+
+
+def zarr_store(tmp_path, rows, chunk):
+    zarr = pytest.importorskip("zarr")
+    array = zarr.create_array(
+        str(tmp_path / "a.zarr"), shape=(rows,), chunks=(chunk,), dtype="f4", overwrite=True
+    )
+    array[:] = 1
+    return hd.read_zarr(str(tmp_path / "a.zarr"))
+
+
+@measured_again
+def test_small_chunks_of_an_array(set_context, tmp_path):
+    """All of them are one piece of work. The story: preserve_order=False was to help."""
+    found = alarm(read(zarr_store(tmp_path, 32_000, 4).iter_batches(batch_size=256), 0), "chunks")
+    assert "8000 of 16 B" in found["text"], found
+    assert "chunks of about 1.0 MB: 1 instead of 8000" in found["advice"], found
+    assert found["gain"] > 10, found
+
+
+def test_the_chunks_of_a_call(tmp_path):
+    pieces = zarr_store(tmp_path, 100, 8)._node.args["options"]["pieces"]
+    assert pieces == (13, 400 // 13)
+
+
 # --------------------------------------------------------------------------------------------------- beside
 
 

@@ -51,6 +51,7 @@ typedef struct apply_op {
     bool filter;
     bool inline_calls;
     bool shows_doubles;
+    int64_t pieces, piece_bytes; /* of hr_served */
 } apply_op;
 
 typedef struct apply_task {
@@ -838,7 +839,11 @@ static void apply_stats(const hr_op *op, const hr_op_run *run, hr_text *out)
 
 static void apply_served(const hr_op *op, const hr_op_run *run, hr_served *out)
 {
-    hr__calls_served(((const apply_op *)op)->calls, run->state, out);
+    const apply_op *a = (const apply_op *)op;
+
+    hr__calls_served(a->calls, run->state, out);
+    out->pieces = a->pieces;
+    out->piece_bytes = a->piece_bytes;
 }
 
 static void apply_free(hr_op *op)
@@ -939,6 +944,8 @@ hr_status hr__op_calls(hr_calls *calls, const hr_calls_options *o, hr_op **out, 
     a->filter = o->filter;
     a->inline_calls = o->inline_calls;
     a->shows_doubles = o->shows_doubles;
+    a->pieces = o->pieces;
+    a->piece_bytes = o->piece_bytes;
     a->max_errored = o->max_errored;
     a->max_batches = o->max_errored ? 1
                      : a->keys      ? GROUPED_BATCHES

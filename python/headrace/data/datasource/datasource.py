@@ -99,18 +99,20 @@ class _Tasks:
 
 def read_tasks(name, tasks, *, compute=None, concurrency=None):
     """A Dataset of the rows of several tasks, in their order: ReadTasks, or functions without arguments that
-    return blocks.
+    return blocks. tasks.pieces, where it has that, is (stored pieces that a task reads, bytes of each in
+    memory), means for statistics.
     """
     if not len(tasks):
         raise InvalidArgument(f"{name}: expected at least one read task")
     numbers = Dataset(Node("range", {"n": len(tasks), "name": "task"}))
+    pieces = getattr(tasks, "pieces", (0, 0))
     return numbers._with_function(
         "read",
         "batches",
         _Tasks(name, tasks),
         compute=compute,
         concurrency=concurrency,
-        options={"block_rows": 1},
+        options={"block_rows": 1, **({"pieces": pieces} if pieces[0] else {})},
     )
 
 

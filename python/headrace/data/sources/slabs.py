@@ -19,12 +19,16 @@ class SlabTasks(Sequence):
     """The tasks of several files, made one by one: a store of terabytes has many.
 
     read(path, columns, begin, end) returns the block of those rows; files are (path, columns, n_rows, step).
+    chunks: (their number, their bytes in memory) of all files.
     """
 
-    def __init__(self, read, files):
+    def __init__(self, read, files, chunks=(0, 0)):
         self.read = read
         self.files = files
         self.ends = list(itertools.accumulate(max(1, -(-n // step)) for _, _, n, step in files))
+
+        n, n_bytes = chunks
+        self.pieces = (-(-n // max(1, len(self))), n_bytes // max(1, n))
 
     def __len__(self):
         return self.ends[-1] if self.ends else 0

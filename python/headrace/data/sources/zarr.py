@@ -8,6 +8,7 @@ The zarr package decodes without Python's lock, so threads read the slabs.
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,12 @@ def _slab_rows(arrays):
     return slab_rows(sum(map(_row_bytes, arrays.values())), first.chunks[0] if first.ndim else 1)
 
 
+def _chunks(arrays):
+    """(number of chunks, their bytes in memory): those of shards count one by one, as zarr decodes them."""
+    n = sum(math.prod(-(-n // max(1, c)) for n, c in zip(a.shape, a.chunks, strict=True)) for a in arrays)
+    return n, sum(a.dtype.itemsize * math.prod(a.shape) for a in arrays)
+
+
 def _plain(values, path):
     """Rows in a form that columns can hold: texts and bytes as objects, complex numbers as pairs."""
     values = np.asarray(values)
@@ -133,7 +140,7 @@ def _slab(path, columns, begin, end):
 
 
 def _store(where, path, names):
-    """(path, columns, rows, rows per slab)."""
+    """((path, columns, rows, rows per slab), its chunks as SlabTasks has them)."""
     if not isinstance(path, _Remote) and not os.path.isdir(path):
         raise NotFoundError(f"{path}: no Zarr store (a folder) at this path")
     arrays = _open(where, path, names)
@@ -149,7 +156,7 @@ def _store(where, path, names):
         raise InvalidArgument(
             f"{path}: expected first axes of equal length, found {rows}; name some arrays by arrays="
         )
-    return path, list(arrays), n, _slab_rows(arrays)
+    return (path, list(arrays), n, _slab_rows(arrays)), _chunks(arrays.values())
 
 
 def read_zarr(
@@ -189,4 +196,6 @@ def read_zarr(
     options = with_cache("read_zarr", options, cache)
     remote = [_Remote(one, options, served) if is_url(one) else one.rstrip("/") for one in found]
     stores = [_store("read_zarr", one, names) for one in remote]
-    return read_tasks("zarr", SlabTasks(_slab, stores), compute="threads", concurrency=concurrency)
+    chunks = tuple(map(sum, zip(*(chunks for _, chunks in stores), strict=True)))
+    tasks = SlabTasks(_slab, [store for store, _ in stores], chunks)
+    return read_tasks("zarr", tasks, compute="threads", concurrency=concurrency)
