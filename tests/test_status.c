@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 /* The numbers of version 0.1: processes of two versions, and programs, rely on them. */
 static const struct {
@@ -181,6 +182,24 @@ static void errors_of_the_system(void **state)
     assert_string_equal(err.text, "sort: no memory for 12 bytes");
 }
 
+/* The story: ranks of a job under `ulimit -f` got "shared memory: File too large", and nobody knew whose limit. */
+static void a_limit_for_files(void **state)
+{
+    hr_error err = HR_ERROR_INIT;
+    struct rlimit old, low;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    low = (struct rlimit){ .rlim_cur = 1 << 30, .rlim_max = old.rlim_max };
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    assert_status(hr__error_os(&err, -EFBIG, "a/b", "write"), HR_DISK_FULL, &err);
+    assert_string_equal(err.text, "a/b: write: File too large; the limit for a file and for shared memory, "
+                                  "`ulimit -f`, is 1073741824 bytes");
+    assert_status(hr__error_os(&err, -ENOSPC, "a/b", "write"), HR_DISK_FULL, &err);
+    assert_string_equal(err.text, "a/b: write: No space left on device");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+}
+
 static void move(void **state)
 {
     live_memory before = live_now();
@@ -234,6 +253,7 @@ int main(void)
         cmocka_unit_test(long_texts_are_cut_between_characters),
         cmocka_unit_test(move),
         cmocka_unit_test(errors_of_the_system),
+        cmocka_unit_test(a_limit_for_files),
         cmocka_unit_test(faults),
     };
 

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <sys/resource.h>
 
 const char *hr_version(void) { return HR_VERSION_TEXT; }
 
@@ -160,12 +161,24 @@ static hr_status status_of_errno(int64_t minus_errno)
     }
 }
 
+/* What an administrator or a shell has set, which "File too large" does not say. Shared memory counts as files do. */
+static void print_file_limit(int64_t minus_errno, char *text, size_t size)
+{
+    struct rlimit limit;
+
+    text[0] = '\0';
+    if (minus_errno == -EFBIG && !getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY)
+        snprintf(text, size, "; the limit for a file and for shared memory, `ulimit -f`, is %lld bytes",
+                 (long long)limit.rlim_cur);
+}
+
 hr_status hr__error_os(hr_error *err, int64_t minus_errno, const char *path, const char *what)
 {
-    char buf[128];
+    char buf[128], limit[128];
 
-    return hr_error_set(err, status_of_errno(minus_errno), "%s: %s: %s", path ? path : "(no name)", what,
-                        strerror_r((int)-minus_errno, buf, sizeof buf));
+    print_file_limit(minus_errno, limit, sizeof limit);
+    return hr_error_set(err, status_of_errno(minus_errno), "%s: %s: %s%s", path ? path : "(no name)", what,
+                        strerror_r((int)-minus_errno, buf, sizeof buf), limit);
 }
 
 void hr__error_move(hr_error *to, hr_error *from)
