@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -326,6 +327,31 @@ static void long_lines(void **state)
     hr__cgroup_limits(dir, &bytes, &cpus);
     assert_int_equal(bytes, INT64_MAX);
     temp_dir_free(dir);
+}
+
+/* The CPUs of the affinity mask alone; the sum of all CPUs is no CPU. */
+static void machine_cpu(void **state)
+{
+    int64_t ns, tick = 1000000000 / sysconf(_SC_CLK_TCK);
+    char dir[64], text[1024];
+    int cpu = sched_getcpu(), n_cpus;
+
+    (void)state;
+    temp_dir_new(dir);
+    assert_false(hr__machine_cpu(dir, &ns, &n_cpus));
+    assert_int_equal(n_cpus, 0);
+    snprintf(text, sizeof text,
+             "cpu  9 9 9 9 9 9 9 9 9 9\ncpu%d 100 20 30 4000 500 6 7 80 100 0\ncpu1000000 1 1 1 1 1 1 1 1 0 0\n"
+             "intr 7 8 9\ncpu%d 1 1 1 1 1 1 1 1 1 1\n",
+             cpu, cpu);
+    temp_file(dir, "proc/stat", text, (int64_t)strlen(text));
+    assert_true(hr__machine_cpu(dir, &ns, &n_cpus));
+    assert_int_equal(n_cpus, 1);
+    assert_int_equal(ns, (100 + 20 + 30 + 6 + 7 + 80) * tick);
+    temp_dir_free(dir);
+    assert_true(hr__machine_cpu("", &ns, &n_cpus));
+    assert_in_range(n_cpus, 1, sysconf(_SC_NPROCESSORS_ONLN));
+    assert_true(hr__thread_delay_ns() >= -1);
 }
 
 static void this_machine(void **state)
@@ -732,16 +758,27 @@ static void faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fault_switch),    cmocka_unit_test(one_fault_for_all_threads),
-        cmocka_unit_test(clock_runs),      cmocka_unit_test(threads_and_conditions),
-        cmocka_unit_test(timed_waits),     cmocka_unit_test(longest_wait),
-        cmocka_unit_test(thread_faults),   cmocka_unit_test(limits_of_containers),
-        cmocka_unit_test(long_lines),      cmocka_unit_test(this_machine),
-        cmocka_unit_test(files),           cmocka_unit_test(interrupted_writes),
-        cmocka_unit_test(folders),         cmocka_unit_test(large_folder),
-        cmocka_unit_test(private_maps),    cmocka_unit_test(memfds),
-        cmocka_unit_test(socket_messages), cmocka_unit_test(unwanted_descriptors),
-        cmocka_unit_test(full_socket),     cmocka_unit_test(listening),
+        cmocka_unit_test(fault_switch),
+        cmocka_unit_test(one_fault_for_all_threads),
+        cmocka_unit_test(clock_runs),
+        cmocka_unit_test(threads_and_conditions),
+        cmocka_unit_test(timed_waits),
+        cmocka_unit_test(longest_wait),
+        cmocka_unit_test(thread_faults),
+        cmocka_unit_test(limits_of_containers),
+        cmocka_unit_test(long_lines),
+        cmocka_unit_test(this_machine),
+        cmocka_unit_test(machine_cpu),
+        cmocka_unit_test(files),
+        cmocka_unit_test(interrupted_writes),
+        cmocka_unit_test(folders),
+        cmocka_unit_test(large_folder),
+        cmocka_unit_test(private_maps),
+        cmocka_unit_test(memfds),
+        cmocka_unit_test(socket_messages),
+        cmocka_unit_test(unwanted_descriptors),
+        cmocka_unit_test(full_socket),
+        cmocka_unit_test(listening),
         cmocka_unit_test(faults),
     };
 

@@ -1215,9 +1215,9 @@ static void test_senseless_messages(void **unused)
     } cases[] = {
         { 99, 1, NULL, 0, "sent an invalid message: unexpected message of kind 99 for call 1" },
         { 9, 1, "short", 5, "sent an invalid message: DONE has 5 bytes" },
-        { 9, 1, "\1\0\0\0\377\377\377\177\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24,
-          "sent an invalid message: DONE has 24 bytes" },
-        { 9, 77, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 24,
+        { 9, 1, "\1\0\0\0\377\377\377\177\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 32,
+          "sent an invalid message: DONE has 32 bytes" },
+        { 9, 77, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 32,
           "sent an invalid message: unexpected message of kind 9 for call 77" },
         { 6, 1, NULL, 0, "sent an invalid message: unexpected message of kind 6 for call 1" },
     };

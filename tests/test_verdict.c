@@ -181,6 +181,59 @@ static void be_few(scene *s)
     caused(s, HR_CAUSE_FEW, 500);
     s->stage.all_tickets = s->stage.fragments = 1;
 }
+/* Other processes take 2.5 of 4 CPUs, in the second that the run has had. */
+static void be_crowded(scene *s)
+{
+    s->run.sums.at_ns = 1000 * MS;
+    s->run.n_machine_cpus = 4;
+    s->run.sums.machine_ns = 4000 * MS;
+}
+static void be_crowded_out(scene *s)
+{
+    served(s, 2, false, 1900, 950);
+    s->ops[0].sums.served.delay_ns = 900 * MS;
+    s->run.sums.cpu_ns = 50 * MS;
+    be_crowded(s);
+}
+static void be_crowded_out_unknown(scene *s)
+{
+    be_crowded_out(s);
+    s->ops[0].sums.served.delay_ns = 0; /* not known */
+}
+/* Two workers that have their CPUs: more of them would take them from others. */
+static void be_beside_others(scene *s)
+{
+    be_crowded_out(s);
+    served(s, 2, false, 1900, 1880);
+    s->ops[0].sums.served.delay_ns = MS;
+}
+/* It sleeps; it needs no CPU. */
+static void be_asleep_beside_others(scene *s)
+{
+    served(s, 2, false, 1900, 400);
+    s->ops[0].sums.served.delay_ns = 20 * MS;
+    s->run.sums.cpu_ns = 50 * MS;
+    be_crowded(s);
+}
+static void be_computing_beside_others(scene *s)
+{
+    be_locked(s);
+    s->ops[0].sums.call.cpu_ns = 1500 * MS;
+    be_crowded(s);
+    s->run.sums.machine_ns = 3800 * MS;
+}
+static void be_serial_beside_others(scene *s)
+{
+    be_serial(s);
+    s->ops[1].sums.call.cpu_ns = 475 * MS;
+    be_crowded(s);
+}
+/* The CPUs are full with this process alone. */
+static void be_alone_on_the_machine(scene *s)
+{
+    be_crowded_out(s);
+    s->run.sums.cpu_ns = 3000 * MS;
+}
 /* The only ticket: nothing comes after it. */
 static void be_alone(scene *s)
 {
@@ -263,6 +316,15 @@ static const struct {
     { be_huge, 500, HR_VERDICT_FRAGMENT, "90000 rows against 1000 of c.parquet, fragment 7", "row groups", 1.9, 2.1 },
     { be_few, 500, HR_VERDICT_GROUPS, "too few fragments for 4 threads: 1 of 20000 rows", "smaller row groups", 1.9,
       2.1 },
+    { be_crowded_out, 500, HR_VERDICT_OTHERS, "other processes use 3.0 of the 4 CPUs: map(f) had work all of the time",
+      "more workers or threads do not help", 1.9, 2.1 },
+    { be_crowded_out_unknown, 500, HR_VERDICT_OTHERS, "computed 50 % of it", "do not help", 1.9, 2.1 },
+    { be_beside_others, 500, HR_VERDICT_FUNCTION, "2 workers were 95 % busy", "make it cheaper, or end the other", 1.9,
+      2.1 },
+    { be_asleep_beside_others, 500, HR_VERDICT_FUNCTION, "2 workers", "concurrency=4", 1.9, 2.1 },
+    { be_computing_beside_others, 500, HR_VERDICT_OTHERS, "2.8 of the 4 CPUs: map(f)", "end or move", 1.9, 2.1 },
+    { be_serial_beside_others, 500, HR_VERDICT_OTHERS, "rebatch(8) had work", "end or move", 1.9, 2.1 },
+    { be_alone_on_the_machine, 500, HR_VERDICT_FUNCTION, "2 workers", "make it cheaper: ", 1.3, 1.4 },
     { be_alone, 500, HR_VERDICT_GROUPS, "too few fragments for 4 threads", "smaller row groups", 1.9, 2.1 },
     { be_alone_downstream, 500, HR_VERDICT_GROUPS, "one piece of work", "repartition", 1.9, 2.1 },
     { be_in_small_chunks, 500, HR_VERDICT_CHUNKS, "small chunks: 1000 of 320 B, which take 900 us each",

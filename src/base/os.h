@@ -24,6 +24,7 @@ int64_t hr__clock_ns(void); /* monotonic */
 /* The time that this thread, or all threads of the process, have used CPUs. A system call. */
 int64_t hr__thread_cpu_ns(void);
 int64_t hr__process_cpu_ns(void);
+int64_t hr__thread_delay_ns(void); /* in which this thread could run and had no CPU; -1: the kernel does not say */
 /* Of hr__process_cpu_ns(), the time in the kernel; and the page faults so far that read no disk. */
 void hr__process_kernel(int64_t *ns, int64_t *faults);
 /* HR_STALL=name:50ms,... (or *:50ms): the delay of a name, for tests; "disk" delays each read of a file. 0: none. */
@@ -72,7 +73,10 @@ void hr__mutex_survives_fork(hr_mutex *m);
 int64_t hr__program_run(char *const *argv, int timeout_ms, char *out, int64_t cap, int *exit);
 
 /* --- the machine */
-int hr__cpus_allowed(void);        /* min(affinity mask, ceil(cgroup cpu.max)), at least 1 */
+int hr__cpus_allowed(void); /* min(affinity mask, ceil(cgroup cpu.max)), at least 1 */
+/* CPU time, since boot, of all processes on the CPUs of our affinity mask (what a hypervisor took is in it), and the
+ * number of these CPUs; ticks of 10 ms. False: /proc/stat does not say. `root` as below. */
+bool hr__machine_cpu(const char *root, int64_t *ns, int *n_cpus);
 int64_t hr__memory_physical(void); /* min(physical memory, cgroup v2/v1 limit), bytes; looked up each time */
 int64_t hr__memory_page(void);
 /* The limits of the process's cgroups; INT64_MAX (bytes) and 0 (CPUs): no limit. `root`: "" for this machine, or a

@@ -86,6 +86,28 @@ int64_t hr__thread_cpu_ns(void) { return clock_of(CLOCK_THREAD_CPUTIME_ID); }
 
 int64_t hr__process_cpu_ns(void) { return clock_of(CLOCK_PROCESS_CPUTIME_ID); }
 
+/* Up to cap - 1 bytes of a small file, as text; -errno. */
+static int read_small(const char *path, char *out, int64_t cap)
+{
+    int fd = hr__file_open(path);
+    int64_t n = fd < 0 ? fd : hr__file_read_at(fd, out, cap - 1, 0);
+
+    if (fd >= 0)
+        hr__file_close(fd);
+    out[HR_MAX(n, 0)] = 0;
+    return (int)HR_MIN(n, 0);
+}
+
+int64_t hr__thread_delay_ns(void)
+{
+    char text[128];
+    long long delay = -1;
+
+    if (read_small("/proc/thread-self/schedstat", text, sizeof text) || sscanf(text, "%*d %lld", &delay) != 1)
+        return -1;
+    return delay;
+}
+
 void hr__process_kernel(int64_t *ns, int64_t *faults)
 {
     struct rusage u = { 0 };
@@ -486,6 +508,37 @@ static int cpus_of_mask(void)
     return sched_getaffinity(0, sizeof sets, sets) ? 0 : CPU_COUNT_S(sizeof sets, sets);
 }
 
+/* Adds the line of a CPU: "cpu7 user nice system idle iowait irq softirq steal ...", in ticks. */
+static void add_cpu(const char *line, const cpu_set_t *mask, size_t mask_bytes, int64_t *ticks, int *n_cpus)
+{
+    unsigned cpu;
+    long long user, nice, system, idle, io, irq = 0, softirq = 0, stolen = 0;
+
+    if (sscanf(line, "cpu%u %lld %lld %lld %lld %lld %lld %lld %lld", &cpu, &user, &nice, &system, &idle, &io, &irq,
+               &softirq, &stolen) < 6 ||
+        !CPU_ISSET_S(cpu, mask_bytes, mask))
+        return;
+    *ticks += user + nice + system + irq + softirq + stolen;
+    ++*n_cpus;
+}
+
+bool hr__machine_cpu(const char *root, int64_t *ns, int *n_cpus)
+{
+    cpu_set_t mask[8];
+    line_reader r;
+    int64_t ticks = 0;
+
+    *ns = *n_cpus = 0;
+    if (sched_getaffinity(0, sizeof mask, mask) || !lines_open(&r, root, "/proc/stat"))
+        return false;
+    for (char *line; (line = lines_next(&r)) && !strncmp(line, "cpu", 3);)
+        if (line[3] != ' ') /* that one is the sum of all CPUs */
+            add_cpu(line, mask, sizeof mask, &ticks, n_cpus);
+    close(r.fd);
+    *ns = ticks * (1000000000 / HR_MAX(sysconf(_SC_CLK_TCK), 1));
+    return *n_cpus > 0;
+}
+
 /* CPUs that cgroups allow, rounded up; INT_MAX: no limit. Twenty files say so, in a quarter of a millisecond: they are
  * read once a second at most. */
 static int cpus_of_cgroups(void)
@@ -534,18 +587,6 @@ int64_t hr__memory_physical(void)
 }
 
 /* ------------------------------------------------------------------------------------------------------- processes */
-
-/* Up to cap - 1 bytes of a small file, as text; -errno. */
-static int read_small(const char *path, char *out, int64_t cap)
-{
-    int fd = hr__file_open(path);
-    int64_t n = fd < 0 ? fd : hr__file_read_at(fd, out, cap - 1, 0);
-
-    if (fd >= 0)
-        hr__file_close(fd);
-    out[HR_MAX(n, 0)] = 0;
-    return (int)HR_MIN(n, 0);
-}
 
 /* The number of a namespace, "pid:[4026531836]"; -errno. */
 static int add_namespace(hr_hash *h, const char *link)

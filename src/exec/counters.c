@@ -110,8 +110,9 @@ static void print_served(hr_op_state *o, hr_text *out)
     o->run.op->cls->served(o->run.op, &o->run, &s);
     hr__text_add(out, ",\"served\":{\"calls\":%" PRId64 ",\"busy_ns\":%" PRId64 ",\"cpu_ns\":%" PRId64, s.calls,
                  s.busy_ns, s.cpu_ns);
-    hr__text_add(out, ",\"queued_ns\":%" PRId64 ",\"lock_ns\":%" PRId64 ",\"servers\":%" PRId64 ",\"in_process\":%s",
-                 s.queued_ns, s.lock_ns, s.servers, s.here ? "true" : "false");
+    hr__text_add(out, ",\"delayed_ns\":%" PRId64 ",\"queued_ns\":%" PRId64 ",\"lock_ns\":%" PRId64, s.delay_ns,
+                 s.queued_ns, s.lock_ns);
+    hr__text_add(out, ",\"servers\":%" PRId64 ",\"in_process\":%s", s.servers, s.here ? "true" : "false");
     if (s.pieces)
         hr__text_add(out, ",\"pieces\":%" PRId64 ",\"piece_bytes\":%" PRId64, s.pieces, s.piece_bytes);
     hr__text_add(out, "}");

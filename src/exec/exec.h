@@ -200,14 +200,15 @@ typedef struct hr_stage_sums {
 } hr_stage_sums;
 
 typedef struct hr_run_sums {
-    int64_t at_ns;     /* the time of the sums; since a mark: the time since then */
-    int64_t cpu_ns;    /* of the process */
-    int64_t kernel_ns; /* of cpu_ns, in the kernel */
-    int64_t faults;    /* of pages, of the process */
-    int64_t hungry_ns; /* in which the consumer wanted a table and there was none */
-    int64_t active_ns; /* threads that worked for the run, times ns */
-    int64_t out_ns;    /* tables that were ready for the consumer, times ns */
-    int64_t throttled; /* answers of stores to this process that refuse a request (429, 503) */
+    int64_t at_ns;      /* the time of the sums; since a mark: the time since then */
+    int64_t cpu_ns;     /* of the process */
+    int64_t kernel_ns;  /* of cpu_ns, in the kernel */
+    int64_t faults;     /* of pages, of the process */
+    int64_t hungry_ns;  /* in which the consumer wanted a table and there was none */
+    int64_t active_ns;  /* threads that worked for the run, times ns */
+    int64_t out_ns;     /* tables that were ready for the consumer, times ns */
+    int64_t machine_ns; /* CPU time of all processes; 0: not known. Views and marks alone have it */
+    int64_t throttled;  /* answers of stores to this process that refuse a request (429, 503) */
     hr_io_sums io[HR_N_IO];
 } hr_run_sums;
 
@@ -250,6 +251,7 @@ typedef struct hr_run_view {
     int n_stages;
     hr_op_view *ops;
     int n_ops, n_threads, n_cpus;
+    int n_machine_cpus; /* that sums.machine_ns is of; 0: not known */
     int64_t used_bytes, limit_bytes, peak_bytes, spilled;
     /* now */
     bool hungry;

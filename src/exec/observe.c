@@ -20,8 +20,9 @@
 
 #include "io/http/remote.h"
 
-#define SAMPLE 16            /* of short calls one in so many reads the CPU clock */
-#define LONG_CALL_NS 100000  /* calls of this mean length all read it */
+#define SAMPLE 16           /* of short calls one in so many reads the CPU clock */
+#define LONG_CALL_NS 100000 /* calls of this mean length all read it */
+#define MACHINE_EACH_NS 20000000
 #define MANY_STAGES 64       /* of a union of many inputs: a look at all of them costs microseconds, */
 #define MANY_LOOK_NS 1000000 /* so looks are this far apart, and times as inexact */
 
@@ -311,11 +312,39 @@ void hr__run_sums_locked(const hr_run *r, hr_run_sums *run)
         run->io[i] = hr__account_io_sums(r->account, (hr_io_kind)i);
 }
 
+/* Many runs may begin in a second, each for a few rows, and a reading costs up to a millisecond. */
+int64_t hr__machine_lately(void)
+{
+    static _Atomic int64_t read_at_ns, busy_ns;
+    int64_t now = hr__clock_ns(), ns;
+    int n_cpus;
+
+    if (now - atomic_load(&read_at_ns) >= MACHINE_EACH_NS) {
+        hr__machine_cpu("", &ns, &n_cpus);
+        atomic_store(&busy_ns, ns);
+        atomic_store(&read_at_ns, now);
+    }
+    return atomic_load(&busy_ns);
+}
+
+/* Adds what only marks and views have. Returns the number of CPUs. */
+static int add_machine(const hr_run *r, hr_run_sums *run)
+{
+    int n_cpus;
+
+    if (hr__machine_cpu("", &run->machine_ns, &n_cpus) && r->watch.began_machine_ns)
+        run->machine_ns -= r->watch.began_machine_ns;
+    else
+        run->machine_ns = n_cpus = 0;
+    return n_cpus;
+}
+
 void hr__run_mark(hr_run *r, int mark)
 {
     hr__run_lock(r);
     hr__look_locked(r, false);
     hr__run_sums_locked(r, &r->watch.marks[mark]);
+    (void)add_machine(r, &r->watch.marks[mark]);
     for (int i = 0; i < r->n_stages; i++) {
         r->stages[i]->watch.marks[mark] = r->stages[i]->watch.times;
         r->stages[i]->watch.read_marks[mark] = hr__call_sums(&r->stages[i]->counts.reads);
@@ -444,6 +473,7 @@ hr_status hr__run_view(hr_run *r, int mark, hr_run_view *out, hr_error *err)
         HR_FAIL(HR_NO_MEMORY, "stats: no memory for %d operators", r->n_ops);
     hr__look_locked(r, false);
     hr__run_sums_locked(r, &out->sums);
+    out->n_machine_cpus = add_machine(r, &out->sums);
     if (mark >= 0)
         LESS(out->sums, r->watch.marks[mark]);
     else

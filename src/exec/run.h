@@ -330,6 +330,7 @@ typedef struct hr_run_watch {
     hr_stage *of; /* where the cause is; NULL: nowhere */
     hr_run_sums sums, marks[HR_N_MARKS];
     int64_t began_cpu_ns, began_kernel_ns, began_faults, began_throttled; /* of the process, when the run began */
+    int64_t began_machine_ns;                                             /* of all processes, or a moment before */
 } hr_run_watch;
 
 /* --- run_threads.c: how many threads work for the run, and how many tables may be ahead of its consumer */
@@ -452,7 +453,8 @@ void hr__hungry_locked(hr_run *r, bool hungry);
 void hr__ticket_begins_locked(hr_ticket *t);                   /* a step */
 void hr__ticket_stops_locked(hr_ticket *t);                    /* after a step; its new state is set */
 void hr__ticket_resumes_locked(hr_ticket *t, hr_op_state *op); /* it was PENDING; op NULL: for the network */
-void hr__run_sums_locked(const hr_run *r, hr_run_sums *out);   /* since the start, but at_ns and io, now */
+int64_t hr__machine_lately(void); /* hr__machine_cpu() of this moment, or of the last one that a run began at */
+void hr__run_sums_locked(const hr_run *r, hr_run_sums *out); /* since the start, but at_ns and io, now */
 
 /* --- run_threads.c */
 int hr__window_tickets(const hr_stage *s, int n_threads);     /* the most in the window of a stage */

@@ -27,6 +27,9 @@
 #define WHOLE_NS 1000000000     /* a whole run of one step */
 #define OUTLIER 3.0             /* times the mean */
 #define LONG_CALL_NS 5e7        /* of a function */
+#define CROWDED 0.85            /* a machine whose CPUs are used for this share of the time, */
+#define OTHERS 0.2              /* and for this share of the time by other processes, makes ours wait */
+#define DELAYED 0.1             /* of the time of calls: the worker could run, and had no CPU */
 #define SMALL_CHUNK (128 << 10) /* a smaller chunk of an array takes longer to begin than to read, */
 #define GOOD_CHUNK (1 << 20)    /* and of this size its beginning is a small part */
 #define FAULT_NS 4000           /* a page fault takes less, with the zeros of the page */
@@ -39,6 +42,7 @@ static const char *const names[] = {
     [HR_VERDICT_FUNCTION] = "function", [HR_VERDICT_GIL] = "gil",           [HR_VERDICT_FRAGMENT] = "fragment",
     [HR_VERDICT_GROUPS] = "row_groups", [HR_VERDICT_HEAD] = "head_of_line", [HR_VERDICT_OPENING] = "opening",
     [HR_VERDICT_RANK] = "rank",         [HR_VERDICT_WAITS] = "waits",       [HR_VERDICT_CHUNKS] = "chunks",
+    [HR_VERDICT_OTHERS] = "others",
 };
 _Static_assert(HR_LEN(names) == HR_N_VERDICTS, "each verdict has a name");
 
@@ -169,6 +173,7 @@ static double demand_of_threads(const case_of *c)
     switch (c->v->kind) {
     case HR_VERDICT_CPU:
     case HR_VERDICT_THREADS:
+    case HR_VERDICT_OTHERS:
     case HR_VERDICT_WAITS: return 0;
     case HR_VERDICT_DISK: busy -= (double)r->sums.io[HR_IO_FILE].ns; break;
     case HR_VERDICT_MEMORY: busy -= faults_of(c); break;
@@ -177,18 +182,38 @@ static double demand_of_threads(const case_of *c)
     return r->n_threads > 0 && busy > 0 ? busy / r->n_threads : 0;
 }
 
+/* CPU time of this process and of its workers. */
+static double own_cpu(const hr_run_view *r)
+{
+    double ns = (double)r->sums.cpu_ns;
+
+    for (int i = 0; i < r->n_ops; i++)
+        if (!r->ops[i].sums.served.here)
+            ns += (double)r->ops[i].sums.served.cpu_ns;
+    return ns;
+}
+
+/* How many CPUs other processes used, on a machine whose CPUs are full; 0: they are not, or it is not known. */
+static double cpus_of_others(const hr_run_view *r)
+{
+    double all = (double)r->sums.at_ns * r->n_machine_cpus, used = (double)r->sums.machine_ns, own = own_cpu(r);
+
+    if (all <= 0 || used < CROWDED * all || used - own < OTHERS * all)
+        return 0;
+    return (used - own) / (double)r->sums.at_ns;
+}
+
 /* CPU time of this process and of workers, without the cause's, on all CPUs. Too many threads, and other programs,
  * are known by their use of the CPUs, not by what they would need. */
 static double demand_of_cpus(const case_of *c)
 {
     const hr_run_view *r = c->run;
-    double ns = (double)r->sums.cpu_ns - (c->v->kind == HR_VERDICT_MEMORY ? faults_of(c) : 0);
+    double ns = own_cpu(r) - (c->v->kind == HR_VERDICT_MEMORY ? faults_of(c) : 0);
 
     if (c->v->kind == HR_VERDICT_THREADS || c->v->kind == HR_VERDICT_WAITS || r->n_cpus <= 0)
         return 0;
-    for (int i = 0; i < r->n_ops; i++)
-        if (!r->ops[i].sums.served.here)
-            ns += (double)r->ops[i].sums.served.cpu_ns;
+    if (c->v->kind == HR_VERDICT_OTHERS)
+        return ns / r->n_cpus;
     if (c->v->kind == HR_VERDICT_CHUNKS) /* a reader may compute in threads of its own */
         return pool_busy(r) / r->n_cpus;
     if (c->v->kind != HR_VERDICT_GIL) /* the same work, in processes */
@@ -238,6 +263,18 @@ static double with_chunks(const case_of *c)
     return (double)s->busy_ns / (double)HR_MAX(s->servers, 1) * share((double)s->piece_bytes, GOOD_CHUNK);
 }
 
+/* The time that the cause needs if its servers have CPUs for themselves: that of its computing, and of its sleeping. */
+static double with_cpus(const case_of *c)
+{
+    const hr_served *s = c->op && c->op->calls ? &c->op->sums.served : NULL;
+
+    if (s && s->servers > 0)
+        return (double)(s->delay_ns ? s->busy_ns - s->delay_ns : s->cpu_ns) / (double)s->servers;
+    if (c->op && c->op->is_serial)
+        return (double)c->op->sums.call.cpu_ns;
+    return c->calls ? (double)c->calls->cpu_ns / HR_MAX(c->run->n_threads, 1) : 0;
+}
+
 static void find_gain(case_of *c)
 {
     double least = rest_of(c);
@@ -246,6 +283,8 @@ static void find_gain(case_of *c)
         least = HR_MAX(least, with_workers(c, c->workers));
     if (c->v->kind == HR_VERDICT_CHUNKS)
         least = HR_MAX(least, with_chunks(c));
+    if (c->v->kind == HR_VERDICT_OTHERS)
+        least = HR_MAX(least, with_cpus(c));
     c->v->most = c->e->steps.step_ns > 0 ? c->period_ns / (double)c->e->steps.step_ns : 0;
     c->v->gain = least > 0 ? HR_MAX(1.0, c->period_ns / least) : 1.0;
     c->v->gain = HR_MIN(c->v->gain, 100.0);
@@ -269,6 +308,20 @@ static const hr_op_view *op_of_stage(const case_of *c, bool serial, bool calls)
     return found;
 }
 
+/* What is wanted is CPUs, and other processes have them. busy_ns: of the cause, of which it computed cpu_ns. */
+static bool crowded_out(case_of *c, double busy_ns, double cpu_ns)
+{
+    double others = cpus_of_others(c->run), on_cpu = share(cpu_ns, busy_ns);
+
+    if (others <= 0 || on_cpu > 0.9)
+        return false;
+    set(c, HR_VERDICT_OTHERS);
+    TEXT(c, "other processes use %.1f of the %d CPUs: %s had work all of the time, and computed %.0f %% of it", others,
+         c->run->n_machine_cpus, name_of(c->op).text, 100 * on_cpu);
+    ADVICE(c, "end or move the other programs, or give this one CPUs of its own; more workers or threads do not help");
+    return true;
+}
+
 static void serial(case_of *c)
 {
     double busy;
@@ -281,8 +334,10 @@ static void serial(case_of *c)
         ADVICE(c, "raise the memory limit (HEADRACE_MEMORY_LIMIT), or select fewer columns before it");
         return;
     }
-    set(c, HR_VERDICT_SERIAL);
     c->calls = c->op ? &c->op->sums.call : NULL;
+    if (c->op && crowded_out(c, (double)c->calls->busy_ns, (double)c->calls->cpu_ns))
+        return;
+    set(c, HR_VERDICT_SERIAL);
     busy = c->op ? share((double)c->op->sums.call.busy_ns, c->period_ns) : 0;
     TEXT(c, "%s runs on one thread, which it kept busy %.0f %% of the time", name_of(c->op).text, 100 * busy);
     ADVICE(c, "make %s cheaper, or move work out of it into steps that run on all threads", name_of(c->op).text);
@@ -369,6 +424,10 @@ static void threads(case_of *c)
         ADVICE(c, "set num_threads to %d (HEADRACE_NUM_THREADS)", r->n_cpus);
         return;
     }
+    c->calls = call;
+    if (on_cpu > 0.15 && crowded_out(c, (double)call->busy_ns, (double)call->cpu_ns))
+        return;
+    c->calls = NULL;
     if (on_cpu < 0.5 && busy > 0) {
         set(c, HR_VERDICT_WAITS);
         TEXT(c, "%s kept the threads, but computed only %.0f %% of that time: it waits, or other programs use the CPUs",
@@ -502,6 +561,15 @@ static void reader(case_of *c)
     ADVICE(c, "write the arrays again with smaller chunks, or in several stores");
 }
 
+/* Whether the function's workers wait for CPUs, and not in the function. */
+static bool lacks_cpus(const case_of *c)
+{
+    const hr_served *s = &c->op->sums.served;
+
+    return s->delay_ns ? (double)s->delay_ns > DELAYED * (double)s->busy_ns
+                       : (double)s->cpu_ns > 0.4 * (double)s->busy_ns;
+}
+
 static void function(case_of *c)
 {
     const hr_served *s;
@@ -533,16 +601,21 @@ static void function(case_of *c)
         turns(c);
         return;
     }
+    if (lacks_cpus(c) && crowded_out(c, (double)s->busy_ns, (double)s->cpu_ns))
+        return;
     set(c, HR_VERDICT_FUNCTION);
     TEXT(c, "the function %s: %" PRId64 " %s %.0f %% busy, and %s %.0f %% of that time", name_of(c->op).text,
          s->servers, s->servers == 1 ? "worker was" : "workers were",
          100 * share(at_once, (double)HR_MAX(s->servers, 1)), s->servers == 1 ? "it computed" : "they computed",
          100 * cpu_share);
-    enough = enough_workers(c);
+    enough = cpu_share > 0.5 && cpus_of_others(c->run) > 0 ? 0 : enough_workers(c); /* others have all CPUs */
     if (enough > s->servers) {
         c->workers = enough;
         ADVICE(c, "give it more workers (concurrency=%" PRId64 "), or make it cheaper", c->workers);
-    } else
+    } else if (cpu_share > 0.5 && cpus_of_others(c->run) > 0)
+        ADVICE(c, "make it cheaper, or end the other programs: they use %.1f of the %d CPUs", cpus_of_others(c->run),
+               c->run->n_machine_cpus);
+    else
         ADVICE(c, "make it cheaper: a function of batches instead of rows, or an expression");
 }
 

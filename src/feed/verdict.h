@@ -44,6 +44,7 @@ typedef enum hr_verdict_kind {
     HR_VERDICT_CPU,     /* all threads compute */
     HR_VERDICT_THREADS, /* more threads than CPUs */
     HR_VERDICT_WAITS,   /* threads that neither compute nor read: locks, or other programs on the CPUs */
+    HR_VERDICT_OTHERS,  /* other processes use the CPUs */
     HR_VERDICT_DISK,
     HR_VERDICT_LATENCY, /* of requests to a network */
     HR_VERDICT_BANDWIDTH,

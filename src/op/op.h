@@ -81,6 +81,7 @@ void hr__op_holds(int n); /* adds n to the number of operators that may hold row
 typedef struct hr_served {
     int64_t calls, busy_ns; /* ended calls, and their times from begin to end */
     int64_t cpu_ns;         /* of these, on CPUs */
+    int64_t delay_ns;       /* of busy_ns, in which they could run and had no CPU; 0 also: not known */
     int64_t queued_ns;      /* the time that these calls waited for a server */
     int64_t lock_ns;        /* of busy_ns, before the function began: the server waited for its interpreter's lock */
     int64_t servers;        /* the most so far */

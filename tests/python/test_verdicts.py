@@ -7,6 +7,8 @@ Where it does, the run is measured again: a verdict that is wrong three times is
 import functools
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 
@@ -332,6 +334,34 @@ def test_healthy_ranks(set_context):
 @measured_again
 def test_a_healthy_short_run(set_context):
     fine(read(hd.range(5000).iter_batches(batch_size=1000), 0.01))
+
+
+# ------------------------------------------------------------------------------------------- other programs
+
+
+def test_other_programs_use_the_cpus(set_context):
+    """The story: a function that found no CPU was to get more workers."""
+
+    def compute(batch):
+        begin = time.thread_time()
+        while time.thread_time() - begin < 0.01:
+            pass
+        return batch
+
+    spins = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(spins) for _ in range(2 * len(os.sched_getaffinity(0)))]
+    try:
+        ds = hd.range(50_000).map_batches(compute, batch_size=1000, concurrency=1)
+        stats = read(ds.iter_batches(batch_size=1000))
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    found = alarm(stats, "others")
+    assert (
+        "map_batches(compute)" in found["text"] and "more workers or threads do not help" in found["advice"]
+    )
+    assert next(o["served"] for o in stats["operators"] if "served" in o)["delayed_ns"] > 0
 
 
 # ------------------------------------------------------------------------------------------- chunks of arrays

@@ -610,7 +610,7 @@ void hr__calls_served(hr_calls *c, const hr_calls_run *run, hr_served *out)
     hr__unlock(&c->lock);
 }
 
-void hr__call_served_locked(hr_call *call, int64_t busy_ns, int64_t cpu_ns)
+void hr__call_served_locked(hr_call *call, int64_t busy_ns, int64_t cpu_ns, int64_t delay_ns)
 {
     hr_served *s;
 
@@ -621,6 +621,7 @@ void hr__call_served_locked(hr_call *call, int64_t busy_ns, int64_t cpu_ns)
     s->calls++;
     s->busy_ns += busy_ns;
     s->cpu_ns += HR_MAX(0, HR_MIN(cpu_ns, busy_ns));
+    s->delay_ns += HR_MAX(0, delay_ns);
     s->queued_ns += HR_MAX(0, call->taken_ns - call->queued_ns);
     s->lock_ns += call->lock_ns;
 }
@@ -817,7 +818,7 @@ static void learn_locked(hr_call *call)
 
     if (!call->in_hand)
         return;
-    hr__call_served_locked(call, took, hr__thread_cpu_ns() - call->taken_cpu_ns);
+    hr__call_served_locked(call, took, hr__thread_cpu_ns() - call->taken_cpu_ns, 0);
     c->call_ns = c->call_ns ? (7 * c->call_ns + took) / 8 : HR_MAX(took, 1);
     took /= HR_MAX(call->n_batches, 1);
     c->batch.ns = c->batch.ns ? (7 * c->batch.ns + took) / 8 : HR_MAX(took, 1);

@@ -235,8 +235,8 @@ int64_t hr__calls_count_errored(hr_calls *c, hr_calls_run *run); /* counts one m
 void hr__calls_forgive(hr_calls *c);                             /* failures may be left out */
 void hr__calls_stats(hr_calls *c, const hr_calls_run *run, hr_text *out);
 void hr__calls_served(hr_calls *c, const hr_calls_run *run, hr_served *out); /* run NULL: none has begun */
-/* Counts a call that ends now: busy_ns and cpu_ns are its server's. */
-void hr__call_served_locked(hr_call *call, int64_t busy_ns, int64_t cpu_ns);
+/* Counts a call that ends now: the times, as in hr_served, are its server's. */
+void hr__call_served_locked(hr_call *call, int64_t busy_ns, int64_t cpu_ns, int64_t delay_ns);
 
 int hr__calls_n_servers(hr_calls *c); /* worker processes, and the threads seen so far */
 hr_batch_cost hr__calls_batch_cost(hr_calls *c);
@@ -341,7 +341,8 @@ typedef struct hr_done_head {
     int32_t status;
     int32_t text_bytes;
     int64_t detail_bytes;
-    int64_t cpu_ns; /* of the worker process, for the call */
+    int64_t cpu_ns;   /* of the worker process, for the call */
+    int64_t delay_ns; /* in which its thread had no CPU, since it last told */
 } hr_done_head;
 
 #endif

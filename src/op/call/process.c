@@ -464,7 +464,7 @@ void hr__workers_close(hr_calls *c)
 /* -------------------------------------------------------------------------------------------------------- receiving */
 
 /* Parses the bytes of a DONE. */
-static hr_status done_parse(const hr_message *m, hr_status *st, int64_t *cpu_ns, hr_error *what)
+static hr_status done_parse(const hr_message *m, hr_status *st, hr_done_head *out, hr_error *what)
 {
     const char *bytes = m->bytes;
     hr_done_head h;
@@ -475,7 +475,7 @@ static hr_status done_parse(const hr_message *m, hr_status *st, int64_t *cpu_ns,
     if (h.text_bytes < 0 || h.detail_bytes < 0 || h.text_bytes > m->n_bytes - (int64_t)sizeof h ||
         h.detail_bytes != m->n_bytes - (int64_t)sizeof h - h.text_bytes)
         return HR_BAD_DATA;
-    *cpu_ns = h.cpu_ns;
+    *out = h;
     *st = h.status == HR_OK ? HR_OK : hr__status_is_error(h.status) ? (hr_status)h.status : HR_CALLBACK;
     if (*st) {
         hr_error_set(what, *st, "%.*s", (int)h.text_bytes, bytes + sizeof h);
@@ -487,7 +487,7 @@ static hr_status done_parse(const hr_message *m, hr_status *st, int64_t *cpu_ns,
 
 /* Updates the mean durations. The first call of a run in a worker does not count: the worker may have started or made
  * an instance. */
-static void count_done_locked(hr_calls_worker *w, hr_call *call, int64_t cpu_ns)
+static void count_done_locked(hr_calls_worker *w, hr_call *call, const hr_done_head *done)
 {
     hr_calls *c = w->calls;
     int64_t now = hr__clock_ns(), took = now - w->busy_ns, each = took / HR_MAX(call->n_batches, 1);
@@ -498,7 +498,7 @@ static void count_done_locked(hr_calls_worker *w, hr_call *call, int64_t cpu_ns)
     }
     w->run = call->place.run;
     w->busy_ns = now;
-    hr__call_served_locked(call, took, cpu_ns);
+    hr__call_served_locked(call, took, done->cpu_ns, done->delay_ns);
 }
 
 /* Parses the bytes of a RESULT or STREAM: its first batch, and counts. */
@@ -537,13 +537,13 @@ static hr_status done_message(hr_calls_worker *w, hr_message *m)
 {
     hr_error what = HR_ERROR_INIT;
     hr_status st = HR_OK;
-    int64_t cpu_ns;
+    hr_done_head done;
     hr_call *call;
 
-    HR_TRY(done_parse(m, &st, &cpu_ns, &what));
+    HR_TRY(done_parse(m, &st, &done, &what));
     hr__lock(&w->calls->lock);
     if ((call = find_call(w, m->tag))) {
-        count_done_locked(w, call, cpu_ns);
+        count_done_locked(w, call, &done);
         hr__worker_forget_locked(call);
     }
     hr__unlock(&w->calls->lock);
