@@ -15,6 +15,7 @@ typedef struct feed_object {
     PyObject *inline_calls; /* tuple of (Calls, handler) */
     PyObject *code_differs; /* names of functions whose code has changed since the position, or NULL */
     bool busy;              /* a thread is in next() */
+    PyObject *last;         /* JSON text: the statistics of a run that an error ended; NULL: it had none */
     int held;               /* calls that use the feed without the GIL; the last one closes it if `closing` */
     bool closing;           /* closes as soon as it is neither busy nor held */
     int pid;
@@ -175,7 +176,7 @@ static PyObject *feed_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
     }
     self->feed = feed;
     self->inline_calls = calls;
-    self->code_differs = NULL;
+    self->code_differs = self->last = NULL;
     self->busy = self->closing = false;
     self->held = 0;
     self->pid = hr__pid();
@@ -205,6 +206,38 @@ static int feed_clear(PyObject *op)
     return 0;
 }
 
+/* Keeps the statistics of a run that ends with an error, with the error's text in them. They are worth no second
+ * error: without memory there are none. */
+static void keep_last(feed_object *self, hr_status st, const hr_error *why)
+{
+    PyObject *type, *value, *trace;
+    char *stats = NULL;
+    hr_text text = { 0 };
+    hr_status got;
+
+    if (!self->feed || self->pid != hr__pid())
+        return;
+    PyErr_Fetch(&type, &value, &trace);
+    Py_BEGIN_ALLOW_THREADS
+    got = hr_feed_stats(self->feed, &stats, NULL);
+    Py_END_ALLOW_THREADS
+    if (!got && st) {
+        hr__text_add(&text, "{\"error\":");
+        hr__text_add_json(&text, why->text);
+        hr__text_add(&text, ",%s", stats + 1);
+    }
+    if (!got && !text.failed) {
+        const char *kept = st ? text.data : stats;
+
+        Py_XDECREF(self->last);
+        self->last = PyUnicode_DecodeUTF8(kept, (Py_ssize_t)strlen(kept), "replace");
+    }
+    PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+    hr__text_clear(&text);
+    hr_string_free(stats);
+}
+
 /* Ends the run of this process now, or when the last call that uses it returns. No thread is in next(). */
 static void feed_end(feed_object *self)
 {
@@ -229,6 +262,7 @@ static void feed_dealloc(PyObject *op)
     feed_end((feed_object *)op);
     Py_XDECREF(((feed_object *)op)->inline_calls);
     Py_XDECREF(((feed_object *)op)->code_differs);
+    Py_XDECREF(((feed_object *)op)->last);
     PyObject_GC_Del(op);
     Py_DECREF(type);
 }
@@ -269,6 +303,7 @@ static hr_table *feed_take(PyObject *op, bool *failed)
     hr_error err = HR_ERROR_INIT;
     hr_table *t = NULL;
     hr_status st = HR_PENDING;
+    bool closed;
     int more = 0;
 
     *failed = true;
@@ -297,10 +332,11 @@ static hr_table *feed_take(PyObject *op, bool *failed)
         if (self->closing)
             break;
     }
+    closed = self->closing && !PyErr_Occurred();
+    if (!closed && (st || PyErr_Occurred()))
+        keep_last(self, st == HR_PENDING ? HR_OK : st, &err); /* while it is busy, so that nobody closes it */
     self->busy = false;
-    if (st || self->closing || PyErr_Occurred()) {
-        bool closed = self->closing && !PyErr_Occurred();
-
+    if (st || closed || PyErr_Occurred()) {
         feed_end(self);
         hr_table_unref(t);
         if (closed) { /* another thread closed it: the end, no error */
@@ -424,6 +460,8 @@ static PyObject *feed_stats(PyObject *op, PyObject *none)
     hr_status st;
 
     (void)none;
+    if (!self->feed && self->last)
+        return Py_NewRef(self->last);
     if (feed_check_busy(s, self) < 0)
         return NULL;
     feed = feed_hold(self);
@@ -702,7 +740,8 @@ static PyMethodDef feed_methods[] = {
     { "converted", feed_converted, METH_O,
       "converted(ns): the consumer has spent this time to make its own batch of the last table." },
     { "forget", feed_forget, METH_O, "forget(row): the consumer will request no position before `row`." },
-    { "stats", feed_stats, METH_NOARGS, "Statistics of the run so far, as JSON." },
+    { "stats", feed_stats, METH_NOARGS,
+      "Statistics of the run so far, as JSON; also after an error has ended it, with `error`." },
     { "watch", feed_watch, METH_O,
       "watch(zero_ns): from now on news() has what the run does; its times count from there." },
     { "news", feed_news, METH_NOARGS,

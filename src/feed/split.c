@@ -2147,6 +2147,10 @@ hr_status hr__split_stats(hr_split *s, char **out, hr_error *err)
         verdict = verdict_of(hr__feed_run(s->feed), &e, mark);
         st = hr_feed_stats(s->feed, &run, err);
     }
+    if (s->feed_st || s->lost_st) {
+        hr__text_add(&t, ",\"error\":");
+        hr__text_add_json(&t, s->feed_st ? s->feed_err.text : s->lost_err.text);
+    }
     if (verdict || s->verdict)
         hr__text_add(&t, ",\"verdict\":%s", verdict ? verdict : s->verdict);
     hr__text_add(&t, ",\"run\":%s}", run ? run : s->run_stats ? s->run_stats : "null");

@@ -7,7 +7,7 @@ import pytest
 import headrace.data as hd
 from headrace.data import run_stats
 from headrace.data.expressions import col
-from headrace.exceptions import InvalidArgument
+from headrace.exceptions import DataError, InvalidArgument
 
 
 def plan():
@@ -49,6 +49,89 @@ def test_of_what_was_made(tmp_path):
     read = hd.read_parquet(tmp_path)
     assert read.filter(expr="x > 30000").count() == 0
     assert "ruled out: 1 fragments" in read.filter(expr="x > 30000").materialize().stats()
+
+
+CALLS = {
+    "sum": lambda ds: ds.sum("id"),
+    "min": lambda ds: ds.min("id"),
+    "std": lambda ds: ds.std("id"),
+    "unique": lambda ds: ds.unique("id"),
+    "aggregate": lambda ds: ds.aggregate(hd.aggregate.Sum("id"), Last()),
+    "summary": lambda ds: ds.summary(),
+    "count": lambda ds: ds.count(),
+    "take_all": lambda ds: ds.take_all(),
+    "to_pandas": lambda ds: ds.to_pandas(),
+    "materialize": lambda ds: ds.materialize(),
+    "iter_batches": lambda ds: list(ds.iter_batches()),
+    "iter_rows": lambda ds: list(ds.iter_rows()),
+    "size_bytes": lambda ds: ds.size_bytes(),
+    "to_random_access_dataset": lambda ds: ds.to_random_access_dataset("id"),
+}
+
+
+class Last(hd.aggregate.AggregateFn):
+    """A user's own."""
+
+    def __init__(self):
+        super().__init__(init=lambda k: 0, accumulate_row=lambda a, row: row["id"], merge=max, name="last")
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_of_every_call(name):
+    """The story: after sum() and its like there was "no run yet"."""
+    ds = hd.range(2000).map_batches(lambda b: b, batch_size=100)
+    CALLS[name](ds)
+    found = ds.stats("dict")
+    assert found["rows_read"] == 2000 and "error" not in found
+    assert "map_batches(" in ds.stats() and "Error" not in ds.stats()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_of_a_run_that_failed(name):
+    """The story: "no run yet", after minutes of work."""
+
+    def fails_late(batch):
+        if batch["id"][0] >= 1500:
+            raise ValueError('row "1500"\nis bad')
+        return batch
+
+    ds = hd.range(2000).map_batches(fails_late, batch_size=100)
+    with pytest.raises(ValueError, match="is bad"):
+        CALLS[name](ds)
+    found = ds.stats("dict")
+    assert found["rows_read"] > 0 and 'row "1500" is bad' in found["error"]
+    lines = ds.stats().splitlines()
+    assert lines[0].startswith("Run, epoch 0: ") and lines[1].startswith("Error: ") and '"1500"' in lines[1]
+    assert any(line.startswith("map_batches(fails_late)") for line in lines)
+
+
+def test_of_a_run_that_failed_at_its_beginning(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 and no more")
+    ds = hd.read_parquet(tmp_path / "a.parquet")
+    with pytest.raises(DataError):
+        ds.take(1)
+    assert "Error: " in ds.stats() and "a.parquet" in ds.stats("dict")["error"]
+    assert hd.range(3).take(3) and "error" not in hd.range(3).stats("dict")
+
+
+def test_of_ranks_whose_run_failed():
+    def fails(batch):
+        raise ValueError("all are bad")
+
+    (share,) = hd.range(2000).map_batches(fails, batch_size=100).streaming_split(1)
+    with pytest.raises(ValueError, match="all are bad"):
+        list(share.iter_batches())
+    assert "all are bad" in share.stats("dict")["error"] and "\nError: map_batches(fails): " in share.stats()
+
+
+def test_the_verdict_is_the_last_line():
+    """Also of a split, whose run came after it."""
+    stats = {"ranks": 1, "epoch": 0, "steps": 3, "rows": [30], "wait_ns": [5], "dropped_rows": 0}
+    stats |= {"padded_rows": 0, "verdict": {"kind": "trainer", "starved": False, "text": "the trainer"}}
+    ds = hd.range(30)
+    ds.take_all()
+    lines = run_stats.shown(stats | {"run": ds.stats("dict")}).splitlines()
+    assert lines[-1] == "Verdict: the trainer" and any(line.startswith("Memory: ") for line in lines)
 
 
 def test_of_ranks():

@@ -1077,7 +1077,8 @@ class Dataset(Consumers, Conversions, Writing):
     def stats(self, format: Literal["dict"]) -> dict[str, Any]: ...
     def stats(self, format: str = "text") -> str | dict[str, Any]:
         """Statistics of the last run that this object began; of a materialized Dataset, of the run that made
-        it. "no run yet", {} or "{}" before the first.
+        it. "no run yet", {} or "{}" before the first. Of a run that failed, what it did until then, and
+        `error`, the error's text.
 
         format: "text": a table of the operations, for people; "dict" or "json": all counters, as
         docs/memory.md and docs/stores.md describe them. Times of operations are sums over threads.
@@ -1095,14 +1096,14 @@ class Dataset(Consumers, Conversions, Writing):
     def _run(self, node, **options):
         return Run(node, self, **options, **DataContext.get_current().run_options())
 
-    def _tables(self, node=None):
+    def _tables(self, node=None, title="take"):
         node = node or self._node
         if node.op == "limit" and node.begins_with(n := node.args["n"]):
             with self._run(node, beginning=True) as run:
                 tables = Table.conformed([t for t in run if t.num_rows])
             if sum(t.num_rows for t in tables) == n:
                 return tables
-        with self._run(node) as run, progress.of_run(run, "take", node):
+        with self._run(node) as run, progress.of_run(run, title, node):
             return Table.conformed([t for t in run if t.num_rows])
 
     def take(self, limit: int = 20) -> list[Row]:

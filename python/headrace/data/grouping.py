@@ -149,18 +149,21 @@ def _user_aggregates(ds, aggs):
     found = [a.init(None) for a in aggs]
     partial = _Partial(aggs)
     blocks = ds.map_batches(lambda block: partial(block), batch_size=BLOCK_ROWS, batch_format="pyarrow")
-    for row in blocks.iter_rows():
-        found = [a.merge(x, y) for a, x, y in zip(aggs, found, pickle.loads(row["partial"]), strict=True)]
+    try:
+        for row in blocks.iter_rows():
+            found = [a.merge(x, y) for a, x, y in zip(aggs, found, pickle.loads(row["partial"]), strict=True)]
+    finally:
+        ds._last_stats = blocks._last_stats
     return {a.name: a.finalize(x) for a, x in zip(aggs, found, strict=True)}
 
 
-def aggregate(ds, aggs):
-    """Aggregates of a whole dataset, as a dict."""
+def aggregate(ds, aggs, where="aggregate"):
+    """Aggregates of a whole dataset, as a dict. where: the method, for its progress."""
     aggs = _check(aggs)
     built_in = [a for a in aggs if isinstance(a, BuiltIn)]
     others = [a for a in aggs if not isinstance(a, BuiltIn)]
     found = {}
-    for table in group_plan(ds, [], built_in)._tables() if built_in else ():
+    for table in ds._tables(group_plan(ds, [], built_in)._node, where) if built_in else ():
         found.update(table.to_pylist()[0])
     if others:
         found.update(_user_aggregates(ds, others))
@@ -172,7 +175,7 @@ def of_columns(ds, cls, on, where, **settings):
     columns = _columns_of(ds, on, where)
     if not columns and ds._known_names() is None:
         return None  # of no rows
-    found = aggregate(ds, [cls(c, **settings) for c in columns])
+    found = aggregate(ds, [cls(c, **settings) for c in columns], where)
     return next(iter(found.values())) if len(found) == 1 else found
 
 

@@ -395,8 +395,10 @@ class Run:
             self.next = self.feed.next if not self.pools else self._next
             at_exit = weakref.WeakMethod(self.close)
             self.running = running.Running(self.feed, node, self.number, at_exit=at_exit)
-        except BaseException:
+        except BaseException as e:
             self._end_pools()
+            if owner is not None and isinstance(e, _core.HeadraceError):
+                owner._last_stats = json.dumps({"error": str(e)})
             raise
         if events.wanted(events.DATA):
             events.tell(events.DATA, "run %d begins: %s", self.number, node.chain())
@@ -417,7 +419,14 @@ class Run:
 
     def stats(self):
         """JSON text of the run's statistics so far, or of those at its close."""
-        return self.stats_text or "{}" if self.feed.closed else self.feed.stats()
+        if self.stats_text:
+            return self.stats_text
+        try:
+            return self.feed.stats()
+        except _core.InvalidArgument:
+            if not self.feed.closed:
+                raise
+            return "{}"
 
     def close(self):
         """Ends the pass. Tables that next() returned stay valid."""

@@ -20,7 +20,7 @@ class RandomAccessDataset:
     def __init__(self, ds: Any, key: str, num_workers: int) -> None:
         begin = time.perf_counter()
         self._key = key
-        tables = ds.sort(key)._tables()
+        tables = ds._tables(ds.sort(key)._node, "to_random_access_dataset")
         self._tables = []
         self._keys: list[list[Any]] = []
         for table in tables:

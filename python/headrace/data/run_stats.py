@@ -29,17 +29,31 @@ def shown(stats):
     """The text for people."""
     if not stats:
         return NONE_YET
+    if set(stats) == {"error"}:
+        return f"no run yet: {_of_error(stats)}"
     if "ranks" in stats:
         verdict = _of_verdict(stats["verdict"]) if "verdict" in stats else ""
-        lines = [*_of_ranks(stats), verdict, shown(stats["run"] or {})]
+        run = shown(stats["run"]) if stats["run"] else NONE_YET
+        lines = [*_of_ranks(stats), _of_error(stats), run, verdict]
         return "\n".join(line for line in lines if line)
-    lines = [_of_run(stats), _of_reading(stats), *_table(stats["operators"]), _of_memory(stats)]
+    lines = [
+        _of_run(stats),
+        _of_error(stats),
+        _of_reading(stats),
+        *_table(stats["operators"]),
+        _of_memory(stats),
+    ]
     lines += [_of_cache(o) for o in stats["operators"] if "cached_rows" in o]
     if "network" in stats:
         lines.append(_of_network(stats["network"]))
     if "verdict" in stats:
         lines.append(_of_verdict(stats["verdict"]))
     return "\n".join(line for line in lines if line)
+
+
+def _of_error(s):
+    """The first line of the error that ended the run, or kept it from beginning."""
+    return f"Error: {s['error'].splitlines()[0]}" if s.get("error") else ""
 
 
 def written_rows(s):
@@ -54,10 +68,12 @@ def _of_run(s):
     seconds = s["seconds"]
     written = written_rows(s)
     rows = s["taken_rows"] if written is None else written
-    rate = f", {_count(rows / seconds)} rows/s" if seconds > 0 else ""
+    rate = f", {_count(rows / seconds)} rows/s" if seconds > 0 and rows else ""
+    first = s["first_table_seconds"]
     return (
-        f"Run, epoch {s['epoch']}: {rows:,} rows in {_time(seconds)}{rate}; first rows after "
-        f"{_time(s['first_table_seconds'])}; the consumer waited {_time(s['consumer_wait_seconds'])}"
+        f"Run, epoch {s['epoch']}: {rows:,} row{'' if rows == 1 else 's'} in {_time(seconds)}{rate}; "
+        + (f"first rows after {_time(first)}; " if first else "")
+        + f"the consumer waited {_time(s['consumer_wait_seconds'])}"
     )
 
 
