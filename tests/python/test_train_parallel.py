@@ -1,4 +1,6 @@
-"""prepare_model: DistributedDataParallel and FullyShardedDataParallel on the CPU, saved and restarted."""
+"""prepare_model: DistributedDataParallel and FullyShardedDataParallel on the CPU, saved and restarted. Beside
+them is torch's fully_shard (FSDP2), which needs no prepare_model.
+"""
 
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from headrace.train.torch import TorchTrainer, prepare_model  # noqa: E402
 pytestmark = pytest.mark.usefixtures("ranks")
 ROWS = 64
 BATCH = 4
+STRATEGIES = ["ddp", "fsdp", "fsdp2"]
 STEPS = ROWS // (2 * BATCH)
 
 
@@ -25,6 +28,20 @@ def ranks():
         yield
 
 
+def wrapped(plain, config):
+    if config["strategy"] != "fsdp2":
+        return prepare_model(
+            plain, parallel_strategy=config["strategy"], parallel_strategy_kwargs=config["kwargs"]
+        )
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (train.get_context().get_world_size(),))
+    for layer in (plain[0], plain[2]):
+        fully_shard(layer, mesh=mesh)
+    return fully_shard(plain, mesh=mesh)
+
+
 def loop(config):
     """Saves and loads by torch's distributed checkpoint, as users of either strategy do."""
     import torch.distributed.checkpoint as dcp
@@ -33,9 +50,7 @@ def loop(config):
     rank = train.get_context().get_world_rank()
     torch.manual_seed(0)
     plain = torch.nn.Sequential(torch.nn.Linear(1, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
-    model = prepare_model(
-        plain, parallel_strategy=config["strategy"], parallel_strategy_kwargs=config["kwargs"]
-    )
+    model = wrapped(plain, config)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     flat = StateDictOptions(flatten_optimizer_state_dict=True)
     checkpoint, step = train.get_checkpoint(), 0
@@ -58,7 +73,7 @@ def loop(config):
             values, moments = get_state_dict(model, optimizer, options=flat)
             folder = Path(config["folder"], str(step))
             dcp.save({"model": values, "optimizer": moments, "step": step}, checkpoint_id=folder)
-            mine = sum(p.numel() for p in model.parameters())
+            mine = sum(getattr(p, "to_local", lambda p=p: p)().numel() for p in model.parameters())
             report = {"step": step, "wrapped": type(model).__name__, "mine": mine}
             train.report(report, train.Checkpoint.from_directory(folder) if rank == 0 else None)
 
@@ -95,12 +110,10 @@ def weights(result):
 
 @pytest.fixture(scope="module")
 def whole(ranks, tmp_path_factory):
-    return {
-        strategy: fit(tmp_path_factory.mktemp(strategy), "whole", strategy) for strategy in ("ddp", "fsdp")
-    }
+    return {strategy: fit(tmp_path_factory.mktemp(strategy), "whole", strategy) for strategy in STRATEGIES}
 
 
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_restart_ends_with_the_weights_of_the_whole_run(strategy, whole, tmp_path):
     again = fit(tmp_path, "again", strategy, fail_at=5)
     assert [m["step"] for m in again.history] == [m["step"] for m in whole[strategy].history] == [3, 6, 8]
@@ -109,12 +122,14 @@ def test_a_restart_ends_with_the_weights_of_the_whole_run(strategy, whole, tmp_p
     assert all(torch.equal(expected[name], got[name]) for name in expected)
 
 
-def test_both_strategies_train_the_same_model(whole):
-    ddp, fsdp = weights(whole["ddp"]), weights(whole["fsdp"])
-    assert all(torch.allclose(ddp[name], fsdp[name], atol=1e-5) for name in ddp)
+def test_all_strategies_train_the_same_model(whole):
+    ddp = weights(whole["ddp"])
+    for other in map(weights, (whole["fsdp"], whole["fsdp2"])):
+        assert all(torch.allclose(ddp[name], other[name], atol=1e-5) for name in ddp)
     metrics = {strategy: result.metrics for strategy, result in whole.items()}
     assert metrics["ddp"] == {"step": STEPS, "wrapped": "DistributedDataParallel", "mine": 49}
     assert metrics["fsdp"] == {"step": STEPS, "wrapped": "FullyShardedDataParallel", "mine": 25}  # half
+    assert metrics["fsdp2"] == {"step": STEPS, "wrapped": "FSDPSequential", "mine": 33}  # of 8 + 8 + 16 + 1
 
 
 def test_arguments_reach_the_wrapper(tmp_path):
