@@ -159,6 +159,31 @@ static void links_are_used_as_well_as_by_a_fixed_number(void **state)
     }
 }
 
+/* 80 MB/s each, without an end. */
+static double wide(int level, double t, double *state)
+{
+    (void)t;
+    (void)state;
+    return level * 80 * MB;
+}
+
+/* The first bodies share the link with few others where more bring nothing; a wide link is in use soon. */
+static void the_start_is_quick(void **state)
+{
+    double least = 0.75 * transfer(wide, 1, 32, NULL);
+    hr_flow f;
+
+    (void)state;
+    hr__flow_init(&f, 8, 2, 1024);
+    transfer(capped, 0.5, 0, &f);
+    assert_in_range(f.level, 4, 8);
+    hr__flow_init(&f, 8, 2, 1024);
+    transfer(wide, 0.3, 0, &f);
+    assert_true(f.level >= 32);
+    hr__flow_init(&f, 8, 2, 1024);
+    assert_true(transfer(wide, 1, 0, &f) > least);
+}
+
 static void small_objects_get_many(void **state)
 {
     double own, fixed = transfer(small_objects, 10, 64, NULL);
@@ -223,8 +248,11 @@ static void waiting_for_the_first_byte_goes_up_to_a_bound(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(links_are_used_as_well_as_by_a_fixed_number),   cmocka_unit_test(small_objects_get_many),
-        cmocka_unit_test(a_throttled_host_gets_fewer_for_minutes),       cmocka_unit_test(idle_ticks_change_nothing),
+        cmocka_unit_test(links_are_used_as_well_as_by_a_fixed_number),
+        cmocka_unit_test(small_objects_get_many),
+        cmocka_unit_test(the_start_is_quick),
+        cmocka_unit_test(a_throttled_host_gets_fewer_for_minutes),
+        cmocka_unit_test(idle_ticks_change_nothing),
         cmocka_unit_test(waiting_for_the_first_byte_goes_up_to_a_bound),
     };
 

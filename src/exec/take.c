@@ -94,7 +94,7 @@ static void announce(hr_stage *s)
 {
     int64_t left = bytes_ahead(s, s->at.open.files[fragment_at_hand(s).file]);
 
-    for (int block = s->at.block + 2; block < s->at.open.n_blocks && left > 0; block++) {
+    for (int block = s->at.block + 1; block < s->at.open.n_blocks && left > 0; block++) {
         hr_open_fragment b = hr__stage_fragment(s, block);
         hr_scan_file *f = s->at.open.files[b.file];
 

@@ -101,6 +101,18 @@ def test_local_runs_have_no_network(server):
     assert "network" not in ds.stats("dict")
 
 
+def test_what_leaves_first_is_fetched_first(server, tmp_path):
+    """Once the second fragment was asked for after all those beyond the window, and rows waited for it."""
+    lines = "".join(f"{i},{i * 7}\n" for i in range(200_000))
+    (tmp_path / "a.csv").write_text("a,b\n" + lines * 10)
+    ds = hd.read_csv(f"{server.url}/a.csv", storage_options={"max_connections": 1, "hedges": False})
+    assert ds.schema().names == ["a", "b"]
+    server.forget()
+    assert ds.count() == 2_000_000
+    begins = [begin for method, _, begin, n in server.requests if method == "GET" and n > 1 << 20]
+    assert len(begins) > 4 and begins == sorted(begins)
+
+
 def test_bytes_are_received_once(server, tmp_path):
     """Once the reader's windows reached beyond what was announced, and bytes travelled twice."""
     rng = np.random.default_rng(2)

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define FIRST_LARGE 32
+#define FIRST_LARGE 8 /* large bodies share the link: with few, the first ones are whole soon */
 #define FIRST_SMALL 64
 #define LEAST_LARGE 2
 #define LEAST_SMALL 8

@@ -2,8 +2,9 @@
  *
  * 1. Time is cut into ticks, of TICK_NS or of two latencies. A tick counts if all of its requests had work: a request
  *    waited all the time. The tick after a change of the level does not count. MEASURE_TICKS ticks are a measure.
- * 2. RISE: the level doubles as long as a measure is GAIN_RISE above the best one. While nothing has come at all, the
- *    level doubles up to BLIND_LEVEL.
+ * 2. RISE: the level doubles as long as a measure is GAIN_RISE above the best one. Below BLIND_LEVEL a measure is one
+ *    tick of QUICK_TICK_NS or a latency, so that a low first level costs a fast host little. While nothing has come at
+ *    all, the level doubles up to BLIND_LEVEL.
  * 3. HOLD keeps the level for hold_ns. Then one trial: DOWN, a lower level, that stays if it costs less than LOSS_DOWN;
  *    after a failure UP, a higher one, that stays if it brings GAIN_UP. A level that fails doubles hold_ns.
  *    Trials compare with the plateau of the level before, never with a best that decays.
@@ -28,6 +29,7 @@
 #define TICK_NS (100 * MS)
 #define MAX_TICK_NS (1 * S)
 #define MEASURE_TICKS 2
+#define QUICK_TICK_NS (25 * MS)
 #define BLIND_LEVEL 32
 #define GAIN_RISE 1.10
 #define GAIN_UP 1.05
@@ -261,15 +263,24 @@ void hr__flow_first_byte(hr_flow *f, int64_t latency_ns)
     f->latency_ns = f->latency_ns ? f->latency_ns + (latency_ns - f->latency_ns) / 5 : latency_ns;
 }
 
+static bool is_quick(const hr_flow *f) { return f->phase == HR_FLOW_RISE && f->level < BLIND_LEVEL; }
+
+static int64_t tick_length(const hr_flow *f)
+{
+    int64_t least = is_quick(f) ? QUICK_TICK_NS : TICK_NS, latencies = f->latency_ns * (is_quick(f) ? 1 : 2);
+
+    latencies = latencies < MAX_TICK_NS ? latencies : MAX_TICK_NS;
+    return latencies > least ? latencies : least;
+}
+
 void hr__flow_tick(hr_flow *f, bool is_full, int64_t now_ns)
 {
-    int64_t length = f->latency_ns * 2 < MAX_TICK_NS ? f->latency_ns * 2 : MAX_TICK_NS, ns = now_ns - f->tick_ns;
+    int64_t ns = now_ns - f->tick_ns;
     bool counts = f->is_full && is_full && !f->skip && f->tick_ns > 0;
     double rate;
 
     f->is_full = f->is_full && is_full;
-    length = length > TICK_NS ? length : TICK_NS;
-    if (f->tick_ns > 0 && ns < length)
+    if (f->tick_ns > 0 && ns < tick_length(f))
         return;
     rate = ns > 0 ? f->amount * 1e9 / (double)ns : 0;
     f->tick_ns = now_ns;
@@ -279,7 +290,7 @@ void hr__flow_tick(hr_flow *f, bool is_full, int64_t now_ns)
     if (!counts)
         return;
     f->sum_rate += rate;
-    if (++f->n_ticks < MEASURE_TICKS)
+    if (++f->n_ticks < MEASURE_TICKS && !is_quick(f))
         return;
     rate = f->sum_rate / f->n_ticks;
     f->sum_rate = 0;
