@@ -299,9 +299,8 @@ def test_kill_in_each_phase(phase, decided, mode, server):
 
 
 def test_other_urls_are_refused_without_their_secrets():
-    with pytest.raises(
-        UnsupportedError, match="x/y: headrace writes to local paths and to s3://, gs:// and az:// URLs"
-    ) as e:
+    words = "x/y: headrace writes to local paths and to s3://, gs://, az:// and hdfs:// URLs"
+    with pytest.raises(UnsupportedError, match=words) as e:
         hd.range(3).write_csv("https://me:hush@x/y?sig=hush")
     assert "hush" not in str(e.value)
 

@@ -21,14 +21,15 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 from cloud_servers import AzServer, GsServer
+from hdfs_server import NameNode
 from object_server import FlatKeys, ObjectServer, S3Server
 
 import headrace.data as hd
 from headrace.data.expressions import col
 from headrace.exceptions import DataError, NotFoundError, StorageError, UnsupportedError
 
-SERVERS = {"http": ObjectServer, "s3": S3Server, "gs": GsServer, "az": AzServer}
-WRITABLE = ("s3", "gs", "az")
+SERVERS = {"http": ObjectServer, "s3": S3Server, "gs": GsServer, "az": AzServer, "hdfs": NameNode}
+WRITABLE = ("s3", "gs", "az")  # whose keys are no paths
 
 
 class Store:
@@ -37,10 +38,12 @@ class Store:
     def __init__(self, kind, root):
         (root / "bucket").mkdir(parents=True)
         self.kind = kind
-        self.server = server = type("Flat", (FlatKeys, SERVERS[kind]), {})(root)
+        made = SERVERS[kind] if kind == "hdfs" else type("Flat", (FlatKeys, SERVERS[kind]), {})
+        self.server = server = made(root)
         endpoint = {"endpoint": server.url}
         self.url, self.options = {
             "http": lambda: (f"{server.url}/bucket", {}),
+            "hdfs": lambda: (f"webhdfs://{server.host}/bucket", {}),
             "s3": lambda: ("s3://bucket", {"key": server.key, "secret": server.secret, **endpoint}),
             "gs": lambda: ("gs://bucket", {"token": server.bearer, **endpoint}),
             "az": lambda: (
@@ -50,7 +53,9 @@ class Store:
         }[kind]()
 
     def put(self, key, data):
-        self.server.file(f"bucket/{key}").write_bytes(data)
+        file = self.server.file(f"bucket/{key}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
 
     def keys(self, below=""):
         return sorted((k for k in self.server.objects("bucket") if k.startswith(below)), key=str.encode)

@@ -74,7 +74,8 @@ class SkippedPaths:
 
 
 STORE_SCHEMES = ("s3", "s3a", "gs", "gcs", "az", "azure", "abfs", "abfss", "wasb", "wasbs", "filesystem")
-READ_SCHEMES = ("http", "https", "hdfs", "webhdfs", "swebhdfs")  # to which nothing is written
+STORE_SCHEMES += ("hdfs", "webhdfs", "swebhdfs")
+READ_SCHEMES = ("http", "https")  # to which nothing is written
 
 
 def is_store(path):

@@ -334,9 +334,11 @@ static void az_add_part_query(const char *id, int64_t number, hr_text *out)
     hr__text_add(out, "blockid=%s%08" PRId64 "&comp=block", id, number);
 }
 
-static void az_add_complete_query(const char *id, hr_text *out)
+static void az_add_complete_query(const char *id, const char *url, bool only_new, hr_text *out)
 {
     (void)id;
+    (void)url;
+    (void)only_new;
     hr__text_add(out, "comp=blocklist");
 }
 

@@ -251,6 +251,7 @@ const char *hr__attempt_wrong(const hr_http_request *r, int code, char *text, si
 typedef enum hr_http_next { HR_HTTP_DONE, HR_HTTP_AGAIN } hr_http_next;
 void hr__http_header(hr_http_request *r, const char *line, size_t n); /* one line of the answer's head */
 bool hr__http_bytes(hr_http_request *r, const char *data, size_t n);  /* false: the attempt is over */
+bool hr__http_holds_back(const hr_http_request *r);                   /* the attempt sends no body: a redirect comes */
 /* After an attempt: `wrong` names what went wrong on the way, NULL: nothing. `location`: where a redirect leads; NULL.
  * AGAIN: the next attempt is due at r->due_ns; DONE: r->st and r->err are set. */
 hr_http_next hr__http_settle(hr_http_request *r, const char *wrong, bool may_retry, const char *location);
@@ -308,7 +309,7 @@ struct hr_store_kind {
     hr_list_way (*list_way)(const hr_store *s, const char *url);  /* NULL: HR_LIST_PAGES */
     /* The refusal says how a request has to be sent instead, which later ones are. NULL: refusals say nothing. */
     bool (*learn)(hr_store *s, const hr_http_request *r);
-    const hr_upload_kind *upload; /* NULL: the store is read only */
+    const hr_upload_kind *upload;
     /* Adds the query of a request for a range, which is answered by 200; NULL: ranges are asked for by a header. */
     void (*add_range_query)(int64_t offset, int64_t n, hr_text *out);
     /* What a refusal means, if the store knows it better than HTTP does, and its status; NULL: it does not. */
@@ -320,6 +321,13 @@ struct hr_store_kind {
                       hr_error *err);
     /* HR_BAD_DATA: the file has another version now. NULL: each request names the version. */
     hr_status (*verify)(hr_store *s, const char *url, int64_t version, hr_error *err);
+    /* The query of a request that has none: where the method alone does not say what is asked for. It may set another
+     * method. NULL: the method says it. */
+    const char *(*ask)(hr_http_request *r);
+    /* What is wrong with an answer of 2xx, and its status; it may read r->answer out of the body. NULL: nothing. */
+    const char *(*wrong)(hr_http_request *r, hr_status *st);
+    bool sends_abroad; /* what a request sends goes where a redirect leads: this server takes none itself */
+    bool has_versions; /* files have no ETags: hr_path.mtime_ns is their version, and the ETag of an answer to HEAD */
     /* Takes requests as hr__http_begin and hr__http_cancel do. NULL: they go over the network. */
     hr_status (*begin)(hr_http_request *r, hr_error *err);
     void (*cancel)(hr_http_request *r);
@@ -335,13 +343,31 @@ struct hr_upload_kind {
     const char *new_only;   /* a header line of that request: it replaces no object; NULL: the store knows none */
     const char *lost;       /* the code of its refusal, if parts are not there, or no longer */
     void (*add_part_query)(const char *id, int64_t number, hr_text *out);
-    void (*add_complete_query)(const char *id, hr_text *out);
-    void (*add_parts)(char *const *tags, int64_t n, hr_text *out); /* the body that completes an upload */
+    /* only_new: see new_only, where a query says it. */
+    void (*add_complete_query)(const char *id, const char *url, bool only_new, hr_text *out);
+    void (*add_parts)(char *const *tags, int64_t n, hr_text *out); /* the body that completes an upload; NULL: none */
     void (*add_mark)(const char *id, hr_text *out); /* a header line by which the object is known; NULL: none */
     /* Instead of a record and what follows it: makes the files visible, whose parts have all arrived, and removes `old`
      * (NULL: none). Sets `committed`. */
     hr_status (*commit)(hr_uploads *u, bool replace, const hr_paths *old, hr_error *err);
     void (*abort)(hr_uploads *u); /* removes what a job without names has left */
+    /* Of a store of files (hdfs/hdfs_write.c), whose uploads are files of hidden folders. Their ids are the keys of
+     * these files. All are NULL for the others. */
+    bool has_folders;                                     /* made by make_folder, removed by DELETE if they are empty */
+    int64_t part_bytes;                                   /* of a part, if the memory limit allows it; 0: any */
+    hr_status (*begin)(hr_uploads *u, hr_error *err);     /* sets `parts` and `renames` */
+    char *(*id_of)(const hr_uploads *u, const char *url); /* new; NULL: no memory */
+    char *(*part_url)(const hr_upload *f, int64_t number); /* likewise: where the part goes */
+    hr_status (*join)(hr_uploads *u, hr_error *err);       /* each upload's parts become one file, which is checked */
+    hr_status (*rename)(hr_store *s, const char *from, const char *to, hr_error *err); /* HR_MISMATCH: `to` exists */
+    const char *make_folder;                                                           /* the query of a PUT */
+    /* Finds the records below the prefix; its last name may be the beginning of a record's. */
+    hr_status (*records)(hr_store *s, const char *url, const char *prefix, hr_paths *out, hr_error *err);
+    /* Removes the files of the job's uploads. report NULL: of those of this folder alone; else lists all below it. */
+    hr_status (*abort_job)(hr_store *s, const char *root, const char *job, hr_text *report, hr_error *err);
+    /* hr__store_put, of a store without conditions of a PUT. */
+    hr_status (*put_object)(hr_store *s, const char *url, const void *data, int64_t n, const char *if_tag, char **tag,
+                            hr_error *err);
 };
 extern const hr_store_kind hr__s3_kind, hr__gs_kind, hr__az_kind, hr__hdfs_kind, hr__served_kind;
 const hr_store_kind *hr__kind_of(const char *url);                           /* NULL: of no store */
@@ -349,7 +375,6 @@ hr_place hr__place(const char *url);                                         /* 
 char *hr__url_of_key(const char *url, const char *key, hr_account *account); /* in the same bucket; NULL: no memory */
 void hr__url_add_encoded(hr_text *out, const char *s, bool keep_slash);
 hr_status hr__store_prepare(hr_store *s, const char *url, hr_error *err) HR_MUST_USE; /* any URL */
-hr_status hr__store_takes_files(const char *url, hr_error *err) HR_MUST_USE; /* HR_UNSUPPORTED: it is read only */
 bool hr__store_learn(hr_store *s, const char *url, const hr_http_request *r);
 /* The address of requests for a URL; query: encoded, sorted; "": none. NULL: no memory. */
 char *hr__store_address(const hr_store *s, const char *url, bool of_bucket, const char *query, hr_account *account);
@@ -468,7 +493,7 @@ const char *hr__s3_region(const hr_store *s);
 hr_list_way hr__list_behind(const hr_store *s, const char *url); /* HR_LIST_BEHIND */
 void hr__s3_add_list_query(const hr_list_query *q, bool encoded, hr_text *out);
 void hr__s3_add_part_query(const char *id, int64_t number, hr_text *out);
-void hr__s3_add_complete_query(const char *id, hr_text *out);
+void hr__s3_add_complete_query(const char *id, const char *url, bool only_new, hr_text *out);
 void hr__s3_add_parts(char *const *tags, int64_t n, hr_text *out);
 const char *hr__aws_domain(const char *region);                                    /* "amazonaws.com", but in China */
 hr_status hr__sha1_hex(const char *text, char out[41], hr_error *err) HR_MUST_USE; /* as names of SSO's files have it */
@@ -518,6 +543,9 @@ struct hr_uploads {
     hr_upload **items;
     int64_t n, cap;
     bool committed;       /* the uploads are not ours to abort */
+    char *parts;          /* of a store of files: the URL of the folder of the uploads; NULL: there is none */
+    bool renames;         /* `parts` becomes the folder: none was there when the job began */
+    bool only_new;        /* the job fills no folder that exists */
     bool claimed;         /* the folder has our claim */
     char *claim;          /* its ETag, or that of the one to replace; "": of none. NULL: the job needs none */
     bool never_waits;     /* a write goes on without room */
@@ -530,6 +558,7 @@ struct hr_uploads {
     hr_error err;
 };
 hr_status hr__uploads_wait(hr_uploads *u, hr_error *err) HR_MUST_USE; /* until all parts have arrived */
+int64_t hr__upload_bytes_of(const hr_uploads *u, int64_t n_parts);    /* of the first n parts, if more follow */
 /* The text of the first element of this name, decoded; new; NULL: there is none, or no memory. */
 char *hr__xml_text(const char *xml, const char *name, const char **end);
 /* Completes what jobs have decided in the folder, and aborts what a killed run of the job `job` (NULL: none) left. */
@@ -545,6 +574,7 @@ hr_status hr__store_remove(hr_store *s, const char *url, const char *if_tag, hr_
 /* DELETE with an encoded query ("": none) and header lines (NULL: none). What is not there is fine. */
 hr_status hr__store_delete(hr_store *s, const char *url, const char *query, const char *lines,
                            hr_error *err) HR_MUST_USE;
+void hr__store_unmake(hr_store *s, const char *root, const char *url);
 /* PUT of a whole object to r. conditional: the lines have a condition, which a store that knows none (501) does not
  * get. */
 hr_status hr__store_send(hr_store *s, const char *url, const void *data, int64_t n, const char *lines, bool conditional,

@@ -177,14 +177,22 @@ static bool add_headers(const hr_text *lines, struct curl_slist **out)
     return !lines->failed;
 }
 
+/* libcurl would add a type of its own. HttpFS takes bytes of this one alone. */
+static const char *type_line(const hr_http_request *r)
+{
+    if (r->more && strstr(r->more, "Content-Type:"))
+        return "";
+    return r->kind && r->kind->sends_abroad && r->target ? "Content-Type: application/octet-stream\n"
+                                                         : "Content-Type:\n";
+}
+
 static hr_status make_headers(const hr_http_request *r, struct curl_slist **out, hr_error *err)
 {
     hr_text lines = { 0 };
     hr_status st = HR_OK;
 
     *out = NULL;
-    hr__text_add(&lines, "Accept:\nExpect:\n%s%s", r->more && strstr(r->more, "Content-Type:") ? "" : "Content-Type:\n",
-                 r->more ? r->more : "");
+    hr__text_add(&lines, "Accept:\nExpect:\n%s%s", type_line(r), r->more ? r->more : "");
     if (r->n_bytes > 0 && !(r->kind && r->kind->add_range_query))
         hr__text_add(&lines, "Range: bytes=%lld-%lld\n", (long long)(r->offset + r->n_got),
                      (long long)(r->offset + r->n_bytes - 1));
@@ -268,16 +276,18 @@ static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist 
     else if (strcmp(r->method, "GET") != 0)
         curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, r->method);
     if (sends_body(r)) {
-        if (r->pieces) {
+        bool empty = hr__http_holds_back(r);
+
+        if (r->pieces && !empty) {
             curl_easy_setopt(easy, CURLOPT_POST, 1L);
             curl_easy_setopt(easy, CURLOPT_READFUNCTION, on_read);
             curl_easy_setopt(easy, CURLOPT_READDATA, r);
             curl_easy_setopt(easy, CURLOPT_SEEKFUNCTION, on_seek);
             curl_easy_setopt(easy, CURLOPT_SEEKDATA, r);
         } else {
-            curl_easy_setopt(easy, CURLOPT_POSTFIELDS, r->data ? (const char *)r->data : ""); /* borrowed */
+            curl_easy_setopt(easy, CURLOPT_POSTFIELDS, r->data && !empty ? (const char *)r->data : ""); /* borrowed */
         }
-        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->n_data);
+        curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)(empty ? 0 : r->n_data));
         curl_easy_setopt(easy, CURLOPT_UPLOAD_BUFFERSIZE, (long)r->buffer_bytes);
     }
 }

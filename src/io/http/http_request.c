@@ -139,6 +139,15 @@ static bool is_ranged(const hr_http_request *r) { return r->n_bytes > 0; }
 /* The range is in the query: 200 is an answer with the range alone. */
 static bool asks_by_query(const hr_http_request *r) { return is_ranged(r) && r->kind && r->kind->add_range_query; }
 
+/* The attempt goes to a server that takes no body, and says where it goes. */
+bool hr__http_holds_back(const hr_http_request *r)
+{
+    return r->kind && r->kind->sends_abroad && !r->target && strcmp(r->method, "GET") != 0;
+}
+
+/* Each attempt begins at the server that redirects. */
+static bool starts_over(const hr_http_request *r) { return asks_by_query(r) || (r->kind && r->kind->sends_abroad); }
+
 /* The next bytes of the answer are those that were asked for: of the range, or of a whole object that is the range. */
 static bool fits_range(hr_http_request *r)
 {
@@ -380,7 +389,7 @@ static hr_http_next again(hr_http_request *r, const char *wrong)
     if (!r->if_match)
         r->n_got = 0; /* nothing proves that the rest is of the same object */
     hr__text_clear(&r->body);
-    if (asks_by_query(r)) { /* the NameNode may send us to another DataNode */
+    if (starts_over(r)) { /* the NameNode may send us to another DataNode */
         hr__free(r->target);
         r->target = NULL;
         r->foreign = false;
@@ -432,7 +441,11 @@ static bool is_error_of_a_list(const hr_http_request *r)
 static hr_http_next accept(hr_http_request *r)
 {
     const hr_http_answer *a = &r->answer;
+    hr_status st = HR_IO;
+    const char *wrong = r->kind && r->kind->wrong ? r->kind->wrong(r, &st) : NULL;
 
+    if (wrong)
+        return fails(r, st, wrong);
     if (r->if_match && a->etag[0] && strcmp(a->etag, r->if_match) != 0)
         return replaced(r);
     if (asks_by_query(r) && a->total >= 0 && a->total < r->n_bytes && r->n_got == a->total)

@@ -7,6 +7,8 @@
  * Tests: test_objects.py. */
 #include "io/http/http.h"
 
+#include <inttypes.h>
+
 #define CHUNK (8 << 20) /* of a file on its way to the disk */
 #define CHUNKS_AHEAD 8
 #define LOCAL_CHUNK (1 << 20)
@@ -18,6 +20,15 @@ typedef struct found {
     hr_paths list;
     hr_source *source;
 } found;
+
+char *hr__path_tag(const hr_path *p)
+{
+    const hr_store_kind *k = hr__kind_of(p->path);
+
+    if (!p->tag && k && k->has_versions)
+        return hr__printf(NULL, "%" PRId64, p->mtime_ns);
+    return hr__strdup(NULL, p->tag);
+}
 
 static void found_clear(found *f)
 {
@@ -44,6 +55,14 @@ static hr_status find(const hr_store_options *o, const char *url, found *out, hr
     return hr__paths_open(&out->list, 0, NULL, &out->source, err);
 }
 
+/* "": the store gives none. NULL: no memory. */
+static char *version_text(const hr_path *p)
+{
+    char *tag = hr__path_tag(p);
+
+    return tag ? tag : hr__strdup(NULL, "");
+}
+
 static hr_status read_once(const hr_store_options *o, const char *url, int64_t offset, int64_t most, hr_text *out,
                            char **tag, hr_error *err)
 {
@@ -62,7 +81,7 @@ static hr_status read_once(const hr_store_options *o, const char *url, int64_t o
         HR_GO(hr__error_memory(err, url, n));
     HR_GO(hr__source_read(f.source, data, begin, n, err));
     hr__text_add_bytes(out, (const char *)data, n);
-    *tag = hr__strdup(NULL, f.list.items[0].tag ? f.list.items[0].tag : "");
+    *tag = version_text(&f.list.items[0]);
     if (out->failed || !*tag)
         st = hr__error_memory(err, url, n);
 done:
@@ -95,7 +114,7 @@ hr_status hr__object_open(const hr_store_options *o, const char *url, hr_source 
     *out = NULL;
     *tag = NULL;
     HR_GO(find(o, url, &f, err));
-    *tag = hr__strdup(NULL, f.list.items[0].tag ? f.list.items[0].tag : "");
+    *tag = version_text(&f.list.items[0]);
     if (!*tag)
         HR_GO(hr__error_memory(err, url, 64));
     *out = f.source;
@@ -170,7 +189,6 @@ static hr_status store_for(const hr_store_options *o, const char *url, hr_store 
         (void)hr_error_set(err, HR_UNSUPPORTED, "headrace does not write to URLs of this kind");
         return hr__url_error(err, HR_UNSUPPORTED, url);
     }
-    HR_TRY(hr__store_takes_files(url, err));
     HR_TRY(hr__store_new(o->items, o->n, NULL, out, err));
     st = hr__store_prepare(*out, url, err);
     if (st)
@@ -179,8 +197,8 @@ static hr_status store_for(const hr_store_options *o, const char *url, hr_store 
 }
 
 /* The object's bytes, with a 0 after them, and its ETag. HR_NOT_FOUND: there is none. */
-hr_status hr__store_get(hr_store *s, const char *url, hr_account *account, hr_text *out, char tag[HR_ETAG_BYTES],
-                        hr_error *err)
+static hr_status get(hr_store *s, const char *url, hr_account *account, hr_text *out, char tag[HR_ETAG_BYTES],
+                     hr_error *err)
 {
     hr_http_request r = { 0 };
     hr_status st;
@@ -197,6 +215,48 @@ hr_status hr__store_get(hr_store *s, const char *url, hr_account *account, hr_te
 done:
     hr__http_clear(&r);
     return st;
+}
+
+/* The version of the object, of a store without ETags. */
+static hr_status version_of(hr_store *s, const char *url, char tag[HR_ETAG_BYTES], hr_error *err)
+{
+    hr_http_request r = { 0 };
+    hr_status st = hr__store_request(&r, "HEAD", s, url, "", NULL, err);
+
+    if (!st)
+        st = hr__http_run(&r, err);
+    memcpy(tag, r.answer.etag, HR_ETAG_BYTES);
+    hr__http_clear(&r);
+    return st;
+}
+
+/* As hr__store_get does, if the version before is the one behind; else HR_PENDING. */
+static hr_status get_of_version(hr_store *s, const char *url, hr_account *account, hr_text *out,
+                                char tag[HR_ETAG_BYTES], hr_error *err)
+{
+    char before[HR_ETAG_BYTES];
+    hr_status st;
+
+    HR_TRY(version_of(s, url, before, err));
+    HR_TRY(get(s, url, account, out, tag, err));
+    st = version_of(s, url, tag, err);
+    if (!st && strcmp(before, tag) != 0)
+        st = HR_PENDING;
+    if (st)
+        hr__text_clear(out);
+    return st;
+}
+
+hr_status hr__store_get(hr_store *s, const char *url, hr_account *account, hr_text *out, char tag[HR_ETAG_BYTES],
+                        hr_error *err)
+{
+    hr_status st = HR_PENDING;
+
+    if (!hr__kind_of(url)->has_versions)
+        return get(s, url, account, out, tag, err);
+    for (int i = 0; i < TRIES && st == HR_PENDING; i++)
+        st = get_of_version(s, url, account, out, tag, err);
+    return st == HR_PENDING ? hr_error_set(err, HR_IO, "%s: it was replaced in each of %d reads", url, TRIES) : st;
 }
 
 /* Whether the object holds these bytes: then a request whose answer was lost has put them there. */
@@ -280,12 +340,15 @@ hr_status hr__store_send(hr_store *s, const char *url, const void *data, int64_t
 hr_status hr__store_put(hr_store *s, const char *url, const void *data, int64_t n, const char *if_tag, char **tag,
                         hr_error *err)
 {
+    const hr_upload_kind *k = hr__kind_of(url)->upload;
     hr_http_request r = { 0 };
     hr_text lines = { 0 };
     hr_status st;
     int status;
 
     *tag = NULL;
+    if (k->put_object)
+        return k->put_object(s, url, data, n, if_tag, tag, err);
     HR_GO(add_lines(s, url, if_tag, &lines, err));
     st = hr__store_send(s, url, data, n, lines.data, if_tag != NULL, &r, err);
     status = r.answer.status;
@@ -346,6 +409,21 @@ hr_status hr__store_remove(hr_store *s, const char *url, const char *if_tag, hr_
     return st;
 }
 
+/* Removes the folders above `url` and below `root` that are empty. Best effort. */
+void hr__store_unmake(hr_store *s, const char *root, const char *url)
+{
+    char *path = hr__strdup(NULL, url), *slash;
+    hr_error none = HR_ERROR_INIT;
+    hr_status st = HR_OK;
+
+    while (path && !st && (slash = strrchr(path, '/')) && slash > path + strlen(root)) {
+        *slash = 0;
+        st = hr__place(path).key[0] ? hr__store_delete(s, path, "", NULL, &none) : HR_PENDING;
+    }
+    hr_error_clear(&none);
+    hr__free(path);
+}
+
 static hr_status remove_some(hr_store *s, const char *const *urls, int n, hr_error *err)
 {
     hr_http_request *r = hr__zalloc(NULL, (size_t)n * sizeof *r);
@@ -367,6 +445,28 @@ static hr_status remove_some(hr_store *s, const char *const *urls, int n, hr_err
     return st;
 }
 
+/* Removes the folders of the objects that are empty now, up to the one that has all of them. */
+static hr_status unmake_all(hr_store *s, const char *const *urls, int n, hr_error *err)
+{
+    const char *slash = strrchr(urls[0], '/');
+    size_t common = (size_t)(slash - urls[0]);
+    char *root;
+
+    for (int i = 1; i < n; i++)
+        while (common && (strncmp(urls[0], urls[i], common) != 0 || urls[i][common] != '/'))
+            for (common--; common && urls[0][common] != '/';)
+                common--;
+    while (common && urls[0][common - 1] != '/') /* the folder above the common one */
+        common--;
+    root = hr__strndup(NULL, urls[0], common ? common - 1 : 0);
+    if (!root)
+        return hr__error_memory(err, urls[0], (int64_t)common);
+    for (int i = 0; i < n; i++)
+        hr__store_unmake(s, root, urls[i]);
+    hr__free(root);
+    return HR_OK;
+}
+
 hr_status hr__objects_remove(const hr_store_options *o, const char *const *urls, int n, hr_error *err)
 {
     hr_store *s = NULL;
@@ -374,6 +474,8 @@ hr_status hr__objects_remove(const hr_store_options *o, const char *const *urls,
 
     for (int at = 0; at < n && !st; at += AT_ONCE)
         st = remove_some(s, urls + at, HR_MIN(AT_ONCE, n - at), err);
+    if (!st && n && hr__kind_of(urls[0])->upload->has_folders)
+        st = unmake_all(s, urls, n, err);
     hr__store_unref(s);
     return st;
 }

@@ -16,7 +16,10 @@ void hr__network_stats(const hr_account *a, hr_text *out);
 bool hr__http_has_certificates(void);
 /* Where they do not, those of this file are. */
 hr_status hr__http_use_certificates(const char *path, hr_error *err) HR_MUST_USE;
+/* By which a store knows this version of the file; new; NULL: it has none, or no memory. */
+char *hr__path_tag(const hr_path *p);
 bool hr__url_is_store(const char *url);                    /* of any store, and not of http */
+void hr__url_trim(char *url);                              /* of a store: without '/' at the end of its key */
 char *hr__url_shown(const char *url, hr_account *account); /* without passwords, and without its query */
 void hr__url_hide(const char *url, hr_error *err);         /* the error's text has it as it is shown; NULL is fine */
 /* Puts the URL, as it is shown, before the text of the error. Returns st. */
@@ -70,7 +73,8 @@ hr_status hr__upload_begin(hr_uploads *u, const char *url, hr_upload **out, hr_e
 /* For threads of the pool: writes do not wait while too many bytes are under way. Who writes looks before whether there
  * is room for a chunk, which is 1/16 of the memory limit. The budget's waiter is called when there is room again. */
 void hr__uploads_never_wait(hr_uploads *u);
-bool hr__uploads_have_room(const hr_uploads *u); /* from any thread */
+bool hr__uploads_have_room(const hr_uploads *u);     /* from any thread */
+int64_t hr__uploads_part_bytes(const hr_uploads *u); /* of a file's first parts: what one that is open holds, at most */
 /* Waits while too many bytes are under way, unless hr__uploads_never_wait was called. */
 hr_status hr__upload_write(hr_upload *u, const void *data, int64_t n, hr_error *err) HR_MUST_USE;
 /* Shares the buffer until its bytes have arrived. */

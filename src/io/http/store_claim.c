@@ -79,6 +79,10 @@ hr_status hr__uploads_claim(hr_uploads *u, bool *taken, hr_error *err)
     HR_TRY(hr__uploads_wait(u, err));
     if (u->kind->commit) /* it has no conditions */
         return HR_OK;
+    if (u->renames) { /* the rename of our folder fails where one is */
+        u->only_new = true;
+        return HR_OK;
+    }
     url = claim_url(u);
     u->claim = hr__strdup(NULL, "");
     st = url && u->claim ? claim(u, url, taken, err) : hr__error_memory(err, u->root, 64);

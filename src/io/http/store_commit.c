@@ -1,4 +1,4 @@
-/* store_commit.c - how all files of a job become visible at once in a store, which has no renames.
+/* store_commit.c - how all files of a job become visible at once in a store, most of which have no renames.
  *
  * The protocol, for a job that writes into ROOT:
  *   1. All parts of all files arrive (store_upload.c). Nothing is visible; a failed job aborts its uploads.
@@ -22,6 +22,9 @@
  * Azure has no ids of uploads and no list of them: blocks that no list names go after a week, and an upload is complete
  * if the metadata of the blob has our id. Google knows no condition for completing an upload: a file of another program
  * that comes between our look and that step is replaced.
+ *
+ * HDFS has hidden files instead of uploads, and renames: step 3 is a rename of each file, and a new folder needs no
+ * record, because it appears by one rename (hdfs/hdfs_write.c).
  *
  * Tests: test_s3_write.py, test_store_write.py, test_store_records.py. */
 #include "io/http/http.h"
@@ -231,6 +234,13 @@ static hr_status put_text(hr_store *s, const char *url, const hr_text *text, boo
 
     if (text->failed)
         return hr__error_memory(err, url, text->n);
+    if (k->put_object) {
+        char *tag = NULL;
+
+        st = k->put_object(s, url, text->data, text->n, only_new ? "" : NULL, &tag, err);
+        hr__free(tag);
+        return st;
+    }
     st = hr__store_send(s, url, text->data, text->n, only_new ? k->put_new : k->put, only_new, &r, err);
     hr__http_clear(&r);
     return st;
@@ -276,22 +286,40 @@ typedef struct completion {
     hr_text body, more;
 } completion;
 
+/* Errors name the file, wherever its upload is. */
+static hr_status name_request(hr_http_request *r, const char *url, hr_error *err)
+{
+    char *name = hr__strdup(NULL, url);
+
+    if (!name)
+        return hr__error_memory(err, url, (int64_t)strlen(url));
+    hr__free(r->name);
+    r->name = name;
+    return HR_OK;
+}
+
 /* only_new: there is no such object yet. */
 static hr_status ask_complete(const commit *c, const commit_file *f, bool only_new, completion *out, hr_error *err)
 {
     const char *id = f->id ? f->id : "";
     hr_text query = { 0 };
     hr_status st;
+    char *url;
 
-    c->kind->add_complete_query(id, &query);
-    c->kind->add_parts(f->tags, f->n_tags, &out->body);
+    c->kind->add_complete_query(id, f->url, only_new, &query);
+    if (c->kind->add_parts)
+        c->kind->add_parts(f->tags, f->n_tags, &out->body);
     hr__text_add(&out->more, "%s", only_new && c->kind->new_only ? c->kind->new_only : "");
     if (c->kind->add_mark)
         c->kind->add_mark(id, &out->more);
-    st = query.failed || out->body.failed || out->more.failed
+    url = c->kind->has_folders ? hr__url_of_key(c->root, id, NULL) : hr__strdup(NULL, f->url);
+    st = !url || query.failed || out->body.failed || out->more.failed
              ? hr__error_memory(err, f->url, out->body.n)
-             : hr__store_request(out->r, c->kind->complete, c->store, f->url, query.data, c->account, err);
+             : hr__store_request(out->r, c->kind->complete, c->store, url, query.data, c->account, err);
+    if (!st)
+        st = name_request(out->r, f->url, err);
     hr__text_clear(&query);
+    hr__free(url);
     out->r->data = (const uint8_t *)out->body.data;
     out->r->n_data = out->body.n;
     out->r->more = out->more.data;
@@ -376,6 +404,36 @@ static hr_status judge(const commit *c, commit_file *f, hr_http_request *r, hr_e
     return HR_OK;
 }
 
+/* The folders of up to AT_ONCE files, of a store that has some. */
+static hr_status make_folders(const commit *c, int64_t begin, int n, hr_error *err)
+{
+    hr_http_request *r = hr__zalloc(NULL, (size_t)n * sizeof *r);
+    size_t n_root = strlen(c->root);
+    hr_status st = r ? HR_OK : hr__error_memory(err, c->root, n * (int64_t)sizeof *r);
+
+    for (int i = 0; i < n && !st; i++) {
+        const char *url = c->files[begin + i].url;
+        size_t m = (size_t)(name_in(url) - url) - 1;
+        char *folder = m > n_root && !c->files[begin + i].is_done ? hr__strndup(NULL, url, m) : NULL;
+
+        r[i].st = HR_PENDING; /* it is the root, which is there */
+        if (folder)
+            r[i].st = hr__store_request(&r[i], "PUT", c->store, folder, c->kind->make_folder, c->account, &r[i].err);
+        hr__free(folder);
+    }
+    if (!st)
+        hr__http_run_all(r, n);
+    for (int i = 0; i < n && r; i++) {
+        if (r[i].st && r[i].st != HR_PENDING && !st) {
+            st = r[i].st;
+            hr__error_move(err, &r[i].err);
+        }
+        hr__http_clear(&r[i]);
+    }
+    hr__free(r);
+    return st;
+}
+
 /* Tries to complete up to AT_ONCE files. */
 static hr_status complete_some(commit *c, int64_t begin, int n, bool only_new, hr_error *err)
 {
@@ -385,6 +443,8 @@ static hr_status complete_some(commit *c, int64_t begin, int n, bool only_new, h
 
     if (!r || !all)
         HR_GO(hr__error_memory(err, c->root, n * (int64_t)sizeof *r));
+    if (c->kind->has_folders)
+        HR_GO(make_folders(c, begin, n, err));
     for (int i = 0; i < n; i++) {
         all[i].r = &r[i];
         if (!c->files[begin + i].is_done)
@@ -475,6 +535,8 @@ static hr_status remove_old(const commit *c, hr_error *err)
         HR_TRY(ask_old(c, "HEAD", at, n, found, err));
         HR_TRY(ask_old(c, "DELETE", at, n, found, err));
     }
+    for (int64_t i = 0; c->kind->has_folders && i < c->old.n; i++)
+        hr__store_unmake(c->store, c->root, c->old.items[i].path);
     return HR_OK;
 }
 
@@ -495,6 +557,8 @@ static hr_status roll_forward(commit *c, bool success, hr_error *err)
         HR_GO(put_text(c->store, url, &text, false, err));
     }
     HR_GO(remove_old(c, err));
+    if (c->kind->abort_job) /* the folder of its uploads, which are empty */
+        HR_GO(c->kind->abort_job(c->store, c->root, c->job, NULL, err));
     HR_GO(hr__store_remove(c->store, record, NULL, err));
 done:
     hr__text_clear(&text);
@@ -602,6 +666,32 @@ static hr_status decide(commit *c, hr_uploads *u, hr_error *err)
     return st;
 }
 
+/* Of a store of files: all files of the job become visible by one step, if their folder is still not there. */
+static hr_status rename_folder(const commit *c, hr_uploads *u, hr_error *err)
+{
+    char *url = hr__printf(NULL, "%s/_SUCCESS", u->parts), *job = NULL;
+    hr_error none = HR_ERROR_INIT;
+    hr_text text = { 0 };
+    hr_status st;
+
+    print_commit(c, false, &text);
+    HR_GO(url ? put_text(u->store, url, &text, false, err) : hr__error_memory(err, u->root, 64));
+    st = u->kind->rename(u->store, u->parts, u->root, err);
+    if (st && !success_of(u->store, u->root, &job, &none) && job && strcmp(job, u->job) == 0) {
+        hr_error_clear(err); /* the answer was lost */
+        st = HR_OK;
+    }
+    u->committed = !st;
+    if (st == HR_MISMATCH && u->only_new)
+        st = hr_error_set(err, HR_IO, "%s: another job fills the folder at the same time", u->root);
+done:
+    hr_error_clear(&none);
+    hr__text_clear(&text);
+    hr__free(job);
+    hr__free(url);
+    return st;
+}
+
 hr_status hr__uploads_commit(hr_uploads *u, bool single, bool replace, const hr_paths *old, hr_error *err)
 {
     commit c = { 0 };
@@ -610,12 +700,22 @@ hr_status hr__uploads_commit(hr_uploads *u, bool single, bool replace, const hr_
     HR_GO(hr__uploads_wait(u, err));
     if (u->kind->commit)
         return u->kind->commit(u, replace, old, err);
+    if (u->kind->join)
+        HR_GO(u->kind->join(u, err));
     HR_GO(of_uploads(u, old, &c, err));
+    if (u->renames && u->n > 0) {
+        st = rename_folder(&c, u, err);
+        if (st != HR_MISMATCH)
+            goto done;
+        hr_error_clear(err); /* the folder is there now, and has files of others */
+    }
     if (!replace)
         HR_GO(check_new(&c, single, err));
     if (single) {
         st = complete_all(&c, !replace, err);
         u->committed = !st;
+        if (!st && u->kind->abort)
+            u->kind->abort(u); /* the folder of the uploads, which has none any more */
         goto done;
     }
     if (c.n_files == 0 && c.old.n == 0)
@@ -725,7 +825,7 @@ static hr_status abort_page(hr_store *s, const commit *c, const char *job, const
     return HR_OK;
 }
 
-static hr_status abort_job(hr_store *s, const char *root, const char *job, hr_text *report, hr_error *err)
+static hr_status abort_listed(hr_store *s, const char *root, const char *job, hr_text *report, hr_error *err)
 {
     commit c = { .root = hr__strdup(NULL, root) };
     const char *key = hr__place(root).key;
@@ -752,6 +852,20 @@ done:
     hr__free(prefix);
     commit_clear(&c);
     return st;
+}
+
+static hr_status abort_job(hr_store *s, const char *root, const char *job, hr_text *report, hr_error *err)
+{
+    const hr_upload_kind *k = hr__kind_of(root)->upload;
+
+    return k->abort_job ? k->abort_job(s, root, job, report, err) : abort_listed(s, root, job, report, err);
+}
+
+static hr_status find_records(hr_store *s, const char *root, const char *prefix, hr_paths *out, hr_error *err)
+{
+    const hr_upload_kind *k = hr__kind_of(root)->upload;
+
+    return k->records ? k->records(s, root, prefix, out, err) : hr__store_records(s, root, prefix, out, err);
 }
 
 /* Reads a record. HR_NOT_FOUND: it is gone. */
@@ -812,7 +926,7 @@ static hr_status recover_below(hr_store *s, const char *root, const char *prefix
                                hr_text *report, hr_error *err)
 {
     hr_paths found = { 0 };
-    hr_status st = hr__store_records(s, root, prefix, &found, err);
+    hr_status st = find_records(s, root, prefix, &found, err);
 
     for (int64_t i = 0; i < found.n && !st; i++)
         st = recover_one(s, found.items[i].path, job, account, report, err);
@@ -828,14 +942,13 @@ hr_status hr__store_clean(const char *url, const char *job, const char *const *o
     hr_status st = HR_OK;
     const char *key;
 
-    for (size_t n = root ? strlen(root) : 0; n && root[n - 1] == '/';)
-        root[--n] = 0;
+    if (root)
+        hr__url_trim(root);
     key = root ? hr__place(root).key : "";
     prefix = hr__printf(NULL, "%s%s", key, key[0] ? "/" : "");
     if (!root || !prefix)
         HR_GO(hr__error_memory(err, url, 64));
     HR_GO(hr__store_new(options, n_options, NULL, &s, err));
-    HR_GO(hr__store_takes_files(root, err));
     HR_GO(hr__store_prepare(s, root, err));
     if (hr__kind_of(root)->upload->commit)
         goto done; /* its jobs leave no records */

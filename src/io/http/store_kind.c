@@ -64,6 +64,15 @@ hr_place hr__place(const char *url)
     return p;
 }
 
+void hr__url_trim(char *url)
+{
+    hr_place p = hr__place(url);
+    size_t least = (size_t)(p.bucket - url) + (size_t)p.n_bucket;
+
+    for (size_t n = strlen(url); n > least && url[n - 1] == '/';)
+        url[--n] = 0;
+}
+
 char *hr__url_of_key(const char *url, const char *key, hr_account *account)
 {
     int n = (int)(hr__place(url).key - url);
@@ -120,14 +129,6 @@ hr_status hr__store_prepare(hr_store *s, const char *url, hr_error *err)
     return k->prepare(s, url, err);
 }
 
-hr_status hr__store_takes_files(const char *url, hr_error *err)
-{
-    if (hr__kind_of(url)->upload)
-        return HR_OK;
-    (void)hr_error_set(err, HR_UNSUPPORTED, "headrace reads this store and does not write to it");
-    return hr__url_error(err, HR_UNSUPPORTED, url);
-}
-
 bool hr__store_learn(hr_store *s, const char *url, const hr_http_request *r)
 {
     const hr_store_kind *k = hr__kind_of(url);
@@ -157,9 +158,14 @@ char *hr__store_address(const hr_store *s, const char *url, bool of_bucket, cons
 static hr_status request(hr_http_request *r, const char *method, hr_store *s, const char *url, bool of_bucket,
                          const char *query, hr_account *account, hr_error *err)
 {
-    HR_TRY(hr__http_init(r, method, hr__store_address(s, url, of_bucket, query, NULL), s, err));
+    hr_http_request asked = { .method = method };
+    const hr_store_kind *k = hr__kind_of(url);
+
+    if (k && k->ask && !query[0] && !of_bucket)
+        query = k->ask(&asked);
+    HR_TRY(hr__http_init(r, asked.method, hr__store_address(s, url, of_bucket, query, NULL), s, err));
     r->account = account;
-    r->kind = hr__kind_of(url);
+    r->kind = k;
     r->is_signed = r->kind && r->kind->signs(s, url);
     if ((r->name = hr__strdup(NULL, url)))
         return HR_OK;

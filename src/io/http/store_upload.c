@@ -11,7 +11,7 @@
  * 4. A part that is sent again replaces itself. A request for an id that is sent again can leave an upload without
  *    parts, as a killed job does; see store_commit.c.
  * 5. Where the store gives no ids to uploads (Azure), the id is ours, and names the parts; a file without bytes has no
- *    part.
+ *    part. In a store of files (HDFS) the id is the key of the hidden file that the parts become.
  *
  * Tests: test_s3_write.py, test_store_write.py. */
 #include "io/http/http.h"
@@ -130,6 +130,22 @@ static void land_locked(hr_uploads *u, hr_transfer *t)
     hr__cond_broadcast(&u->moved);
 }
 
+/* Where the part goes; new. NULL: no memory. */
+static char *address_of(const hr_transfer *t)
+{
+    const hr_upload *f = t->upload;
+    const hr_upload_kind *k = f->job->kind;
+    char *url = k->part_url ? k->part_url(f, t->number) : hr__strdup(NULL, f->url), *out = NULL;
+    hr_text query = { 0 };
+
+    k->add_part_query(f->id, t->number, &query);
+    if (url && !query.failed)
+        out = hr__store_address(f->job->store, url, false, query.data, NULL);
+    hr__text_clear(&query);
+    hr__free(url);
+    return out;
+}
+
 /* The part is in `flying` already: its bytes count while it waits for the id. */
 static void send_locked(hr_uploads *u, hr_transfer *t)
 {
@@ -137,12 +153,8 @@ static void send_locked(hr_uploads *u, hr_transfer *t)
     hr_status st = u->st;
 
     if (!st && t->number) {
-        hr_text query = { 0 };
-
-        u->kind->add_part_query(t->upload->id, t->number, &query);
         hr__free(t->r.url);
-        t->r.url = query.failed ? NULL : hr__store_address(u->store, t->upload->url, false, query.data, NULL);
-        hr__text_clear(&query);
+        t->r.url = address_of(t);
         if (!t->r.url)
             st = hr__error_memory(&err, t->upload->url, t->n);
     }
@@ -306,6 +318,17 @@ static int64_t bytes_of_part(const hr_uploads *u, int64_t number)
     return u->part_bytes << ((number - 1) / PARTS_OF_A_SIZE);
 }
 
+int64_t hr__uploads_part_bytes(const hr_uploads *u) { return u->part_bytes; }
+
+int64_t hr__upload_bytes_of(const hr_uploads *u, int64_t n_parts)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 1; i <= n_parts; i++)
+        n += bytes_of_part(u, i);
+    return n;
+}
+
 static hr_status add_piece(hr_upload *f, hr_http_piece piece, hr_error *err)
 {
     if (!hr__grow(f->job->account, (void **)&f->pieces, &f->cap_pieces, f->n_pieces + 1, sizeof *f->pieces))
@@ -455,6 +478,9 @@ hr_status hr__upload_write_at(hr_upload *f, int64_t at, const void *data, int64_
     return HR_OK;
 }
 
+/* An empty file has a part, too. */
+static bool needs_part(const hr_upload_kind *k) { return k->has_ids || k->has_folders; }
+
 hr_status hr__upload_finish(hr_upload *f, hr_error *err)
 {
     hr_transfer *first = f->first, *last;
@@ -463,7 +489,7 @@ hr_status hr__upload_finish(hr_upload *f, hr_error *err)
     f->keeps_first = false;
     if (first)
         HR_TRY(send(f, first, err));
-    if (f->n == 0 && (f->n_parts > 0 || !f->job->kind->has_ids))
+    if (f->n == 0 && (f->n_parts > 0 || !needs_part(f->job->kind)))
         return HR_OK;
     HR_TRY(cut(f, &last, err));
     return send(f, last, err);
@@ -511,7 +537,7 @@ hr_status hr__upload_begin(hr_uploads *u, const char *url, hr_upload **out, hr_e
     f->job = u;
     f->url = hr__strdup(u->account, url);
     if (!u->kind->has_ids) {
-        f->id = own_id();
+        f->id = u->kind->id_of ? u->kind->id_of(u, url) : own_id();
         f->asked = true;
     }
     if (!f->url || (f->asked && !f->id)) {
@@ -606,6 +632,7 @@ void hr__uploads_free(hr_uploads *u)
     if (u->claim)
         hr__uploads_unclaim(u);
     hr__free(u->items);
+    hr__free(u->parts);
     hr__free(u->root);
     hr__free(u->job);
     hr__store_unref(u->store);
@@ -629,20 +656,21 @@ hr_status hr__uploads_new(const char *url, hr_uploads_of what, const char *job, 
     atomic_init(&u->has_room, true);
     u->account = account;
     u->what = what;
-    HR_GO(hr__store_takes_files(url, err));
     u->kind = hr__kind_of(url)->upload;
-    u->part_bytes = limit < SMALL_LIMIT ? LEAST_PART_BYTES : PART_BYTES;
     u->most_bytes = HR_MIN(limit / 4, MOST_BYTES);
+    u->part_bytes =
+        limit < SMALL_LIMIT ? LEAST_PART_BYTES : HR_MAX(PART_BYTES, HR_MIN(u->kind->part_bytes, limit / 16));
     u->root = hr__strdup(account, url);
     u->job = hr__strdup(account, job);
     if (!u->root || !u->job)
         HR_GO(hr__error_memory(err, url, 64));
-    for (size_t n = strlen(u->root); n && u->root[n - 1] == '/';)
-        u->root[--n] = 0;
+    hr__url_trim(u->root);
     HR_GO(hr__store_new(options, n_options, account, &u->store, err));
     HR_GO(hr__store_prepare(u->store, u->root, err));
     if (what != HR_UPLOADS_FILE)
         HR_GO(hr__store_recover(u->store, u->root, what == HR_UPLOADS_JOB ? u->job : NULL, account, err));
+    if (u->kind->begin)
+        HR_GO(u->kind->begin(u, err));
     *out = u;
     u = NULL;
 done:

@@ -308,7 +308,9 @@ static int64_t find_open(const add_state *s, const char *folder)
 /* Each file of a store that is open has up to a part in memory. */
 static int64_t most_open(const add_state *s)
 {
-    return HR_MAX(1, HR_MIN(MAX_OPEN, hr__account_limit(s->account) / 4 / REMOTE_FILE_BYTES));
+    int64_t bytes = HR_MAX(REMOTE_FILE_BYTES, hr__uploads_part_bytes(s->uploads));
+
+    return HR_MAX(1, HR_MIN(MAX_OPEN, hr__account_limit(s->account) / 4 / bytes));
 }
 
 static hr_status make_room(const hr_write_job *job, add_state *s, hr_error *err)
@@ -445,11 +447,14 @@ static hr_status files_that_go(const hr_write_job *job, const add_state *s, hr_p
     if (!st)
         qsort(mine, (size_t)s->n_done, sizeof *mine, by_path);
     for (int64_t i = 0; !st && i < old.n; i++) {
-        char *path = old.items[i].path;
+        char *path = old.items[i].path, *tag = NULL;
 
         if (!bsearch(&path, mine, (size_t)s->n_done, sizeof *mine, by_path) &&
-            hr__format_guess(path, (hr_view){ NULL, 0 }))
-            st = hr__paths_add(out, path, old.items[i].tag, old.items[i].n_bytes, 0, err);
+            hr__format_guess(path, (hr_view){ NULL, 0 })) {
+            tag = hr__path_tag(&old.items[i]);
+            st = hr__paths_add(out, path, tag, old.items[i].n_bytes, 0, err);
+        }
+        hr__free(tag);
     }
     hr__paths_clear(&old);
     hr__free(mine);

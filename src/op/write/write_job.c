@@ -211,7 +211,7 @@ static hr_status take_local(hr_write_job *job, const char *path, hr_error *err)
 
     if (st != HR_UNSUPPORTED)
         return st;
-    (void)hr_error_set(err, st, "headrace writes to local paths and to s3://, gs:// and az:// URLs");
+    (void)hr_error_set(err, st, "headrace writes to local paths and to s3://, gs://, az:// and hdfs:// URLs");
     return hr__url_error(err, st, path);
 }
 
@@ -222,8 +222,8 @@ static hr_status take_path(hr_write_job *job, const char *path, hr_error *err)
         return take_local(job, path, err);
     if (!(job->path = hr__strdup(NULL, path)))
         return hr__error_memory(err, "write", (int64_t)strlen(path));
-    for (size_t n = strlen(path); n && job->path[n - 1] == '/' && !job->settings.single_file;)
-        job->path[--n] = 0;
+    if (!job->settings.single_file)
+        hr__url_trim(job->path);
     return HR_OK;
 }
 

@@ -1,4 +1,4 @@
-/* hdfs.c - HDFS, by the REST API of its NameNode (WebHDFS). Read only.
+/* hdfs.c - HDFS, by the REST API of its NameNode (WebHDFS): addresses, what answers and refusals mean, FileStatus.
  *
  *   hdfs://host[:port]/path        the port is of RPC: webhdfs_endpoint says where HTTP is, default http://host:9870
  *   webhdfs://host[:port]/path     the port is of HTTP
@@ -8,22 +8,21 @@
  * redirect's URL has all that the DataNode needs, also who we are. An attempt after a failure begins at the NameNode
  * again, which may name another DataNode.
  *
- * A file has no ETag. Its length and its time of modification are its version; the source asks for them again when the
- * last bytes of the file have come.
+ * CREATE is answered by a redirect, too. So a body goes where the redirect leads, and the NameNode gets none.
  *
- * Folders are read level by level, up to AT_ONCE of them at the same time.
+ * A file has no ETag. Its length, its time of modification and its number are its version; the source asks for them
+ * again when the last bytes of the file have come.
  *
- * Tests: test_hdfs.py. */
-#include "io/http/http.h"
+ * Tests: test_hdfs.py, test_hdfs_write.py. */
+#include "io/http/hdfs/hdfs.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 
-#define AT_ONCE 64
 #define HTTP_PORT 9870
 #define HTTPS_PORT 9871
-#define LIST_BYTES ((int64_t)1 << 30) /* a folder of some million files */
 
 /* ---------------------------------------------------------------------------------------------------------- address */
 
@@ -76,6 +75,12 @@ static hr_status hdfs_prepare(hr_store *s, const char *url, hr_error *err)
     else
         return HR_OK;
     return hr__url_error(err, HR_INVALID, url);
+}
+
+static bool hdfs_names_server(const hr_store *s, const char *url)
+{
+    (void)url;
+    return !s->hdfs.endpoint;
 }
 
 static bool hdfs_signs(const hr_store *s, const char *url)
@@ -149,17 +154,34 @@ static bool hdfs_passes(const hr_http_request *r)
 {
     return r->answer.status == 403 &&
            (hr__http_says(r, "\"SafeModeException\"") || hr__http_says(r, "\"RetriableException\"") ||
-            hr__http_says(r, "\"message\":\"Failed to find datanode"));
+            hr__http_says(r, "\"message\":\"Failed to find datanode") ||
+            hr__http_says(r, "could only be written to 0"));
+}
+
+static const char *meaning_of_write(const hr_http_request *r, hr_status *st)
+{
+    if (hr__http_says(r, "\"FileAlreadyExistsException\""))
+        return "it exists already";
+    if (hr__http_says(r, "\"AlreadyBeingCreatedException\"") || hr__http_says(r, "\"LeaseExpiredException\""))
+        return "another writer is at work on it";
+    if (!hr__http_says(r, "encryption zone"))
+        return NULL;
+    *st = HR_UNSUPPORTED;
+    return "HDFS joins no parts in an encryption zone; write smaller files (max_file_bytes), of one part each";
 }
 
 static const char *hdfs_meaning(const hr_http_request *r, hr_status *st)
 {
+    const char *what;
+
     if (hr__http_says(r, "StandbyException"))
         return "this NameNode is a standby; name the active one";
     if (hr__http_says(r, "\"SafeModeException\""))
         return "the NameNode is in safe mode: it does not know all blocks yet";
     if (hdfs_passes(r))
         return "the cluster cannot serve it now";
+    if (hr__http_writes(r) && (what = meaning_of_write(r, st)))
+        return what;
     if (r->n_bytes > 0 && hr__http_says(r, "\"message\":\"Offset=")) {
         *st = HR_BAD_DATA;
         return "the file was replaced while it was read: it is shorter now";
@@ -175,16 +197,9 @@ static const char *hdfs_meaning(const hr_http_request *r, hr_status *st)
     return "the server asks for Kerberos, which headrace does not have; the option hdfs_delegation_token takes a token";
 }
 
-/* ------------------------------------------------------------------------------------------------------------- JSON */
+/* ----------------------------------------------------------------------------------------------------------- status */
 
-typedef struct status {
-    char *name; /* owned; "": of the file itself */
-    bool is_file, is_folder;
-    int64_t n_bytes, version;
-} status;
-
-/* The end of the object that begins at `at`, behind its '}'; NULL: it has none. */
-static const char *object_end(const char *at, const char *end)
+const char *hr__hdfs_object_end(const char *at, const char *end)
 {
     bool quoted = false;
     int depth = 0;
@@ -210,12 +225,11 @@ static int64_t number_of(const char *text)
     return text && end != text && !*end ? n : -1;
 }
 
-/* One FileStatus. *out is cleared by the caller. */
-static hr_status read_status(const char *url, const char *json, const char *end, status *out, hr_error *err)
+hr_status hr__hdfs_read_status(const char *url, const char *json, const char *end, hr_hdfs_status *out, hr_error *err)
 {
     int64_t n = (int64_t)(end - json);
     char *type = hr__json_text(json, n, "type"), *length = hr__json_text(json, n, "length");
-    char *time = hr__json_text(json, n, "modificationTime"), *tag = NULL;
+    char *time = hr__json_text(json, n, "modificationTime"), *number = hr__json_text(json, n, "fileId"), *tag = NULL;
     hr_status st = HR_OK;
 
     out->name = hr__json_text(json, n, "pathSuffix");
@@ -227,7 +241,8 @@ static hr_status read_status(const char *url, const char *json, const char *end,
                 url);
     out->is_file = strcmp(type, "FILE") == 0;
     out->is_folder = strcmp(type, "DIRECTORY") == 0;
-    tag = hr__printf(NULL, "%s-%s", length, time);
+    out->file_id = number_of(number); /* HttpFS does not say it */
+    tag = hr__printf(NULL, "%s-%s-%s", length, time, number ? number : "");
     if (!tag)
         HR_GO(hr__error_memory(err, url, 64));
     out->version = hr__version_of(tag);
@@ -235,12 +250,12 @@ done:
     hr__free(type);
     hr__free(length);
     hr__free(time);
+    hr__free(number);
     hr__free(tag);
     return st;
 }
 
-/* Where the value of "FileStatus" begins: '{' or '['. NULL: the answer has none. */
-static const char *value_of(const hr_text *body, char first)
+const char *hr__hdfs_value(const hr_text *body, char first)
 {
     const char *at = body->data ? strstr(body->data, "\"FileStatus\"") : NULL;
 
@@ -249,13 +264,12 @@ static const char *value_of(const hr_text *body, char first)
     return at && *at == first ? at : NULL;
 }
 
-static hr_status no_status(const char *url, hr_error *err)
+hr_status hr__hdfs_no_status(const char *url, hr_error *err)
 {
     return hr_error_set(err, HR_BAD_DATA, "%s: the server's answer is not one of WebHDFS", url);
 }
 
-/* The status of the file or folder. HR_NOT_FOUND: there is none. The caller frees out->name. */
-static hr_status ask_status(hr_store *s, const char *url, status *out, hr_error *err)
+hr_status hr__hdfs_status(hr_store *s, const char *url, hr_hdfs_status *out, hr_error *err)
 {
     hr_http_request r = { 0 };
     const char *at, *end;
@@ -263,219 +277,73 @@ static hr_status ask_status(hr_store *s, const char *url, status *out, hr_error 
 
     HR_GO(hr__store_request(&r, "GET", s, url, "op=GETFILESTATUS", NULL, err));
     HR_GO(hr__http_run(&r, err));
-    at = value_of(&r.body, '{');
-    end = at ? object_end(at, r.body.data + r.body.n) : NULL;
-    st = end ? read_status(url, at, end, out, err) : no_status(url, err);
+    at = hr__hdfs_value(&r.body, '{');
+    end = at ? hr__hdfs_object_end(at, r.body.data + r.body.n) : NULL;
+    st = end ? hr__hdfs_read_status(url, at, end, out, err) : hr__hdfs_no_status(url, err);
 done:
     hr__http_clear(&r);
     return st;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ lists */
-
-typedef struct walk {
-    hr_store *store;
-    const char *url, *prefix, *pattern; /* pattern NULL: all that is visible below the prefix */
-    const hr_paths_options *options;
-    hr_paths *out;
-    char **folders; /* keys, without '/' at the end; those before `at` are read */
-    int64_t n, cap, at;
-    int64_t n_files; /* of any name */
-} walk;
-
-static hr_status add_folder(walk *w, const char *key, size_t n, hr_error *err)
-{
-    char *copy = hr__strndup(NULL, key, n);
-
-    if (!copy || !hr__grow(NULL, (void **)&w->folders, &w->cap, w->n + 1, sizeof *w->folders)) {
-        hr__free(copy);
-        return hr__error_memory(err, w->url, (int64_t)n);
-    }
-    w->folders[w->n++] = copy;
-    return HR_OK;
-}
-
-static hr_status add_file(walk *w, const char *key, const status *f, hr_error *err)
-{
-    char *path;
-    hr_status st;
-
-    if (!hr__key_fits(w->pattern, w->pattern ? key : key + strlen(w->prefix), w->options))
-        return HR_OK;
-    path = hr__url_of_key(w->url, key, w->out->account);
-    if (!path)
-        return hr__error_memory(err, w->url, (int64_t)strlen(key));
-    st = hr__paths_add(w->out, path, NULL, f->n_bytes, f->version, err);
-    hr__free(path);
-    return st;
-}
-
-/* An entry of a folder: a file that may fit, or a folder below which such files may be. */
-static hr_status add_entry(walk *w, const char *folder, const status *f, hr_error *err)
-{
-    char *key = hr__printf(NULL, "%s%s%s", folder, folder[0] ? "/" : "", f->name);
-    size_t n = HR_MIN(key ? strlen(key) : 0, strlen(w->prefix));
-    hr_status st = HR_OK;
-
-    if (!key)
-        return hr__error_memory(err, w->url, (int64_t)strlen(folder));
-    if (strncmp(key, w->prefix, n) == 0 && f->name[0]) {
-        if (f->is_folder)
-            st = add_folder(w, key, strlen(key), err);
-        w->n_files += f->is_file;
-        if (f->is_file && n == strlen(w->prefix))
-            st = add_file(w, key, f, err);
-    }
-    hr__free(key);
-    return st;
-}
-
-static hr_status add_entries(walk *w, const char *folder, const hr_text *body, hr_error *err)
-{
-    const char *at = value_of(body, '['), *end = at ? body->data + body->n : NULL;
-
-    if (!at)
-        return no_status(w->url, err);
-    for (at += 1 + strspn(at + 1, " \t\r\n,"); *at == '{'; at += strspn(at, " \t\r\n,")) {
-        const char *next = object_end(at, end);
-        status f = { 0 };
-        hr_status st = next ? read_status(w->url, at, next, &f, err) : no_status(w->url, err);
-
-        if (!st)
-            st = add_entry(w, folder, &f, err);
-        hr__free(f.name);
-        HR_TRY(st);
-        at = next;
-    }
-    return *at == ']' ? HR_OK : no_status(w->url, err);
-}
-
-/* Asks for the next folders, at the same time. A folder that has gone since its parent was read is left out. */
-static hr_status read_folders(walk *w, hr_error *err)
-{
-    int m = (int)HR_MIN(w->n - w->at, AT_ONCE);
-    int64_t first = w->at;
-    hr_http_request *r = hr__zalloc(NULL, (size_t)m * sizeof *r);
-    hr_status st = HR_OK;
-
-    if (!r)
-        return hr__error_memory(err, w->url, m * (int64_t)sizeof *r);
-    w->at += m;
-    for (int i = 0; i < m; i++) {
-        char *url = hr__url_of_key(w->url, w->folders[first + i], NULL);
-
-        r[i].st = url ? hr__store_request(&r[i], "GET", w->store, url, "op=LISTSTATUS", NULL, &r[i].err) : HR_NO_MEMORY;
-        r[i].max_body = LIST_BYTES;
-        hr__free(url);
-    }
-    hr__http_run_all(r, m);
-    for (int i = 0; i < m && !st; i++) {
-        st = r[i].st;
-        if (!st)
-            st = add_entries(w, w->folders[first + i], &r[i].body, err);
-        else if (st == HR_NOT_FOUND && first + i > 0)
-            st = HR_OK;
-        else
-            hr__error_move(err, &r[i].err);
-    }
-    for (int i = 0; i < m; i++)
-        hr__http_clear(&r[i]);
-    hr__free(r);
-    return st;
-}
-
-/* Adds what is below the folder of the prefix. */
-static hr_status list_below(walk *w, hr_error *err)
-{
-    const char *slash = strrchr(w->prefix, '/');
-    int64_t begin = w->out->n;
-    hr_status st = add_folder(w, w->prefix, slash ? (size_t)(slash - w->prefix) : 0, err);
-
-    while (!st && w->at < w->n)
-        st = read_folders(w, err);
-    for (int64_t i = 0; i < w->n; i++)
-        hr__free(w->folders[i]);
-    hr__free(w->folders);
-    if (!st)
-        hr__paths_sort(w->out, begin);
-    return st;
-}
-
-static hr_status find_pattern(walk *w, hr_error *err)
-{
-    size_t n = strcspn(w->pattern, "*?[");
-    char *prefix = hr__strndup(NULL, w->pattern, n);
-    int64_t begin = w->out->n;
-    hr_status st;
-
-    if (!prefix)
-        return hr__error_memory(err, w->url, (int64_t)n);
-    w->prefix = prefix;
-    st = list_below(w, err);
-    hr__free(prefix);
-    if (st == HR_NOT_FOUND) {
-        hr_error_clear(err);
-        st = HR_OK;
-    }
-    if (!st && w->out->n == begin && !w->options->ignore_missing)
-        return hr_error_set(err, HR_NOT_FOUND, "%s: no file matches", w->url);
-    return st;
-}
-
-static hr_status find_folder(walk *w, hr_error *err)
-{
-    const char *key = hr__place(w->url).key;
-    size_t n = strlen(key);
-    char *prefix;
-    hr_status st;
-
-    while (n && key[n - 1] == '/')
-        n--;
-    prefix = hr__printf(NULL, "%.*s%s", (int)n, key, n ? "/" : "");
-    if (!prefix)
-        return hr__error_memory(err, w->url, (int64_t)n);
-    w->prefix = prefix;
-    st = list_below(w, err);
-    hr__free(prefix);
-    if (!st && w->n_files == 0 && !w->options->ignore_missing)
-        return hr_error_set(err, HR_NOT_FOUND, "%s: the folder has no files", w->url);
-    return st;
-}
-
-static hr_status hdfs_find(hr_store *s, const char *url, const char *pattern, const hr_paths_options *options,
-                           hr_paths *out, hr_error *err)
-{
-    walk w = { .store = s, .url = url, .pattern = pattern, .options = options, .out = out };
-    status f = { 0 };
-    hr_status st;
-
-    st = ask_status(s, url, &f, err); /* what exists is no pattern, as for local files */
-    if (st == HR_NOT_FOUND && pattern) {
-        hr_error_clear(err);
-        return find_pattern(&w, err);
-    }
-    w.pattern = NULL;
-    if (!st && f.is_file)
-        st = hr__paths_add(out, url, NULL, f.n_bytes, f.version, err);
-    else if (!st)
-        st = find_folder(&w, err);
-    hr__free(f.name);
-    if (st == HR_NOT_FOUND && options->ignore_missing) {
-        hr_error_clear(err);
-        st = HR_OK;
-    }
-    return st;
-}
-
 static hr_status hdfs_verify(hr_store *s, const char *url, int64_t version, hr_error *err)
 {
-    status f = { 0 };
-    hr_status st = ask_status(s, url, &f, err);
+    hr_hdfs_status f = { 0 };
+    hr_status st = hr__hdfs_status(s, url, &f, err);
 
     if (!st && f.version != version)
         st = hr_error_set(err, HR_BAD_DATA, "%s: the file was replaced while it was read: another length or time", url);
     hr__free(f.name);
     return st;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- answers */
+
+/* Whether the request has this operation in its query; in paths '=' is encoded. */
+static bool asks(const hr_http_request *r, const char *op)
+{
+    const char *query = strchr(r->url, '?');
+
+    return query && strstr(query, op);
+}
+
+static const char *hdfs_ask(hr_http_request *r)
+{
+    if (strcmp(r->method, "HEAD") == 0) {
+        r->method = "GET";
+        return "op=GETFILESTATUS";
+    }
+    return strcmp(r->method, "DELETE") == 0 ? "op=DELETE" : strcmp(r->method, "PUT") == 0 ? HR_HDFS_CREATE : "op=OPEN";
+}
+
+/* The length and the version into the answer, as those of a HEAD. */
+static bool read_answer(hr_http_request *r)
+{
+    const char *at = hr__hdfs_value(&r->body, '{');
+    const char *end = at ? hr__hdfs_object_end(at, r->body.data + r->body.n) : NULL;
+    hr_error none = HR_ERROR_INIT;
+    hr_hdfs_status f = { 0 };
+    bool good = end && !hr__hdfs_read_status(r->url, at, end, &f, &none);
+
+    hr_error_clear(&none);
+    hr__free(f.name);
+    r->answer.total = f.n_bytes;
+    r->answer.is_folder = f.is_folder;
+    snprintf(r->answer.etag, sizeof r->answer.etag, "%" PRId64, f.version);
+    return good;
+}
+
+/* HttpFS does not know the options of a rename, and answers false where a file exists. */
+static const char *hdfs_wrong(hr_http_request *r, hr_status *st)
+{
+    *st = HR_BAD_DATA;
+    if (asks(r, "op=GETFILESTATUS"))
+        return read_answer(r) ? NULL : "the server's answer is not one of WebHDFS";
+    if (asks(r, "op=CREATE") && !r->target)
+        return "the server takes no bytes: it answers CREATE without a redirect";
+    *st = HR_IO;
+    if (asks(r, "op=RENAME") && r->body.data && strstr(r->body.data, "\"boolean\":false"))
+        return "the server does not rename it: the new name exists already, or its folder does not";
+    return NULL;
 }
 
 const hr_store_kind hr__hdfs_kind = {
@@ -491,6 +359,12 @@ const hr_store_kind hr__hdfs_kind = {
     .add_range_query = hdfs_add_range_query,
     .meaning = hdfs_meaning,
     .passes = hdfs_passes,
-    .find = hdfs_find,
+    .find = hr__hdfs_find,
     .verify = hdfs_verify,
+    .ask = hdfs_ask,
+    .wrong = hdfs_wrong,
+    .sends_abroad = true,
+    .has_versions = true,
+    .names_server = hdfs_names_server,
+    .upload = &hr__hdfs_upload,
 };

@@ -204,8 +204,10 @@ void hr__s3_add_part_query(const char *id, int64_t number, hr_text *out)
     hr__url_add_encoded(out, id, false);
 }
 
-void hr__s3_add_complete_query(const char *id, hr_text *out)
+void hr__s3_add_complete_query(const char *id, const char *url, bool only_new, hr_text *out)
 {
+    (void)url;
+    (void)only_new;
     hr__text_add(out, "uploadId=");
     hr__url_add_encoded(out, id, false);
 }
