@@ -347,7 +347,7 @@ class Materialized:
 class Feed:
     rows: int
     closed: bool
-    reads: bool
+    delays_next: bool
     may_open_next: bool
     code_differs: str | None
     def __new__(

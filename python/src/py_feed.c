@@ -527,7 +527,7 @@ static PyObject *feed_closed(PyObject *op, void *none)
     return PyBool_FromLong(!self->feed || (self->closing && !self->busy));
 }
 
-static PyObject *feed_asked(PyObject *op, bool (*about)(const hr_feed *))
+static PyObject *feed_asked(PyObject *op, bool (*about)(hr_feed *))
 {
     feed_object *self = (feed_object *)op;
     hr_feed *feed;
@@ -543,10 +543,10 @@ static PyObject *feed_asked(PyObject *op, bool (*about)(const hr_feed *))
     return PyBool_FromLong(answer);
 }
 
-static PyObject *feed_reads(PyObject *op, void *none)
+static PyObject *feed_delays_next(PyObject *op, void *none)
 {
     (void)none;
-    return feed_asked(op, hr__feed_reads);
+    return feed_asked(op, hr__feed_delays_next);
 }
 
 static PyObject *feed_may_open_next(PyObject *op, void *none)
@@ -758,7 +758,7 @@ static PyMethodDef feed_methods[] = {
 
 static PyGetSetDef feed_getset[] = {
     { "rows", feed_rows, NULL, "Rows returned so far; -1 when closed.", NULL },
-    { "reads", feed_reads, NULL, "Whether it has still to read from its sources.", NULL },
+    { "delays_next", feed_delays_next, NULL, "Whether it is too early to open the next epoch.", NULL },
     { "may_open_next", feed_may_open_next, NULL,
       "Whether the next epoch may open early though nobody has said that it comes.", NULL },
     { "closed", feed_closed, NULL, "True after close().", NULL },

@@ -107,7 +107,8 @@ hr_status hr__run_start(hr_plan *p, const hr_run_options *options, hr_run **out,
 hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **marker, hr_error *err) HR_MUST_USE;
 /* Whether a scan has rows that no ticket has: its files are not read to the end. */
 bool hr__run_reads(hr_run *r);
-void hr__run_learned(hr_run *r); /* keeps what it learned (run_threads.c) for the next run with the same `learns` */
+bool hr__run_has_table(hr_run *r); /* whether the consumer would get its next table at once */
+void hr__run_learned(hr_run *r);   /* keeps what it learned (run_threads.c) for the next run with the same `learns` */
 bool hr__run_fits_twice(const hr_run *r); /* whether the memory limit has room for another run like this one */
 hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err) HR_MUST_USE; /* JSON */
 /* ,"name":[counts of classes], without the empty ones behind the last. */

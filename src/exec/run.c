@@ -415,6 +415,16 @@ bool hr__run_reads(hr_run *r)
     return reads;
 }
 
+bool hr__run_has_table(hr_run *r)
+{
+    bool has;
+
+    hr__run_lock(r);
+    has = r->out.n > 0;
+    hr__run_unlock(r);
+    return has;
+}
+
 bool hr__run_fits_twice(const hr_run *r)
 {
     return hr_memory_used() - hr__pool_bytes() + hr__account_peak(r->account) <= hr__account_limit(r->account);

@@ -712,11 +712,23 @@ hr_status hr__feed_news(hr_feed *f, hr_text *out, hr_error *err)
 
 hr_run *hr__feed_run(hr_feed *f) { return f->run; }
 int64_t hr__feed_epoch(const hr_feed *f) { return f->options.epoch; }
-bool hr__feed_reads(const hr_feed *f) { return f->run && (f->all_follow || hr__run_reads(f->run)); }
-
-bool hr__feed_may_open_next(const hr_feed *f)
+bool hr__feed_delays_next(hr_feed *f)
 {
-    if (!f->run || hr__feed_reads(f) || hr__plan_has_instances(f->plan))
+    int64_t n_tables;
+
+    if (!f->run)
+        return false;
+    if (f->all_follow || hr__run_reads(f->run))
+        return true;
+    hr__lock(&f->lock);
+    n_tables = f->n_tables;
+    hr__unlock(&f->lock);
+    return n_tables <= 1 && hr__run_has_table(f->run);
+}
+
+bool hr__feed_may_open_next(hr_feed *f)
+{
+    if (!f->run || hr__feed_delays_next(f) || hr__plan_has_instances(f->plan))
         return false;
     return hr__run_fits_twice(f->run);
 }

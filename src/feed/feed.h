@@ -38,10 +38,13 @@ hr_status hr__feed_watch(hr_feed *f, int64_t zero_ns, hr_error *err) HR_MUST_USE
 hr_status hr__feed_news(hr_feed *f, hr_text *out, hr_error *err) HR_MUST_USE;
 hr_run *hr__feed_run(hr_feed *f); /* borrowed; NULL: the feed began at the end of its epoch */
 int64_t hr__feed_epoch(const hr_feed *f);
-bool hr__feed_reads(const hr_feed *f); /* whether it has still to read from its sources */
+/* Whether the next epoch opens later than now: this one has still to read from its sources; or its first table is the
+ * only one taken, and more are ready. The wait for the first table is the border between two epochs, and to open a run
+ * takes longer than to take a table. */
+bool hr__feed_delays_next(hr_feed *f);
 /* Whether the next epoch may open early though nobody has said that it comes: the sources of this one have been read,
  * no function makes instances, and the memory limit has room for a second run like this one. */
-bool hr__feed_may_open_next(const hr_feed *f);
+bool hr__feed_may_open_next(hr_feed *f);
 /* The number of lanes; 1 if the plan has none. */
 int hr__feed_n_lanes(const hr_feed *f);
 /* At first, for this many steps, the batches are only those for this host's ranks: n_shares / n_hosts batches for a

@@ -1072,7 +1072,7 @@ static void look_ahead_relocks(hr_split *s)
     hr_arena *arena;
     hr_feed *f;
 
-    if (!(s->agreed.ahead || s->loops) || s->looked_ahead || s->ahead || s->closed || hr__feed_reads(s->feed))
+    if (!(s->agreed.ahead || s->loops) || s->looked_ahead || s->ahead || s->closed || hr__feed_delays_next(s->feed))
         return;
     s->looked_ahead = true;
     if (!s->agreed.ahead && !hr__feed_may_open_next(s->feed))

@@ -73,9 +73,11 @@ class RunPass:
         return self.run.feed.position(-1 if row is None else row, False)
 
     @property
-    def reads(self):
-        """Whether its sources have not been read to the end."""
-        return self.run.feed.reads
+    def delays_next(self):
+        """Whether the next epoch opens later than now: the sources of this one have not been read to the end,
+        or its first table is the only one taken, and more are ready.
+        """
+        return self.run.feed.delays_next
 
     @property
     def may_open_next(self):
@@ -114,7 +116,7 @@ class SharePass:
     """A pass over one rank's share."""
 
     remembers = False  # the state is common to all ranks
-    reads = True  # the split opens its next epoch itself
+    delays_next = True  # the split opens its next epoch itself
     fetcher = None  # of taken_ahead.py
 
     def __init__(self, source, request, epoch, position, how, rank):
@@ -554,7 +556,7 @@ class _Pass:
         )
 
     def _prepare(self):
-        if not self.under.reads:
+        if not self.under.delays_next:
             opens = self.prepares or self.under.may_open_next
             self.prepares = self.guesses = False
             if opens:
