@@ -364,6 +364,138 @@ static void test_each_cause(void **state)
     }
 }
 
+/* 20 GB in 20 fragments of a million rows, of which all are read. */
+static void of_large_files(scene *s)
+{
+    s->stage.files = 5;
+    s->stage.rows_read = s->stage.fragment_rows = 20000000;
+    s->stage.stored_bytes = INT64_C(20000000000);
+    s->stage.sums.ticket_rows = s->stage.all_ticket_rows;
+    s->run.sums.active_ns = 4000 * MS;
+    be_computing(s);
+}
+static void of_small_files(scene *s)
+{
+    of_large_files(s);
+    s->stage.files = s->stage.fragments = 3000;
+    s->stage.stored_bytes = 3000 << 10;
+    s->stage.rows_read = s->stage.fragment_rows = 30000;
+    s->ops[0].sums.call = (hr_call_sums){ 0 };
+}
+static void of_small_fragments(scene *s)
+{
+    of_small_files(s);
+    s->stage.files = 3;
+}
+/* Threads are busy with the function, and not with files. */
+static void of_small_files_beside_work(scene *s)
+{
+    of_small_files(s);
+    s->ops[0].sums.call = (hr_call_sums){ 100, 3950 * MS, 3900 * MS };
+}
+static void of_unwanted_rows(scene *s)
+{
+    of_large_files(s);
+    s->stage.rows_read = 20000;
+}
+static void of_filtered_rows(scene *s)
+{
+    of_large_files(s);
+    s->ops[0].name = (char *)"filter(col('x') > 3)";
+    s->ops[0].sums.rows_in = 20000000;
+    s->ops[0].sums.rows_out = 1000000;
+}
+static void of_one_large_fragment(scene *s)
+{
+    of_large_files(s);
+    caused(s, HR_CAUSE_FEW, 500);
+    s->stage.longest = (hr_slow_ticket){ { .fragment = 7 }, 9000, 900 * MS, 500 * MS };
+    s->stage.all_ticket_rows = 19 * 1000 + 9000;
+}
+static void of_few_fragments(scene *s)
+{
+    of_large_files(s);
+    caused(s, HR_CAUSE_THREADS, 0);
+    caused(s, HR_CAUSE_FEW, 400);
+    s->stage.all_tickets = 2;
+    s->stage.longest.rows = s->stage.all_ticket_rows / 2;
+}
+static void of_small_requests(scene *s)
+{
+    of_large_files(s);
+    s->ops[0].sums.call.busy_ns = 0;
+    caused(s, HR_CAUSE_THREADS, 0);
+    caused(s, HR_CAUSE_HANDOVER, 0);
+    network(s, 80, 0);
+    s->run.sums.io[HR_IO_NETWORK].bytes = 100 * 50000;
+    s->run.all_io[HR_IO_NETWORK] = s->run.sums.io[HR_IO_NETWORK];
+}
+static void of_no_files(scene *s)
+{
+    of_small_files(s);
+    s->stage.stored_bytes = 0;
+}
+
+static void test_findings_on_files(void **state)
+{
+    static const struct {
+        void (*be)(scene *s);
+        int64_t wait_ms;
+        int n;
+        const char *text, *advice;
+        double gain;
+    } of[] = {
+        { of_large_files, 500, 0, NULL, NULL, 0 },
+        { of_small_files, 500, 1, "3000 files of 1.0 kB each were read, 1328 us of each", "files of 16.8 MB: 1", 2 },
+        { of_small_files, 20, 0, NULL, NULL, 0 }, /* the trainer does not wait */
+        { of_small_fragments, 500, 1, "3000 fragments of 1.0 kB", "fragments (row groups, chunks) of 16.8 MB: 1", 2 },
+        { of_small_files_beside_work, 500, 0, NULL, NULL, 0 },
+        { of_unwanted_rows, 500, 1, "0.1 % of 20000000 rows were wanted, and their 20 fragments", "sort the files", 2 },
+        { of_filtered_rows, 500, 1,
+          "5 % of 20000000 rows were wanted, and their 20 fragments (row groups) were read: fi", "sort the files",
+          1.9 },
+        { of_one_large_fragment, 500, 1, "fragment 7 of c.parquet has 9000 rows, others 1000: all waited for it",
+          "one size: 1000 rows", 1.28 },
+        { of_few_fragments, 500, 1, "2 pieces were read, for 4 threads", "files of 2500 rows", 1.25 },
+        { of_small_requests, 500, 2, "100 requests for 5 files brought 50.0 kB each, and 80 % of their time",
+          "chunks of 8.4 MB: about 1 request", 1.66 },
+        { of_no_files, 500, 0, NULL, NULL, 0 },
+    };
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(of); i++) {
+        scene *s = scene_new(of[i].wait_ms);
+        hr_text out = { 0 };
+        hr_verdict v;
+
+        of[i].be(s);
+        hr__verdict_of(&s->e, &v);
+        if (v.n_files != of[i].n)
+            fail_msg("case %d: %d findings, \"%s\"", i, v.n_files, v.files[0].text);
+        if (v.n_files && (!strstr(v.files[0].text, of[i].text) || !strstr(v.files[0].advice, of[i].advice) ||
+                          v.files[0].gain < 0.97 * of[i].gain || v.files[0].gain > 1.03 * of[i].gain))
+            fail_msg("case %d: \"%s\", \"%s\", %f", i, v.files[0].text, v.files[0].advice, v.files[0].gain);
+        hr__verdict_print(&v, &out);
+        assert_contains(out.data, v.n_files ? ",\"files\":[{\"text\":\"" : ",\"files\":[]}");
+        hr__text_clear(&out);
+    }
+}
+
+/* A store is slow: its files may stay on the disk. */
+static void test_the_cache_is_advised(void **state)
+{
+    scene *s = scene_new(500);
+    hr_verdict v;
+
+    (void)state;
+    of_small_requests(s);
+    hr__verdict_of(&s->e, &v);
+    assert_int_equal(v.n_files, 2);
+    assert_contains(v.files[1].text, "the store brought 5.0 MB/s, and 50 % of the time was a wait for it");
+    assert_contains(v.files[1].advice, "HEADRACE_CACHE_DIR");
+    assert_true(v.files[1].gain > 1.99 && v.files[1].gain < 2.01);
+}
+
 /* The gain ends where the next resource is the limit. */
 static void test_the_next_limit(void **state)
 {
@@ -558,9 +690,11 @@ static void test_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_cause), cmocka_unit_test(test_the_next_limit), cmocka_unit_test(test_the_cpus),
-        cmocka_unit_test(test_workers),    cmocka_unit_test(test_too_short),      cmocka_unit_test(test_a_whole_run),
-        cmocka_unit_test(test_long_names), cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_each_cause),        cmocka_unit_test(test_the_next_limit),
+        cmocka_unit_test(test_the_cpus),          cmocka_unit_test(test_workers),
+        cmocka_unit_test(test_findings_on_files), cmocka_unit_test(test_the_cache_is_advised),
+        cmocka_unit_test(test_too_short),         cmocka_unit_test(test_a_whole_run),
+        cmocka_unit_test(test_long_names),        cmocka_unit_test(test_steps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

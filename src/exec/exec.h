@@ -224,8 +224,10 @@ typedef struct hr_stage_view {
     bool is_leaf, all_taken; /* all_taken: no more tickets can be made */
     int window;
     hr_stage_sums sums;
-    hr_call_sums reads; /* of a leaf */
-    int64_t rows_read, fragments;
+    hr_call_sums reads;                  /* of a leaf */
+    int64_t rows_read, fragments, files; /* of the whole run */
+    int64_t fragment_rows;               /* of these fragments, also those that were not read; 0: not known */
+    int64_t stored_bytes;                /* of these fragments, of the projected columns; 0: not of files */
     /* of the whole run: ended tickets, as in the sums; */
     int64_t all_tickets, all_ticket_rows, all_ticket_ns;
     hr_slow_ticket longest, held;
@@ -252,7 +254,8 @@ typedef struct hr_run_view {
     int n_stages;
     hr_op_view *ops;
     int n_ops, n_threads, n_cpus;
-    int n_machine_cpus; /* that sums.machine_ns is of; 0: not known */
+    hr_io_sums all_io[HR_N_IO]; /* of the whole run */
+    int n_machine_cpus;         /* that sums.machine_ns is of; 0: not known */
     int64_t used_bytes, limit_bytes, peak_bytes, spilled;
     /* now */
     bool hungry;

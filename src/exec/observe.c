@@ -414,6 +414,9 @@ static bool view_stage(hr_run *r, int i, int mark, hr_stage_view *out)
                             .held = s->watch.held,
                             .rows_read = s->counts.rows_read,
                             .fragments = s->counts.fragments_read,
+                            .files = s->counts.files_opened,
+                            .fragment_rows = s->counts.fragment_rows,
+                            .stored_bytes = s->counts.stored_bytes,
                             .n_running = s->watch.n_running,
                             .n_calling = s->watch.n_calling,
                             .n_receiving = s->watch.n_receiving,
@@ -473,6 +476,7 @@ hr_status hr__run_view(hr_run *r, int mark, hr_run_view *out, hr_error *err)
         HR_FAIL(HR_NO_MEMORY, "stats: no memory for %d operators", r->n_ops);
     hr__look_locked(r, false);
     hr__run_sums_locked(r, &out->sums);
+    memcpy(out->all_io, out->sums.io, sizeof out->all_io);
     out->n_machine_cpus = add_machine(r, &out->sums);
     if (mark >= 0)
         LESS(out->sums, r->watch.marks[mark]);

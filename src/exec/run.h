@@ -263,6 +263,8 @@ typedef struct hr_gate {
 
 typedef struct hr_stage_counts {
     atomic_llong files_opened, fragments_read, rows_read;
+    atomic_llong stored_bytes;  /* of the fragments, of the projected columns; 0: in memory, or not known */
+    atomic_llong fragment_rows; /* of the fragments, also those that were not read; 0: not known */
     hr_call_times reads;
     hr_skipped skipped; /* what its readers skipped */
     atomic_int taken;   /* how much of the scan has tickets, in parts of TAKEN_ALL */
@@ -434,7 +436,8 @@ void hr__assert_locked(const hr_run *r); /* this thread holds the lock, or the p
 #endif
 static inline void hr__assert_stage_locked(const hr_stage *s) { hr__assert_locked(s->run); }
 
-int hr__run_threads(const hr_run *r); /* that may work for the run now */
+int hr__run_threads(const hr_run *r);                              /* that may work for the run now */
+void hr__stage_counts_fragment(hr_stage *s, const hr_fragment *f); /* of which the first ticket is made */
 
 /* --- observe.c: what the dispatcher records. One function per event; a trace hangs on the same functions. */
 typedef struct hr_call_clock {

@@ -90,6 +90,15 @@ int hr__ahead(int prefetch, int n, int64_t table_bytes)
     return HR_MAX(prefetch, n * (int)HR_MIN(HR_SMALL_AHEAD, HR_SMALL_BYTES / HR_MAX(table_bytes, 1)));
 }
 
+/* --- counts */
+
+void hr__stage_counts_fragment(hr_stage *s, const hr_fragment *f)
+{
+    atomic_fetch_add_explicit(&s->counts.fragments_read, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->counts.stored_bytes, HR_MAX(0, f->stored_bytes), memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->counts.fragment_rows, HR_MAX(0, f->n_rows), memory_order_relaxed);
+}
+
 /* --- threads */
 
 int hr__run_threads(const hr_run *r)

@@ -67,6 +67,7 @@ static hr_status read_file(hr_ticket *t, int place, const hr_mem *mem, hr_small_
 {
     hr_stage *s = t->stage;
     hr_scan_file *f = NULL;
+    hr_fragment fragment;
     hr_source *source = t->sources ? t->sources[place - t->place] : NULL;
     hr_status st = hr__stage_open(s, place, source, &f, &t->err);
 
@@ -76,7 +77,9 @@ static hr_status read_file(hr_ticket *t, int place, const hr_mem *mem, hr_small_
     }
 
     for (int i = 0; !st && i < f->n_fragments; i++) {
-        atomic_fetch_add_explicit(&s->counts.fragments_read, 1, memory_order_relaxed);
+        if ((st = f->cls->fragment(f, i, &fragment, &t->err)))
+            break;
+        hr__stage_counts_fragment(s, &fragment);
         st = read_fragment(t, f, i, mem, p, n_bytes);
     }
     hr__scan_file_unref(f);

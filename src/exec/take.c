@@ -310,7 +310,7 @@ static hr_status take(hr_stage *s, hr_ticket **out, hr_error *err)
         n = rows_of_ticket(s);
         HR_TRY(make_ticket(s, n, out, err));
         if (s->at.row == 0)
-            atomic_fetch_add_explicit(&s->counts.fragments_read, 1, memory_order_relaxed);
+            hr__stage_counts_fragment(s, &s->at.fragment);
         if (s->leaf.rows_left > 0 && n >= 0)
             s->leaf.rows_left -= n;
         if (n < 0 || s->at.row + n >= n_rows)

@@ -808,6 +808,7 @@ void hr__verdict_of(const hr_evidence *e, hr_verdict *out)
         fed(&c);
     if (out->starved)
         find_gain(&c);
+    hr__file_findings(e, out);
 }
 
 void hr__verdict_print(const hr_verdict *v, hr_text *out)
@@ -817,5 +818,13 @@ void hr__verdict_print(const hr_verdict *v, hr_text *out)
     hr__text_add_json(out, v->text);
     hr__text_add(out, ",\"advice\":");
     hr__text_add_json(out, v->advice);
-    hr__text_add(out, "}");
+    hr__text_add(out, ",\"files\":[");
+    for (int i = 0; i < v->n_files; i++) {
+        hr__text_add(out, "%s{\"text\":", i ? "," : "");
+        hr__text_add_json(out, v->files[i].text);
+        hr__text_add(out, ",\"advice\":");
+        hr__text_add_json(out, v->files[i].advice);
+        hr__text_add(out, ",\"gain\":%.3f}", v->files[i].gain);
+    }
+    hr__text_add(out, "]}");
 }

@@ -73,6 +73,12 @@ typedef struct hr_evidence {
     int64_t others_step_ns; /* their steps, the mean */
 } hr_evidence;
 
+/* Something of the files that does not suit the run. */
+typedef struct hr_finding {
+    double gain; /* times as many rows a second with the files written as advised */
+    char text[400], advice[200];
+} hr_finding;
+
 typedef struct hr_verdict {
     hr_verdict_kind kind;
     bool starved;      /* the trainer waits for data, or makes batches instead of steps */
@@ -81,8 +87,12 @@ typedef struct hr_verdict {
     double most;       /* the same if the trainer never waited */
     char text[600];    /* what limits, with its evidence: one sentence or two */
     char advice[300];  /* the change that would help most; "": none */
+    hr_finding files[3];
+    int n_files;
 } hr_verdict;
 void hr__verdict_of(const hr_evidence *e, hr_verdict *out);
+/* file_findings.c: sets v->files. The rest of *v is known. */
+void hr__file_findings(const hr_evidence *e, hr_verdict *v);
 /* Whether these are the steps of no trainer, but of a consumer that only takes: a write, a materialize of a sort. */
 bool hr__verdict_takes(const hr_step_sums *all);
 void hr__verdict_print(const hr_verdict *v, hr_text *out); /* a JSON object */

@@ -14,11 +14,13 @@
 #define WORTH_BYTES (64 << 20) /* less is read in a moment, however it is cut */
 #define PIECE_BYTES (64 << 20) /* what the advice proposes for a fragment: 8 of them are one request of a store each */
 #define WORTH_GAIN 1.5
-#define MANY 1000              /* so many files or fragments have a cost of their own */
-#define SMALL_FILE (1 << 20)   /* stored */
-#define SMALL_LOCAL (64 << 10) /* stored; a fragment that takes about as long to begin as to read */
-#define SMALL_REMOTE (1 << 20) /* stored; a request takes longer than its bytes */
-#define LARGE_FILE (128 << 20) /* what the advice proposes for a file */
+#define LARGE_BYTES (128 << 20) /* a fragment that threads divide, and that others take whole */
+#define MANY 1000               /* so many files or fragments have a cost of their own */
+#define SOME 100                /* so many tiny ones have, too */
+#define SMALL_FILE (1 << 20)    /* stored */
+#define SMALL_LOCAL (64 << 10)  /* stored; a fragment that takes about as long to begin as to read */
+#define SMALL_REMOTE (1 << 20)  /* stored; a request takes longer than its bytes */
+#define LARGE_FILE (128 << 20)  /* what the advice proposes for a file */
 
 typedef struct survey {
     int64_t n_files, n_fragments, n_whole; /* n_whole: fragments that may not be split */
@@ -26,6 +28,7 @@ typedef struct survey {
     int64_t largest;                       /* bytes in memory of the largest piece */
     int largest_fragment;
     char *largest_file;
+    int64_t whole; /* bytes in memory of the largest fragment, divided or not */
     bool remote;
 } survey;
 
@@ -40,6 +43,7 @@ static hr_status survey_fragment(survey *v, hr_scan_file *f, int i, hr_error *er
     v->n_whole += !fragment.splittable;
     v->stored += fragment.stored_bytes;
     v->memory += fragment.memory_bytes;
+    v->whole = HR_MAX(v->whole, fragment.memory_bytes);
     if (piece <= v->largest)
         return HR_OK;
     v->largest = piece;
@@ -116,12 +120,27 @@ static void advise_on_memory(const survey *v, int threads, int64_t limit, hr_tex
                  size_text(2 * v->largest * at_once, needs), size_text(limit, is), size_text(PIECE_BYTES, each));
 }
 
+/* Threads divide it, but what chooses among fragments has no choice. */
+static void advise_on_large(const survey *v, hr_text *out)
+{
+    char largest[32], each[32];
+
+    if (v->whole < LARGE_BYTES)
+        return;
+    hr__text_add(
+        out,
+        "the largest of %" PRId64 " fragments has %s in memory: threads divide it, but "
+        "randomize_block_order(), and filters by statistics, take it whole; fragments of %s would be %" PRId64 "\n",
+        v->n_fragments, size_text(v->whole, largest), size_text(PIECE_BYTES, each), pieces_of(v->memory, PIECE_BYTES));
+}
+
 static void advise_on_small(const survey *v, hr_text *out)
 {
     int64_t small = v->remote ? SMALL_REMOTE : SMALL_LOCAL;
     char mean[32], each[32];
 
-    if (v->n_files >= MANY && v->stored / v->n_files < SMALL_FILE)
+    if ((v->n_files >= MANY && v->stored / v->n_files < SMALL_FILE) ||
+        (v->n_files >= SOME && v->stored / v->n_files < small))
         hr__text_add(out,
                      "%" PRId64 " files have %s each on average, and each is %s; files of %s would be %" PRId64 "\n",
                      v->n_files, size_text(v->stored / v->n_files, mean),
@@ -152,6 +171,8 @@ hr_status hr_plan_file_advice(hr_plan *p, char **out, hr_error *err)
         HR_GO(survey_files(&v, scan, err));
     advise_on_threads(&v, threads, &text);
     advise_on_memory(&v, threads, hr_memory_limit(), &text);
+    if (!text.n)
+        advise_on_large(&v, &text);
     advise_on_small(&v, &text);
     if (text.failed || !(*out = hr__strdup(NULL, text.data ? text.data : "")))
         st = hr__error_memory(err, "file advice", text.n);

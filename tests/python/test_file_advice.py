@@ -1,7 +1,9 @@
 """headrace stat's advice on the layout of files, and none where the layout suits."""
 
 import gzip
+import io
 import re
+import tarfile
 
 import numpy as np
 import pytest
@@ -97,6 +99,30 @@ def test_many_small_row_groups_and_many_small_files(tmp_path):
     assert (
         found.startswith("1001 files have 0 kB each on average, and each is opened") and "would be 1" in found
     )
+
+
+def test_a_large_row_group_that_threads_divide(tmp_path):
+    """The story: one row group of 192 MB had no advice, since threads read its pages."""
+    path = tmp_path / "one.parquet"
+    pq.write_table(numbers(6_000_000), path, row_group_size=6_000_000)
+    (found,) = advice(path, HEADRACE_NUM_THREADS="2")
+    assert found.startswith("the largest of 1 fragments has 192 MB in memory: threads divide it, but ")
+    assert "randomize_block_order()" in found and found.endswith("fragments of 67 MB would be 3")
+
+
+def test_a_few_hundred_tiny_archives(tmp_path):
+    for i in range(300):
+        with tarfile.open(tmp_path / f"{i:03}.tar", "w") as archive:
+            member = tarfile.TarInfo("0.txt")
+            member.size = 100
+            archive.addfile(member, io.BytesIO(bytes(100)))
+    (found,) = advice(tmp_path / "*.tar")
+    assert (
+        found.startswith("300 files have 10 kB each on average, and each is opened") and "would be 1" in found
+    )
+    (found,) = advice(*sorted(tmp_path.glob("*.tar"))[:100])
+    assert found.startswith("100 files")
+    assert advice(*sorted(tmp_path.glob("*.tar"))[:99]) == []
 
 
 def test_objects_of_json_have_no_advice(large):

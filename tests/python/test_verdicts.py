@@ -180,9 +180,15 @@ def test_latency(set_context, tmp_path):
     try:
         urls = [f"{server.url}/{i:02}.parquet" for i in range(24)]
         ds = hd.read_parquet(urls, storage_options={"max_connections": 4})
-        alarm(read(ds.iter_batches(batch_size=1000)), "latency")
+        found = alarm(read(ds.iter_batches(batch_size=1000)), "latency")
+        lines = ds.stats().splitlines()
     finally:
         server.close()
+    requests, cache = found["files"]
+    assert re.search(r"^\d+ requests for 24 files brought [\d.]+ kB each", requests["text"]), found
+    assert "write files, row groups or chunks of 8.4 MB: about 1 request" in requests["advice"], found
+    assert "HEADRACE_CACHE_DIR" in cache["advice"] and cache["gain"] >= requests["gain"] > 1.05, found
+    assert [line.split(":")[0] for line in lines[-3:]] == ["Files", "Files", "Verdict"], lines
 
 
 @measured_again

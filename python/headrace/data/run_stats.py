@@ -32,9 +32,8 @@ def shown(stats):
     if set(stats) == {"error"}:
         return f"no run yet: {_of_error(stats)}"
     if "ranks" in stats:
-        verdict = _of_verdict(stats["verdict"]) if "verdict" in stats else ""
         run = shown(stats["run"]) if stats["run"] else NONE_YET
-        lines = [*_of_ranks(stats), _of_error(stats), run, verdict]
+        lines = [*_of_ranks(stats), _of_error(stats), run, *_judged(stats)]
         return "\n".join(line for line in lines if line)
     lines = [
         _of_run(stats),
@@ -46,8 +45,7 @@ def shown(stats):
     lines += [_of_cache(o) for o in stats["operators"] if "cached_rows" in o]
     if "network" in stats:
         lines.append(_of_network(stats["network"]))
-    if "verdict" in stats:
-        lines.append(_of_verdict(stats["verdict"]))
+    lines += _judged(stats)
     return "\n".join(line for line in lines if line)
 
 
@@ -75,6 +73,17 @@ def _of_run(s):
         + (f"first rows after {_time(first)}; " if first else "")
         + f"the consumer waited {_time(s['consumer_wait_seconds'])}"
     )
+
+
+def _judged(s):
+    """The findings on files, and the verdict as the last line."""
+    if "verdict" not in s:
+        return []
+    found = s["verdict"].get("files", [])
+    files = [
+        f"Files: {f['text']}. Advice: {f['advice']} (about {f['gain']:.1f} times as fast)" for f in found
+    ]
+    return [*files, _of_verdict(s["verdict"])]
 
 
 def _of_verdict(v):
