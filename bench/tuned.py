@@ -1,6 +1,6 @@
 """A torch Dataset of chunked files: the loader untuned, tuned by hand, and Headrace as it is.
 
-    python bench/tuned.py [--rounds 7] [--train-step-time 0.1]
+    python bench/tuned.py [--rounds 7] [--train-step-time 0.1] [--workers 1 2 4]
 
 prints a table in Markdown for docs/tune.md. The Dataset is that of examples/chunked_dataset.py. The
 configurations take turns, each time in a process of its own; the figures are medians of the rounds, and the
@@ -25,9 +25,9 @@ from headrace.tune.tuning import measure
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "chunked_dataset.py"
 
 
-def configurations():
+def configurations(workers):
     yield Configuration("torch, untuned: num_workers=0", TORCH, {"num_workers": 0})
-    for n in sorted({1, n_cpus() - 1, n_cpus(), 2 * n_cpus()} - {0}):
+    for n in workers:
         options = {"num_workers": n, "persistent_workers": True, "prefetch_factor": 4}
         yield Configuration(
             f"torch: num_workers={n}, prefetch_factor=4, persistent_workers=True", TORCH, options
@@ -39,8 +39,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--train-step-time", type=float, default=0.1)
+    some = sorted({1, n_cpus() // 2, n_cpus() - 1, n_cpus(), 2 * n_cpus()} - {0})
+    parser.add_argument("--workers", type=int, nargs="*", default=some, help="of torch's loader")
     given = parser.parse_args()
-    todo = list(configurations())
+    todo = list(configurations(given.workers))
     runs = {one.name: [] for one in todo}
     with tempfile.TemporaryDirectory() as logs:
         for i in range(given.rounds):

@@ -241,6 +241,14 @@ static void be_alone(scene *s)
     s->stage.all_tickets = 1;
     s->stage.all_taken = true;
 }
+/* The only ticket, whose rows are many calls: once the verdict had no function then, and read its counters. */
+static void be_alone_with_calls(scene *s)
+{
+    served(s, 4, false, 1000, 900);
+    s->stage.all_tickets = 1;
+    s->stage.all_taken = true;
+    s->stage.held = s->stage.longest = (hr_slow_ticket){ .rows = 1000, .busy_ns = 900 * MS, .blamed_ns = 400 * MS };
+}
 static void be_alone_downstream(scene *s)
 {
     be_alone(s);
@@ -326,6 +334,7 @@ static const struct {
     { be_serial_beside_others, 500, HR_VERDICT_OTHERS, "rebatch(8) had work", "end or move", 1.9, 2.1 },
     { be_alone_on_the_machine, 500, HR_VERDICT_FUNCTION, "2 workers", "make it cheaper: ", 1.3, 1.4 },
     { be_alone, 500, HR_VERDICT_GROUPS, "too few fragments for 4 threads", "smaller row groups", 1.9, 2.1 },
+    { be_alone_with_calls, 500, HR_VERDICT_FUNCTION, "map(f): 4 workers were 25 % busy", "make it cheaper", 1.3, 2.1 },
     { be_alone_downstream, 500, HR_VERDICT_GROUPS, "one piece of work", "repartition", 1.9, 2.1 },
     { be_in_small_chunks, 500, HR_VERDICT_CHUNKS, "small chunks: 1000 of 320 B, which take 900 us each",
       "chunks of about 1.0 MB: 1 instead of 1000", 1.9, 2.1 },

@@ -592,9 +592,10 @@ static void function(case_of *c)
     }
     if (few && (double)c->stage->held.blamed_ns > 0.4 * c->waited_ns) {
         one_ticket(c, false);
-        c->op = NULL;
-        if (c->v->kind != HR_VERDICT_GROUPS || s->calls == 1)
+        if (c->v->kind != HR_VERDICT_GROUPS || s->calls == 1) {
+            c->op = NULL;
             return;
+        }
         c->v->text[0] = c->v->advice[0] = 0;
     }
     if (takes_turns(c, c->op)) {

@@ -135,10 +135,10 @@ class _OfGroup:
 
 
 def _copied(aggs):
-    import cloudpickle
+    from headrace.udf import sending
 
     try:
-        return pickle.loads(cloudpickle.dumps(aggs))
+        return pickle.loads(sending.dumps(aggs))
     except Exception:
         return aggs  # they cannot be pickled; the run's own error says so
 

@@ -1,16 +1,21 @@
-"""Pickles functions for worker processes: cloudpickle, plus caches that no worker can import."""
+"""Pickles functions for worker processes: cloudpickle, plus caches that no worker can import.
+
+The names of their files go with them: errors show the user's lines.
+"""
 
 import functools
 import io
 import operator
 import pickle
 import sys
+import types
 
 import cloudpickle
 
 from headrace.udf.code import SCRIPT
 
 _Cache = type(functools.cache(lambda: None))
+_NO_FILE = "<dynamic-code>"  # cloudpickle's name, from 3.1.3 on, of the file of each function
 
 
 def _is_importable(cache):
@@ -27,6 +32,13 @@ def _made(function, maxsize, typed):
     return functools.lru_cache(maxsize=maxsize, typed=typed)(function)
 
 
+def _with_file(code):
+    """What cloudpickle makes of code, with the name of its file: an error shows the user's lines by it."""
+    make, arguments, *rest = cloudpickle.Pickler.dispatch_table[types.CodeType](code)
+    known = (code.co_filename if isinstance(a, str) and a == _NO_FILE else a for a in arguments)
+    return make, tuple(known), *rest
+
+
 class _Pickler(cloudpickle.Pickler):
     """Pickles a script's function under functools.cache by value, with an empty cache. Pickle itself would
     look for it in the worker's __main__.
@@ -41,6 +53,8 @@ class _Pickler(cloudpickle.Pickler):
     def reducer_override(self, value):
         if isinstance(value, _Cache) and not _is_importable(value):
             return _made, (value.__wrapped__, *value.cache_parameters().values())
+        if isinstance(value, types.CodeType):
+            return _with_file(value)
         return super().reducer_override(value)
 
 
