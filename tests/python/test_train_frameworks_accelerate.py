@@ -12,6 +12,7 @@ import pytest
 
 import headrace.data as hd
 from headrace import train
+from headrace.exceptions import InvalidArgument
 from headrace.train import FailureConfig, RunConfig, ScalingConfig
 
 torch = pytest.importorskip("torch")
@@ -203,3 +204,58 @@ def test_a_data_loader_that_accelerate_saves(tmp_path):
     rest = [b.tolist() for b in batches]
     accelerator.load_state(tmp_path)
     assert len(rest) == 7 and [b.tolist() for b in loader] == rest
+
+
+def prepared(loader, **how):
+    """As prepare() does on rank 0 of two, in this process."""
+    from accelerate.data_loader import prepare_data_loader
+
+    accelerate.PartialState()
+    return prepare_data_loader(loader, num_processes=2, process_index=0, **how)
+
+
+class Wrapped(torch.utils.data.IterableDataset):
+    """What users write around batches."""
+
+    def __init__(self, batches):
+        self.batches = batches
+
+    def __iter__(self):
+        yield from self.batches
+
+
+@pytest.mark.parametrize("wrap", [lambda d: d, Wrapped], ids=["to_torch", "a class of a user"])
+@pytest.mark.parametrize(
+    "how, text",
+    [
+        ({}, "a share of 2.*divides it among the ranks once more.*leave the DataLoader out"),
+        ({"dispatch_batches": True, "put_on_device": True}, "reads it on rank 0 alone.*leave the DataLoader"),
+    ],
+    ids=["shard", "dispatch"],
+)
+def test_a_share_that_is_prepared(wrap, how, text):
+    """The story: each rank trained on a part of its part, or on parts of rank 0's, without a word."""
+    share = hd.range(64).streaming_split(2)[0]
+    data = wrap(share.to_torch(label_column="id", feature_columns=["id"], batch_size=4))
+    with pytest.raises(InvalidArgument, match=text):
+        next(iter(prepared(torch.utils.data.DataLoader(data, batch_size=2), **how)))
+
+
+def test_a_whole_dataset_that_is_prepared():
+    """Accelerate divides it, as users of the dataset without a share expect."""
+    data = hd.range(64).iter_torch_batches(batch_size=1)
+    loader = prepared(torch.utils.data.DataLoader(Wrapped(data), batch_size=2))
+    rows = [x for batch in loader for x in batch["id"].flatten().tolist()]
+    assert rows == [i for i in range(64) if i % 4 < 2]
+
+
+def test_a_data_loader_that_is_prepared():
+    from headrace.torch import DataLoader
+
+    accelerator = accelerate.Accelerator(cpu=True)
+    with pytest.warns(UserWarning, match="without its workers and its state: leave the loader out"):
+        made = accelerator.prepare(DataLoader(Numbers(), batch_size=4))
+    assert [b.tolist() for b in made][0] == [0, 1, 2, 3]
+    sampler = torch.utils.data.DistributedSampler(Numbers(), num_replicas=2, rank=0)
+    with pytest.raises(InvalidArgument, match="its part of 2.*once more.*leave the loader out of prepare"):
+        accelerator.prepare(DataLoader(Numbers(), batch_size=4, sampler=sampler))

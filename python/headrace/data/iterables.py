@@ -21,7 +21,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from headrace import _core, lazy_module
 from headrace._core import InvalidArgument, MismatchError, UnsupportedError
-from headrace.data import loader, taken_ahead
+from headrace.data import accelerated, loader, taken_ahead
 from headrace.data.context import DataContext, is_whole
 from headrace.data.plan import Run
 
@@ -296,6 +296,7 @@ class Iterable(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         share = loader.share()
+        accelerated.refuse_share(self._owner)
         with self._beginning:
             old = self._pass and self._pass()
             if old is not None and not old.ended:

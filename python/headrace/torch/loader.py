@@ -7,6 +7,7 @@ import inspect
 import itertools
 import random
 import sys
+import warnings
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -104,6 +105,24 @@ class DataLoader(TorchLoader[Any]):
         if state.get("epoch") is not None and (sampler := _with(self, "set_epoch")):
             sampler.set_epoch(state["epoch"])
         self._loaded = dict(state)
+
+    @property
+    def _is_accelerate_prepared(self):
+        """Accelerate's prepare() asks for it, then makes a loader of torch's of the parts of this one."""
+        replicas = getattr(self.sampler, "num_replicas", 1)
+        advice = "leave the loader out of prepare()"
+        if replicas > 1:
+            raise InvalidArgument(
+                f"DataLoader: its sampler gives this rank its part of {replicas}, and Accelerate's prepare() "
+                f"divides that among the ranks once more, so that rows would be lost: {advice}"
+            )
+        warnings.warn(
+            "DataLoader: Accelerate's prepare() makes a loader of torch's of its parts, without its "
+            f"workers and its state: {advice}; for several ranks, give it a DistributedSampler",
+            UserWarning,
+            stacklevel=4,
+        )
+        return False
 
     def _options(self):
         iterable = self._dataset_kind == _DatasetKind.Iterable
