@@ -381,8 +381,8 @@ JAVA += ["--add-opens", "java.base/java.lang=ALL-UNNAMED", "--add-opens", "java.
 class Hadoop(Store):
     """A NameNode and a DataNode, which speak WebHDFS; files have blocks of one MiB."""
 
-    writes = checks_keys = flat = False
-    env: dict = {}
+    checks_keys = flat = False
+    env = {"HADOOP_USER_NAME": "root"}  # to whom all folders belong
 
     def __init__(self, folder):
         super().__init__(folder)

@@ -442,6 +442,19 @@ static hr_status help(hr_store *s, const char *url, int64_t id, const char *hidd
     return st;
 }
 
+/* Whether the hidden file has gone: somebody who found that it was decided has given it its name. */
+static hr_status is_gone(hr_store *s, const char *hidden, bool *out, hr_error *err)
+{
+    hr_hdfs_status f = { 0 };
+    hr_status st = hr__hdfs_status(s, hidden, &f, err);
+
+    *out = st == HR_NOT_FOUND;
+    hr__free(f.name);
+    if (*out)
+        hr_error_clear(err);
+    return *out ? HR_OK : st;
+}
+
 /* Decides that the file comes in the place of the inode. *ours false: another one does. */
 static hr_status decide(hr_store *s, const char *url, int64_t id, const char *hidden, bool *ours, hr_error *err)
 {
@@ -450,15 +463,17 @@ static hr_status decide(hr_store *s, const char *url, int64_t id, const char *hi
     bool taken = st && hr__http_says(&r, "already exists"), refused = r.answer.status / 100 == 4;
 
     hr__http_clear(&r);
-    *ours = true;
-    if (!st)
-        return is_still(s, url, id, ours, err); /* else the attribute is of another inode, where it means nothing */
-    if (st == HR_NOT_FOUND)
-        *ours = false;
-    else if (!taken && !refused)
+    *ours = st != HR_NOT_FOUND; /* a cluster without attributes decides by the look before alone */
+    if (st && !refused)
         return st;
-    hr_error_clear(err); /* a cluster without attributes decides by the look before alone */
-    return taken ? help(s, url, id, hidden, ours, err) : HR_OK;
+    hr_error_clear(err);
+    if (!st)
+        st = is_still(s, url, id, ours, err); /* else another inode has it, where it means nothing, or it has gone */
+    else if (taken)
+        st = help(s, url, id, hidden, ours, err);
+    else
+        st = HR_OK;
+    return st || *ours ? st : is_gone(s, hidden, ours, err);
 }
 
 /* Gives the file `hidden` its name in the place of the version if_tag alone.
