@@ -20,8 +20,8 @@
  *    begin beside them, each with a thread and connections of its own: one for CPUS_SHARE CPUs, MOST_MULTIS in all.
  *    With one at a time, on a machine of 16 CPUs, 2 GB had come before there were enough of them. A large GET goes to
  *    the one with the fewest requests. Small requests, and what is sent, stay with the first one, which the network's
- *    thread turns itself. That thread alone knows of limits, retries and hedges, and calls `done`: the others touch of a
- *    request what the callbacks of libcurl touch, until it is removed from its multi.
+ *    thread turns itself. That thread alone knows of limits, retries and hedges, and calls `done`: the others touch of
+ *    a request what the callbacks of libcurl touch, until it is removed from its multi.
  *
  * Locks: net.lock is a leaf, for `incoming` and the start of the thread. It survives a fork. Those of a multi are never
  * held while a function of this file runs, but the callbacks of libcurl.
