@@ -171,22 +171,93 @@ def test_torch_load_reads_a_state(tmp_path):
         assert [b["y"].tolist() for b in loader] == rest
 
 
-@pytest.mark.parametrize("n", [0, 2])
-def test_a_state_of_torchdata_says_what_to_do(n):
+def of_torchdata(taken, dataset=None, **options):
+    """(a state of StatefulDataLoader after `taken` batches, the batches that come next)"""
     torchdata = pytest.importorskip("torchdata.stateful_dataloader", reason="needs torchdata")
-    options = {"batch_size": 4, "shuffle": True, "num_workers": n}
-    theirs = torchdata.StatefulDataLoader(Squares(), **options)
-    next(iter(theirs))
-    with pytest.raises(InvalidArgument, match="torchdata's StatefulDataLoader: .*begin the next one here"):
-        DataLoader(Squares(), **options).load_state_dict(theirs.state_dict())
+    theirs = torchdata.StatefulDataLoader(dataset or Squares(), **options)
+    batches = iter(theirs)
+    for _ in range(taken):
+        next(batches)
+    return theirs.state_dict(), rows_of(batches)
 
 
-@pytest.mark.parametrize(
-    "state", [{"_snapshot": {}, "_iterator_finished": False}, {"_sampler_iter_yielded": 3}]
-)
-def test_a_state_with_torchdatas_keys(state):
-    with pytest.raises(InvalidArgument, match="found one of torchdata's StatefulDataLoader"):
-        DataLoader(Squares()).load_state_dict(state)
+def rows_of(batches):
+    return [torch.as_tensor(b["y"]).tolist() if isinstance(b, dict) else b for b in batches]
+
+
+OF_TORCHDATA = {
+    "in order": {"batch_size": 4},
+    "shuffled": {"batch_size": 4, "shuffle": True},
+    "shuffled, drop_last": {"batch_size": 4, "shuffle": True, "drop_last": True},
+    "single rows": {"batch_size": None, "shuffle": True},
+}
+
+
+@pytest.mark.parametrize("n, taken", [(0, 0), (0, 3), (2, 3)])
+@pytest.mark.parametrize("name", OF_TORCHDATA)
+def test_a_state_of_torchdata(name, n, taken):
+    """The story: it was an error, and people had to end their epoch before they could change the import."""
+    options = OF_TORCHDATA[name] | {"num_workers": n}
+    state, rest = of_torchdata(taken, **options, **({"snapshot_every_n_steps": 2} if n else {}))
+    ours = DataLoader(Squares(), **options)
+    ours.load_state_dict(state)
+    batches = iter(ours)
+    assert rows_of([next(batches)]) == rest[:1]
+    again = DataLoader(Squares(), **options)
+    again.load_state_dict(ours.state_dict())
+    assert rows_of(again) == rest[1:]
+    assert rows_of(batches) == rest[1:]
+    assert len(rows_of(ours)) == len(ours)  # the next epoch
+
+
+def test_a_state_of_torchdata_with_replacement():
+    def sampler():
+        torchdata = pytest.importorskip("torchdata.stateful_dataloader.sampler", reason="needs torchdata")
+        return torchdata.RandomSampler(Squares(), replacement=True, num_samples=50)
+
+    state, rest = of_torchdata(3, batch_size=4, sampler=sampler())
+    ours = DataLoader(Squares(), 4, sampler=torch.utils.data.RandomSampler(Squares(), True, 50))
+    ours.load_state_dict(state)
+    assert rows_of(ours) == rest
+
+
+def test_a_state_of_torchdata_after_an_epoch():
+    state, rest = of_torchdata(0, batch_size=4)
+    assert len(rest) == 6
+    torchdata = pytest.importorskip("torchdata.stateful_dataloader", reason="needs torchdata")
+    theirs = torchdata.StatefulDataLoader(Squares(), batch_size=4)
+    list(theirs)
+    ours = DataLoader(Squares(), 4)
+    ours.load_state_dict(theirs.state_dict())
+    assert rows_of(ours) == rest
+
+
+class WithState(Squares):
+    def state_dict(self):
+        return {"n": 1}
+
+    def load_state_dict(self, state):
+        pass
+
+
+def test_states_of_torchdata_that_do_not_fit():
+    state, _ = of_torchdata(3, batch_size=4)
+    with pytest.raises(MismatchError, match="3 batches of 12 rows; found batch_size 5 of 23 rows"):
+        DataLoader(Squares(), 5).load_state_dict(state)
+    with pytest.raises(MismatchError, match="shuffle was False.*is True"):
+        DataLoader(Squares(), 4, shuffle=True).load_state_dict(state)
+    with pytest.raises(InvalidArgument, match="the order of a WeightedRandomSampler.*begin the next one"):
+        sampler = torch.utils.data.WeightedRandomSampler([1.0] * 23, 23)
+        DataLoader(Squares(), 4, sampler=sampler).load_state_dict(state)
+    for dataset in (WithState(), Stream()):
+        state, _ = of_torchdata(3, dataset, batch_size=4)
+        with pytest.raises(InvalidArgument, match="a state of its dataset.*begin the next one here"):
+            DataLoader(dataset, 4).load_state_dict(state)
+    for state in ({"_snapshot": {}, "_iterator_finished": False}, {"_sampler_iter_yielded": 3}):
+        with pytest.raises(InvalidArgument, match="keys of another version"):
+            DataLoader(Squares()).load_state_dict(state)
+    with pytest.raises(InvalidArgument, match="expected a state of headrace.torch.DataLoader"):
+        DataLoader(Squares()).load_state_dict({"a": 1})
 
 
 def test_state_of_others_is_an_error():

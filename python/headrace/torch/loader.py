@@ -20,16 +20,12 @@ from torch.utils.data import _utils
 from torch.utils.data.dataloader import _DatasetKind
 
 from headrace._core import InvalidArgument, MismatchError
+from headrace.torch import torchdata_state
 from headrace.torch import workers as processes
 from headrace.torch.worker import fetcher, state_of
 from headrace.udf import starter
 
 FORM = 1  # of the state
-STATEFUL = {"_snapshot", "_sampler_iter_yielded"}  # keys of torchdata's states, with workers and without
-_ADVICE = (
-    "its place is one in the order of torchdata's own samplers, which shuffle otherwise than torch. End that "
-    "epoch with StatefulDataLoader, and begin the next one here"
-)
 
 
 class DataLoader(TorchLoader[Any]):
@@ -90,12 +86,18 @@ class DataLoader(TorchLoader[Any]):
         return dict(self._left or {**self._options(), "taken": 0, "epoch": None})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The next iterator begins at the state. MismatchError: the dataset or options differ."""
+        """The next iterator begins at the state. MismatchError: the dataset or options differ.
+
+        A state of torchdata's StatefulDataLoader over a map-style dataset is one, too.
+        """
+        if torchdata_state.is_one(state):
+            self._loaded = self._of_torchdata(state)
+            return
         if not isinstance(state, dict) or state.get("form") != FORM:
-            expected = "DataLoader.load_state_dict: expected a state of headrace.torch.DataLoader"
-            if isinstance(state, dict) and not STATEFUL.isdisjoint(state):
-                raise InvalidArgument(f"{expected}, found one of torchdata's StatefulDataLoader: {_ADVICE}")
-            raise InvalidArgument(expected)
+            raise InvalidArgument(
+                "DataLoader.load_state_dict: expected a state of headrace.torch.DataLoader, or of "
+                "torchdata's StatefulDataLoader"
+            )
         for name, found in self._options().items():
             if state[name] != found:
                 raise MismatchError(
@@ -105,6 +107,20 @@ class DataLoader(TorchLoader[Any]):
         if state.get("epoch") is not None and (sampler := _with(self, "set_epoch")):
             sampler.set_epoch(state["epoch"])
         self._loaded = dict(state)
+
+    def _of_torchdata(self, state):
+        taken, order = torchdata_state.taken(self, state)
+        sampler = _with(self, "set_epoch")
+        return {
+            **self._options(),
+            "taken": taken,
+            "epoch": getattr(sampler, "epoch", None) if taken else None,
+            "random": _random(_generators(self)),
+            "sampler": None,
+            "workers": None,
+            "turn": 0,
+            "order": order,
+        }
 
     @property
     def _is_accelerate_prepared(self):
@@ -186,6 +202,12 @@ def _with(loader, *names):
     return None
 
 
+def _generators(loader):
+    """The generators of the loader and of its sampler."""
+    found = (loader.generator, getattr(_with(loader, "generator"), "generator", None))
+    return list({id(g): g for g in found if g is not None}.values())
+
+
 def _random(generators):
     """Only values that torch.load() accepts: no array of NumPy."""
     name, key, *rest = np.random.get_state()
@@ -237,8 +259,7 @@ class _Pass:
 
     def _begin(self, state):
         """Begins the sampler, and skips what the state's iterator gave."""
-        found = (self.loader.generator, getattr(_with(self.loader, "generator"), "generator", None))
-        generators = list({id(g): g for g in found if g is not None}.values())
+        generators = _generators(self.loader)
         self.taken = self.drawn = 0
         self.sampler_state = None
         now = None
@@ -250,7 +271,11 @@ class _Pass:
             self.stateful.load_state_dict(state["sampler"])
             self.sampler_state = state["sampler"]
         self.base_seed = torch.empty((), dtype=torch.int64).random_(generator=self.loader.generator).item()
-        self.indices = iter(self.loader._index_sampler)
+        self.order = state.get("order") if state else None  # of another library: the state of its generator
+        if self.order is None:
+            self.indices = iter(self.loader._index_sampler)
+        else:
+            self.indices = torchdata_state.order(self.loader, self.order)
         if state:
             if not self.iterable and not self.sampler_state:
                 for _ in range(state["taken"]):
@@ -418,6 +443,7 @@ class _Pass:
             "sampler": self.sampler_state,
             "workers": [dict(one) for one in self.of] if self.iterable else None,
             "turn": self.turn,
+            **({} if self.order is None else {"order": self.order}),
         }
 
     def close(self):
