@@ -157,8 +157,12 @@ typedef struct inspect {
     hr_status (*print)(void *context, const input *in, hr_plan *p, hr_error *err);
     /* Of pipes: whether the rows that were copied suffice. NULL: they are copied whole. */
     bool (*suffices)(void *context, hr_plan *p);
+    bool (*own)(const input *in, const char *path); /* whether the command has printed it without a plan */
 } inspect;
 int inspect_run(const command *cmd, const inspect *how, int argc, char **argv);
+
+/* --- stat_zarr.c. Prints the arrays of a Zarr store, or the advice on them. false: the path is no such store. */
+bool stat_zarr(const char *path, bool json, bool advice);
 
 /* --- output.c: commands that read files and write others */
 

@@ -1,7 +1,8 @@
 /* cmd_stat.c - headrace stat: the metadata of files; it reads no rows.
  *
  * A line for the file, what its format says of it, then a line for each fragment and what the format says of that. At
- * the end a line for each finding on the layout of all files, after "advice: "; with --json no object has it.
+ * the end a line for each finding on the layout of all files, after "advice: "; with --json no object has it. Zarr
+ * stores, which the engine does not read, come first: stat_zarr.c.
  *
  * Tests: test_cli.py. */
 #include "cli/cli.h"
@@ -39,9 +40,17 @@ static hr_status stat_print(void *context, const input *in, hr_plan *p, hr_error
     return in->json ? HR_OK : print_advice(p, err);
 }
 
+static bool stat_own(const input *in, const char *path)
+{
+    if (in->format || !stat_zarr(path, in->json, false))
+        return false;
+    stat_zarr(path, in->json, true);
+    return true;
+}
+
 static int stat_run(const command *cmd, int argc, char **argv)
 {
-    const inspect how = { .short_options = INPUT_SHORT, .print = stat_print };
+    const inspect how = { .short_options = INPUT_SHORT, .print = stat_print, .own = stat_own };
 
     return inspect_run(cmd, &how, argc, argv);
 }

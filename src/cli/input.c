@@ -203,11 +203,26 @@ static hr_status plan_of_pipes(const inspect *how, input *in, int argc, char **a
     return input_plan(in, argc, argv, out, err);
 }
 
+/* Takes the paths out that the command prints without a plan. Returns the number of arguments that are left. */
+static int print_own(const inspect *how, const input *in, int argc, char **argv)
+{
+    int n = optind;
+
+    for (int i = optind; i < argc; i++)
+        if (!how->own || !how->own(in, argv[i]))
+            argv[n++] = argv[i];
+    return n;
+}
+
 static int inspect_files(const inspect *how, input *in, int argc, char **argv)
 {
     hr_error err = HR_ERROR_INIT;
     hr_plan *p = NULL;
     int status = 0;
+
+    argc = print_own(how, in, argc, argv);
+    if (optind == argc)
+        return 0;
 
     if (plan_of_pipes(how, in, argc, argv, &p, &err) || how->print(how->context, in, p, &err))
         status = cli_failed(&err);

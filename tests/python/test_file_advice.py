@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import re
 import tarfile
 
@@ -127,3 +128,74 @@ def test_a_few_hundred_tiny_archives(tmp_path):
 
 def test_objects_of_json_have_no_advice(large):
     assert headrace("stat", "--json", large, HEADRACE_NUM_THREADS="4")[0].count("\n") == 1
+
+
+# ------------------------------------------------------------------------------------------ chunks of Zarr
+
+
+def zarr_store(tmp_path, version, shape, chunks, shards=None, kind="f4"):
+    zarr = pytest.importorskip("zarr")
+    path = tmp_path / f"{version}.zarr"
+    zarr.create_array(
+        str(path), shape=shape, chunks=chunks, shards=shards, dtype=kind, zarr_format=version, overwrite=True
+    )
+    return path
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_small_chunks_of_zarr(tmp_path, version):
+    path = zarr_store(tmp_path, version, (20_000, 8), (10, 8))
+    out = headrace("stat", path)[0].splitlines()
+    assert out[0].split(": zarr, ")[1].endswith("[20000, 8], chunks [10, 8]: 2000 of 320 B in memory")
+    (found,) = advice(path)
+    assert found.startswith(
+        f"{path}: 2000 chunks have 320 B each, and each takes about as long as one of 1.0 MB"
+    )
+    assert "would be 1, and read about" in found
+    assert advice(zarr_store(tmp_path, version, (20_000, 8), (20_000, 8))) == []
+    assert advice(zarr_store(tmp_path, version, (20_000, 64, 64), (64, 64, 64))) == []
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_large_chunks_of_zarr(tmp_path, version):
+    path = zarr_store(tmp_path, version, (100_000, 1000), (100_000, 500))
+    (found,) = advice(path)
+    assert found.startswith(f"{path}: the first axis has 1 chunk of 400.0 MB, each for one of 4 threads")
+    assert "up to 4.0 times as fast" in found
+    assert advice(path, HEADRACE_NUM_THREADS="1") == []
+    path = zarr_store(tmp_path, version, (800_000, 1000), (100_000, 1000))
+    assert advice(path) == []
+    (found,) = advice(path, "-m", "1GB")
+    assert "4 chunks of 400.0 MB at once need about 3.2 GB, the limit is 1.0 GB" in found
+
+
+def test_groups_and_shards_of_zarr(tmp_path):
+    """A chunk of a shard costs as much as one in a file."""
+    zarr = pytest.importorskip("zarr")
+    group = zarr.create_group(str(tmp_path / "g.zarr"))
+    group.attrs["note"] = 'has "shape": [1], and {'
+    group.create_array("images", shape=(1000, 28), chunks=(2, 28), shards=(500, 28), dtype="uint8")
+    group.create_group("more").create_array("labels", shape=(1000,), chunks=(1000,), dtype="int64")
+    images, labels, found = headrace("stat", tmp_path / "g.zarr")[0].splitlines()
+    assert images == (
+        f"{tmp_path}/g.zarr/images: zarr, uint8 [1000, 28], chunks [2, 28] in shards [500, 28]: "
+        "500 of 56 B in memory"
+    )
+    assert labels.endswith("/more/labels: zarr, int64 [1000], chunks [1000]: 1 of 8.0 kB in memory")
+    assert found.startswith(f"advice: {tmp_path}/g.zarr/images: 500 chunks have 56 B each")
+    objects = [json.loads(line) for line in headrace("stat", "--json", tmp_path / "g.zarr")[0].splitlines()]
+    assert objects[0]["shards"] == [500, 28] and objects[0]["n_chunks"] == 500 and "shards" not in objects[1]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[", "[1]", '{"shape":[1]', '{"shape":[1],"chunks":[0]}', '{"a"}', '"']
+)
+def test_damaged_metadata_of_zarr(tmp_path, text):
+    (tmp_path / "zarr.json").write_text(text)
+    assert headrace("stat", tmp_path)[0] == f"{tmp_path}: zarr, no arrays\n"
+
+
+def test_huge_numbers_of_zarr(tmp_path):
+    text = '{"shape":[9223372036854775807,8],"chunks":[5,8],"dtype":"<f99999999999999999999"}'
+    (tmp_path / "zarr.json").write_text(text)
+    assert "[9223372036854775807, 8], chunks [5, 8]: " in headrace("stat", tmp_path)[0]
