@@ -152,6 +152,20 @@ static void be_tight_and_remote(scene *s)
 }
 static void be_opening(scene *s) { caused(s, HR_CAUSE_OPENING, 500); }
 static void be_single(scene *s) { served(s, 1, false, 980, 900); }
+/* The same function in two inputs of a union. */
+static void be_in_union(scene *s, int64_t busy_ms)
+{
+    served(s, 1, false, busy_ms, 5);
+    s->ops[1] = s->ops[0];
+    s->run.sums.cpu_ns = 20 * MS;
+}
+static void be_in_union_by_turns(scene *s) { be_in_union(s, 490); }
+static void be_in_union_at_once(scene *s) { be_in_union(s, 980); }
+static void be_beside_another(scene *s)
+{
+    be_in_union(s, 980);
+    s->ops[1].name = (char *)"map(g)";
+}
 static void be_all_cpus(scene *s) { served(s, 4, false, 3900, 3800); }
 static void be_taking_turns(scene *s)
 {
@@ -314,6 +328,12 @@ static const struct {
     { be_tight, 500, HR_VERDICT_MEMORY, "1.1 GB", "memory limit", 1.9, 2.1 },
     { be_opening, 500, HR_VERDICT_OPENING, "1000 rows in each", "larger files", 1.9, 2.1 },
     { be_single, 500, HR_VERDICT_FUNCTION, "map(f): 1 worker was 98 % busy", "concurrency=2", 1.9, 2.1 },
+    { be_in_union_by_turns, 750, HR_VERDICT_FUNCTION,
+      "the 2 functions map(f): of each 1 worker was 98 % busy in its turn", "give each more workers (concurrency=4)",
+      3.9, 4.1 },
+    { be_in_union_at_once, 750, HR_VERDICT_FUNCTION, "the 2 functions map(f): of each 1 worker was 98 % busy, and it",
+      "give each more workers (concurrency=4)", 3.9, 4.1 },
+    { be_beside_another, 750, HR_VERDICT_FUNCTION, "the function map(f): 1 worker was 98 % busy", "it", 1, 1.1 },
     { be_all_cpus, 500, HR_VERDICT_FUNCTION, "map(f): 4 workers were 98 % busy", "make it cheaper", 1.9, 2.1 },
     { be_taking_turns, 500, HR_VERDICT_GIL, "4 threads of this process", "processes", 3.9, 4.1 },
     { be_taking_long_turns, 500, HR_VERDICT_GIL, "4 threads of this process", "processes", 3.9, 4.1 },

@@ -25,6 +25,7 @@
 #define LEAST_NS 250000000      /* nor does a shorter period, */
 #define ENOUGH_NS 2000000000    /* unless the steps are long */
 #define WHOLE_NS 1000000000     /* a whole run of one step */
+#define TURNS 1.2               /* the servers of functions that take turns are busy for hardly more than the period */
 #define OUTLIER 3.0             /* times the mean */
 #define LONG_CALL_NS 5e7        /* of a function */
 #define CROWDED 0.85            /* a machine whose CPUs are used for this share of the time, */
@@ -51,9 +52,11 @@ typedef struct case_of {
     const hr_evidence *e;
     const hr_run_view *run;
     hr_verdict *v;
-    double period_ns; /* of the steps: waits and work */
-    double waited_ns; /* for this cause */
-    int64_t workers;  /* that the advice gives to c->op; 0: none */
+    double period_ns;     /* of the steps: waits and work */
+    double waited_ns;     /* for this cause */
+    int64_t workers;      /* that the advice gives to c->op; 0: none */
+    hr_op_view joined;    /* the sum of n_alike functions of one name, as in the inputs of a union: then it is c->op */
+    int n_alike, at_once; /* at_once: so many of them work at a time; 1: they take turns */
     const hr_stage_view *stage;
     const hr_op_view *op;      /* that the verdict names; its demand goes with the cause. NULL: the reading */
     const hr_call_sums *calls; /* the threads' work for the cause; NULL: nothing, or not known */
@@ -221,6 +224,12 @@ static double demand_of_cpus(const case_of *c)
     return ns / r->n_cpus;
 }
 
+/* Whether the operator goes with the cause. */
+static bool is_cause(const case_of *c, const hr_op_view *o)
+{
+    return o == c->op || (c->n_alike > 1 && o->calls && !strcmp(o->name, c->op->name));
+}
+
 /* The largest demand besides the cause's. */
 static double next_demand(const case_of *c)
 {
@@ -228,7 +237,7 @@ static double next_demand(const case_of *c)
     double most = HR_MAX(HR_MAX(demand_of_trainer(c), demand_of_threads(c)), demand_of_cpus(c));
 
     for (int i = 0; i < r->n_ops; i++)
-        if (&r->ops[i] != c->op)
+        if (!is_cause(c, &r->ops[i]))
             most = HR_MAX(most, demand_of(&r->ops[i]));
     return most;
 }
@@ -242,14 +251,15 @@ static double with_workers(const case_of *c, int64_t n)
     const hr_served *s = &c->op->sums.served;
     double cpus = demand_of_cpus(c) + (double)s->cpu_ns / HR_MAX(c->run->n_cpus, 1);
 
-    return HR_MAX(cpus, n > 0 ? (double)s->busy_ns / (double)n : 0);
+    return HR_MAX(cpus, n > 0 ? (double)s->busy_ns / (double)n / HR_MAX(c->at_once, 1) : 0);
 }
 
-/* The smallest number of workers with which the function is no longer the limit. More than there are calls find nothing
- * to do. */
+/* The smallest number of workers (of each, where functions are alike) with which the function is no longer the limit.
+ * More than there are calls find nothing to do. */
 static int64_t enough_workers(const case_of *c)
 {
-    double least = HR_MAX(rest_of(c), with_workers(c, 0)), busy = (double)c->op->sums.served.busy_ns;
+    double least = HR_MAX(rest_of(c), with_workers(c, 0));
+    double busy = (double)c->op->sums.served.busy_ns / HR_MAX(c->at_once, 1);
     int64_t most = HR_CALLS_A_THREAD * (int64_t)HR_MAX(c->run->n_threads, 1);
 
     return least * (double)most > busy ? HR_MAX(1, (int64_t)(busy / least + 0.65)) : most;
@@ -561,6 +571,40 @@ static void reader(case_of *c)
     ADVICE(c, "write the arrays again with smaller chunks, or in several stores");
 }
 
+static void add_served(hr_served *sum, const hr_served *s)
+{
+    sum->calls += s->calls;
+    sum->busy_ns += s->busy_ns;
+    sum->cpu_ns += s->cpu_ns;
+    sum->delay_ns += s->delay_ns;
+    sum->queued_ns += s->queued_ns;
+    sum->lock_ns += s->lock_ns;
+}
+
+/* Functions of one name in several stages, as in the inputs of a union, are one cause: c->op becomes their sum. Each is
+ * half of the demand, and would hide the other. The inputs of a union take turns, and then only one's servers work. */
+static void join_alike(case_of *c)
+{
+    hr_served *sum = &c->joined.sums.served;
+
+    c->joined = *c->op;
+    c->n_alike = 1;
+    for (int i = 0; i < c->run->n_ops; i++) {
+        const hr_op_view *o = &c->run->ops[i];
+
+        if (o == c->op || !o->calls || strcmp(o->name, c->op->name) != 0)
+            continue;
+        add_served(sum, &o->sums.served);
+        sum->servers = HR_MAX(sum->servers, o->sums.served.servers);
+        c->n_alike++;
+    }
+    if (c->n_alike == 1)
+        return;
+    c->at_once = (double)sum->busy_ns > TURNS * (double)HR_MAX(sum->servers, 1) * c->period_ns ? c->n_alike : 1;
+    sum->servers *= c->at_once;
+    c->op = &c->joined;
+}
+
 /* Whether the function's workers wait for CPUs, and not in the function. */
 static bool lacks_cpus(const case_of *c)
 {
@@ -574,7 +618,7 @@ static void function(case_of *c)
 {
     const hr_served *s;
     double at_once, cpu_share;
-    int64_t enough;
+    int64_t enough, servers; /* of each */
     bool few;
 
     c->op = op_of_stage(c, false, true);
@@ -582,6 +626,7 @@ static void function(case_of *c)
         one_ticket(c, false);
         return;
     }
+    join_alike(c);
     s = &c->op->sums.served;
     at_once = (double)s->busy_ns / HR_MAX(c->period_ns, 1);
     cpu_share = share((double)s->cpu_ns, (double)s->busy_ns);
@@ -594,6 +639,7 @@ static void function(case_of *c)
         one_ticket(c, false);
         if (c->v->kind != HR_VERDICT_GROUPS || s->calls == 1) {
             c->op = NULL;
+            c->n_alike = 0;
             return;
         }
         c->v->text[0] = c->v->advice[0] = 0;
@@ -605,14 +651,22 @@ static void function(case_of *c)
     if (lacks_cpus(c) && crowded_out(c, (double)s->busy_ns, (double)s->cpu_ns))
         return;
     set(c, HR_VERDICT_FUNCTION);
-    TEXT(c, "the function %s: %" PRId64 " %s %.0f %% busy, and %s %.0f %% of that time", name_of(c->op).text,
-         s->servers, s->servers == 1 ? "worker was" : "workers were",
-         100 * share(at_once, (double)HR_MAX(s->servers, 1)), s->servers == 1 ? "it computed" : "they computed",
-         100 * cpu_share);
+    servers = s->servers / HR_MAX(c->at_once, 1);
+    if (c->n_alike > 1)
+        TEXT(c, "the %d functions %s: of each ", c->n_alike, name_of(c->op).text);
+    else
+        TEXT(c, "the function %s: ", name_of(c->op).text);
+    TEXT(c, "%" PRId64 " %s %.0f %% busy%s, and %s %.0f %% of that time", servers,
+         servers == 1 ? "worker was" : "workers were", 100 * share(at_once, (double)HR_MAX(s->servers, 1)),
+         c->n_alike < 2 || c->at_once > 1 ? ""
+         : servers == 1                   ? " in its turn"
+                                          : " in their turn",
+         servers == 1 ? "it computed" : "they computed", 100 * cpu_share);
     enough = cpu_share > 0.5 && cpus_of_others(c->run) > 0 ? 0 : enough_workers(c); /* others have all CPUs */
-    if (enough > s->servers) {
+    if (enough > servers) {
         c->workers = enough;
-        ADVICE(c, "give it more workers (concurrency=%" PRId64 "), or make it cheaper", c->workers);
+        ADVICE(c, "give %s more workers (concurrency=%" PRId64 "), or make it cheaper", c->n_alike > 1 ? "each" : "it",
+               c->workers);
     } else if (cpu_share > 0.5 && cpus_of_others(c->run) > 0)
         ADVICE(c, "make it cheaper, or end the other programs: they use %.1f of the %d CPUs", cpus_of_others(c->run),
                c->run->n_machine_cpus);

@@ -342,6 +342,30 @@ def test_a_healthy_short_run(set_context):
     fine(read(hd.range(5000).iter_batches(batch_size=1000), 0.01))
 
 
+@measured_again
+def test_equal_functions_in_a_union(set_context):
+    """The story: one of them hid the other, and the gain of both was 1.1."""
+
+    def slow(batch):
+        time.sleep(0.02)
+        return batch
+
+    def run(workers):
+        one, two = (
+            hd.range(30_000).map_batches(slow, batch_size=1000, concurrency=workers) for _ in range(2)
+        )
+        begin = time.monotonic()
+        stats = read(one.union(two).iter_batches(batch_size=1000), 0.005)
+        return stats, time.monotonic() - begin
+
+    stats, took = run(1)
+    found = alarm(stats, "function")
+    assert found["text"].startswith("the 2 functions map_batches(slow): of each 1 worker was "), found
+    workers = int(re.search(r"concurrency=(\d)", found["advice"])[1])
+    assert workers >= 2 and found["gain"] > 1.8, found
+    assert run(workers)[1] < took / (0.6 * found["gain"])
+
+
 # ------------------------------------------------------------------------------------------- other programs
 
 
