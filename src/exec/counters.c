@@ -18,14 +18,26 @@ static double input_taken(const hr_stage *s)
     return s->estimate.n ? s->estimate.sum / s->estimate.n : 0;
 }
 
+/* How much of its rows a limit at the end of the stage has given, from 0 to 1; 0: there is none. */
+static double limit_passed(const hr_stage *s)
+{
+    const hr_op_state *o = s->gate.stream;
+    int64_t most = o && o->run.op->cls->most_rows ? o->run.op->cls->most_rows(o->run.op) : -1;
+
+    return most > 0 ? HR_MIN((double)o->rows_out / (double)most, 1.0) : most == 0;
+}
+
 /* How much of the stage's input has passed through, from 0 to 1: tickets under way and tables in its queue have not. */
 static double stage_passed(const hr_stage *s)
 {
     int64_t waits = s->window.next_seq - s->window.head_seq + s->in.items.n;
+    double taken = input_taken(s);
 
     if (s->cut || s->ended)
         return 1;
-    return waits ? input_taken(s) * (double)s->window.head_seq / (double)(s->window.head_seq + waits) : input_taken(s);
+    if (waits)
+        taken *= (double)s->window.head_seq / (double)(s->window.head_seq + waits);
+    return HR_MAX(taken, limit_passed(s));
 }
 
 /* The mean over what ends at a block operator and what ends at the output. An estimate falls when more waits than

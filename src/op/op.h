@@ -238,7 +238,8 @@ typedef struct hr_op_class {
     int64_t (*floor_bytes)(const hr_op *op);         /* least memory besides one input and one output table; NULL: 0 */
     void (*describe)(const hr_op *op, hr_text *out); /* "limit(5)"; NULL: the name */
     void (*stats)(const hr_op *op, const hr_op_run *run,
-                  hr_text *out); /* its own part of hr_feed_stats: ,"key":1; NULL: nothing */
+                  hr_text *out);           /* its own part of hr_feed_stats: ,"key":1; NULL: nothing */
+    int64_t (*most_rows)(const hr_op *op); /* that it gives in a run, if the input has them; NULL: no such number */
     void (*served)(const hr_op *op, const hr_op_run *run, hr_served *out); /* NULL: it calls no function of a user */
     void (*fingerprint)(const hr_op *op, hr_hash *h);                      /* arguments; NULL: none */
     void (*free)(hr_op *op);                                               /* frees what op owns, and op */

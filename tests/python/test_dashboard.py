@@ -61,7 +61,25 @@ def test_without_the_token_there_is_nothing(board):
     assert get(board, "/metrics", token=False, Authorization=f"Bearer {board.token}")[0] == 200
     assert get(board, "/metrics", token=False, Authorization="Bearer x")[0] == 403
     assert get(board, "/other")[0] == 404
-    assert get(board, "/news", method="POST")[0] == 501
+    assert get(board, "/metrics", method="HEAD", token=False)[0] == 403
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "X"])
+def test_other_methods(board, method):
+    """The story: 501 for anybody, without a look at the token."""
+    status, headers, text = get(board, "/news", token=False, method=method)
+    assert status == 403 and "expected the token" in text and headers["Connection"] == "close"
+    assert get(board, "/news", method=method, Host="example.com")[0] == 403
+    status, headers, text = get(board, "/news", method=method)
+    assert status == 405 and headers["Allow"] == "GET, HEAD" and text == "expected GET or HEAD\n"
+
+
+@pytest.mark.parametrize("path", ["/", "/news", "/metrics", "/other"])
+def test_head_is_get_without_the_body(board, path):
+    status, headers, text = get(board, path, method="HEAD")
+    expected, named, body = get(board, path)
+    assert status == expected and text == "" and headers["Content-Type"] == named["Content-Type"]
+    assert headers["Content-Length"] and (body or path == "/metrics")
     assert len(board.token) >= 32
 
 

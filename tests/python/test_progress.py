@@ -76,6 +76,39 @@ def test_a_long_call_says_how_far_it_is(tmp_path, title, call):
     assert out.endswith("\rdone\r\n")  # the bar is taken away
 
 
+def test_a_limit_after_a_function(tmp_path):
+    """The story: 0 % until the end, since the limit leaves most of the input unread."""
+    out = on_a_terminal(tmp_path, on=True, rows=1_000_000, call="ds.limit(800).materialize()")
+    found = bars(out)
+    assert found and found[-1][1] >= 50, out
+    assert all(abs(part - n / 8) < 26 for _, part, n, _ in found if n), found
+
+
+@pytest.mark.parametrize("call", ["ds.sum('id')", "ds.unique('id')"])
+def test_aggregates_have_their_own_title(tmp_path, call):
+    """It was "take"."""
+    found = bars(on_a_terminal(tmp_path, on=True, rows=800, call=call))
+    assert {f[0] for f in found} == {call[3:].partition("(")[0]}
+
+
+def test_narrow_terminals():
+    """The story: the line was cut in the middle of the time that is left."""
+    text = "1,234 of 5,000 rows, 567 rows/s, slowest: map(f), 1.0 MB"
+    whole = progress._fitted("materialize", text, 30.0, 0.5, 200)
+    assert whole == (progress.BAR, text)
+    sizes = {
+        width: progress._fitted("materialize", text, 30.0, 0.5, width)
+        for width in (100, 80, 60, 50, 40, 30, 20)
+    }
+    for width, (form, left) in sizes.items():
+        times = len(" 00:30<00:30") if "elapsed" in form else 0
+        line = len("materialize: 100%") + times + len("|" + 12 * "#" + "|") * ("bar" in form)
+        assert line + len(f", {left}" if left else "") <= width and text.startswith(left)
+    assert sizes[80][1].startswith("1,234 of 5,000 rows, 567 rows/s") and "remaining" in sizes[80][0]
+    assert sizes[50] == (progress.NARROW, "1,234 of 5,000 rows") and sizes[20] == (progress.NARROWEST, "")
+    assert progress._fitted("x", "1 rows", 3.0, 0.0, 200) == (progress.BAR, "1 rows")
+
+
 def test_the_total_is_shown_where_it_is_known():
     ds = hd.range(700)
     with ds._run(ds._node) as run:

@@ -558,6 +558,20 @@ def test_start_and_borders_are_not_the_steady_state():
     assert not made.epoch_estimated and made.epoch_s == pytest.approx(45 * 0.2 + 4 * 3.1 + 0.1)
 
 
+@pytest.mark.parametrize("status", ["error", "died", "silent"])
+def test_what_failed_is_not_recommended(status):
+    """The story: from_torch failed after some batches, and was recommended by the rate of these."""
+    failed = figures(
+        0.0, name="Headrace: from_torch", library="headrace", status=status, error="ValueError: x"
+    )
+    slow = figures(0.2)
+    assert not failed.measured and advice.best_of([slow, failed]) is slow
+    said = advice.words(Target("dataset", converts=True), [slow, failed], 0.1)
+    assert "from_torch" not in " ".join(said), said
+    assert advice.warnings(None, [slow, failed], 2) == ["Headrace: from_torch: ValueError: x"]
+    assert advice.start_of([figures(0.0, library="given", status=status), slow]) is slow
+
+
 def test_figures_that_were_not_measured_are_none():
     values = Result(Configuration("x", "torch"), "error", "why").as_dict()
     assert values["samples_per_s"] is None and values["error"] == "why" and "run" not in values

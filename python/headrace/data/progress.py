@@ -28,6 +28,8 @@ FIRST_S = 1.0  # shorter work shows nothing
 EVERY_S = 0.5
 COUNTED_FILES = 100  # of no more files are rows counted for a total
 BAR = "{desc}: {percentage:3.0f}%|{bar:12}| {elapsed}<{remaining}{postfix}"
+NARROW = "{desc}: {percentage:3.0f}% {elapsed}<{remaining}{postfix}"  # without the bar
+NARROWEST = "{desc}: {percentage:3.0f}%{postfix}"
 LINE = "{desc}"
 
 
@@ -133,16 +135,34 @@ class Progress:
             self._shown.append(_bar(self._to, self.title, BAR, time.time() - seconds, 0))
         while len(self._shown) <= len(found.lines):
             self._shown.append(_bar(self._to, "", LINE, time.time(), len(self._shown)))
+        width = shutil.get_terminal_size().columns - 1  # tqdm writes nothing where the width is unknown
         top = self._shown[0]
         top.n = min(max(found.done, 0.0), 1.0)
-        top.set_postfix_str(found.text, refresh=False)
+        top.bar_format, text = _fitted(self.title, found.text, seconds, top.n, width)
+        top.set_postfix_str(text, refresh=False)
         for bar, line in zip(self._shown[1:], found.lines, strict=False):
             bar.set_description_str(line, refresh=False)
         for bar in self._shown:
-            bar.ncols = (
-                shutil.get_terminal_size().columns - 1
-            )  # tqdm writes nothing where the width is unknown
+            bar.ncols = width
             bar.refresh(nolock=True)
+
+
+def _fitted(title, text, seconds, done, width):
+    """(form, text) of a line that is no wider than `width`: without the bar, without the last parts of the
+    text, then without the times. tqdm cuts a longer line anywhere.
+    """
+    from tqdm import tqdm
+
+    left = tqdm.format_interval(seconds * (1 - done) / done) if done else "?"
+    times = len(f" {tqdm.format_interval(seconds)}<{left}")
+    head = len(title) + len(": 100%")
+    parts = text.split(", ")
+    for n in range(len(parts), -1, -1):
+        rest = "".join(f", {part}" for part in parts[:n])
+        for form, taken in ((BAR, head + 14 + times), (NARROW, head + times)):
+            if taken + len(rest) <= width:
+                return form, rest.removeprefix(", ")
+    return NARROWEST, ""
 
 
 def _bar(stream, title, form, begin, place):

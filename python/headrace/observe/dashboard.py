@@ -176,13 +176,21 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = IDLE_S
     server: _Server
 
-    def do_GET(self) -> None:
+    def __getattr__(self, name: str) -> Any:
+        """BaseHTTPRequestHandler asks for do_METHOD, and answers an unknown one itself, to anybody."""
+        if name.startswith("do_"):
+            return self._answer
+        raise AttributeError(name)
+
+    def _answer(self) -> None:
         address = urlsplit(self.path)
         words = parse_qs(address.query)
         if not self._is_ours():
             self._send(HTTPStatus.FORBIDDEN, "text/plain", b"expected a request of this machine's own page\n")
         elif not self._knows_token(words):
             self._send(HTTPStatus.FORBIDDEN, "text/plain", b"expected the token of the dashboard's url\n")
+        elif self.command not in ("GET", "HEAD"):
+            self._send(HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", b"expected GET or HEAD\n")
         elif address.path == "/":
             self._send(HTTPStatus.OK, "text/html; charset=utf-8", self.server.dashboard._text)
         elif address.path == "/news":
@@ -220,8 +228,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Cross-Origin-Resource-Policy", "same-origin")
         self.send_header("Cross-Origin-Opener-Policy", "same-origin")
         self.send_header("Cache-Control", "no-store")
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            self.send_header("Allow", "GET, HEAD")
+        if self.command not in ("GET", "HEAD"):
+            self.send_header("Connection", "close")  # nobody reads the request's body
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

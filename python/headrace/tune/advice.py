@@ -9,7 +9,7 @@ import math
 import statistics
 
 from headrace.tune.configurations import GAIN, GIVEN, HEADRACE, HEADRACE_LOADER, Target
-from headrace.tune.results import Result
+from headrace.tune.results import FAILED, Result
 
 BOUND = (
     (0.05, "the loader is not the limit"),
@@ -195,7 +195,7 @@ def _how(target, best):
 
 def warnings(target: Target | None, results: list[Result], cores: int) -> list[str]:
     """What is wrong with single configurations."""
-    said = [f"{r.name}: {r.error}" for r in results if r.status in ("error", "died", "silent")]
+    said = [f"{r.name}: {r.error}" for r in results if r.status in FAILED]
     for r in results:
         if r.leaks:
             said.append(

@@ -17,6 +17,7 @@ from headrace.tune.watching import Run
 FIRST_STEPS = 20  # of an epoch, at most a fifth: left out of the steady state
 LEAK_SHARE, LEAK_BYTES = 0.1, 64 << 20  # memory that grows by less in half a run does not grow
 FEW_SAMPLES = 8
+FAILED = ("error", "died", "silent")  # Result.status
 
 
 @dataclass
@@ -80,8 +81,8 @@ class Result:
 
     @property
     def measured(self) -> bool:
-        """Whether there are enough batches to compare."""
-        return self.samples_per_s > 0
+        """Whether there are enough batches to compare. What an error ended is no choice, however fast."""
+        return self.samples_per_s > 0 and self.status not in FAILED
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: a figure that was not measured is None."""

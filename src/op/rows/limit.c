@@ -80,6 +80,8 @@ static void limit_describe(const hr_op *op, hr_text *out)
     hr__text_add(out, "limit(%" PRId64 ")", ((const limit_op *)op)->n_rows);
 }
 
+static int64_t limit_most_rows(const hr_op *op) { return ((const limit_op *)op)->n_rows; }
+
 static void limit_fingerprint(const hr_op *op, hr_hash *h) { hr__hash_int(h, ((const limit_op *)op)->n_rows); }
 
 static const hr_op_class limit_class = {
@@ -94,6 +96,7 @@ static const hr_op_class limit_class = {
     .marker = limit_marker,
     .restore = limit_restore,
     .describe = limit_describe,
+    .most_rows = limit_most_rows,
     .fingerprint = limit_fingerprint,
     .free = hr__op_plain_free,
 };
