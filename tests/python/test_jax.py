@@ -70,10 +70,10 @@ def test_no_copy():
     """On the CPU an array of an aligned batch is the memory of the source."""
     source = pa.table({"x": np.arange(8192, dtype=np.float32), "n": np.arange(8192, dtype=np.int32)})
     begins = [source[name].chunk(0).buffers()[1].address for name in ("x", "n")]
-    aligned = all(begin % 64 == 0 for begin in begins)
+    aligned = [begin % 64 == 0 for begin in begins]  # NumPy's arrays are so by chance
     for i, batch in enumerate(hd.from_arrow(source).iter_jax_batches(batch_size=1024)):
         at = [begin + 4 * 1024 * i for begin in begins]
-        assert [address(batch[name]) == a for name, a in zip("xn", at, strict=True)] == [aligned] * 2
+        assert [address(batch[name]) == a for name, a in zip("xn", at, strict=True)] == aligned
 
 
 def test_donated_arrays_are_not_the_source():
@@ -106,6 +106,34 @@ def test_columns_without_an_array():
             exceptions.TypeMismatchError, match="column 's': JAX has no array for values of object"
         ):
             next(iter(ds.iter_jax_batches()))
+
+
+@pytest.mark.parametrize(
+    "values, dtype", [([1, 2**40], "int64"), ([-(2**31) - 1, 0], "int64"), ([2**63, 1], "uint64")]
+)
+def test_integers_of_64_bits(values, dtype):
+    """The story: JAX has 32 bits, and dropped the others: 2**40 was 0, and nobody noticed."""
+    ds = hd.from_arrow(
+        pa.table(
+            {
+                "n": pa.array(values, dtype),
+                "v": pa.array([[v, v] for v in values], pa.list_(pa.type_for_alias(dtype))),
+            }
+        )
+    )
+    with pytest.raises(exceptions.TypeMismatchError, match=r"column 'n': the value -?\d+ needs 64 bits"):
+        next(iter(ds.select_columns(["n"]).iter_jax_batches()))
+    with pytest.raises(exceptions.TypeMismatchError, match="column 'v': .*jax_enable_x64"):
+        next(iter(ds.select_columns(["v"]).iter_jax_batches()))
+    assert next(iter(ds.iter_jax_batches(dtypes="float32")))["n"].tolist() == np.float32(values).tolist()
+    with jax.enable_x64(True) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64():
+        assert next(iter(ds.iter_jax_batches()))["n"].tolist() == values
+
+
+def test_integers_that_fit_into_32_bits():
+    ds = hd.from_arrow(pa.table({"n": [2**31 - 1, -(2**31)], "u": pa.array([2**32 - 1, 0], "uint64")}))
+    batch = next(iter(ds.iter_jax_batches()))
+    assert batch["n"].tolist() == [2**31 - 1, -(2**31)] and batch["u"].tolist() == [2**32 - 1, 0]
 
 
 def test_several_devices():

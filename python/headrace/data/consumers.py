@@ -238,7 +238,8 @@ class Consumers:
 
         batch_size: rows for the devices of this process, a multiple of their number. On the CPU an array may
         be the engine's memory, uncopied: JAX reads it, and copies what is donated. dtypes: one dtype, or a
-        dict of column -> dtype; without it JAX makes int64 and float64 its default widths. paddings: a
+        dict of column -> dtype; without it JAX makes int64 and float64 its default widths, and integers that
+        do not fit are a TypeMismatchError. paddings: a
         number, or a dict of column -> number, that fills a short last batch up to batch_size rows.
         collate_fn: gets the batch as the class in headrace.data.collate_fn says (else a dict of arrays) and
         returns arrays, or a dict of them. local_shuffle_*: as in iter_batches. TypeMismatchError names a

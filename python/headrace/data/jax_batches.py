@@ -70,6 +70,8 @@ class JaxBatches:
         dtype = self.dtypes.get(name) if isinstance(self.dtypes, dict) else self.dtypes
         if dtype is not None:
             array = array.astype(dtype, copy=False)
+        if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and not self.jax.config.jax_enable_x64:
+            array = _of_32_bits(what, array)
         return self._placed(what, self._full(what, array, name))
 
     def _full(self, what, array, name):
@@ -91,3 +93,15 @@ class JaxBatches:
         if jax.process_count() > 1:
             return jax.make_array_from_process_local_data(self.sharding, array)
         return jax.device_put(array, self.sharding)
+
+
+def _of_32_bits(what, array):
+    """The integers as JAX has them without jax_enable_x64. It would drop the upper bits without a word."""
+    made = array.astype("i4" if array.dtype.kind == "i" else "u4")
+    if not np.array_equal(made, array):
+        value = array[made != array].flat[0]
+        raise TypeMismatchError(
+            f"{what}: the value {value} needs 64 bits, and JAX has {made.dtype} unless "
+            "jax.config.update('jax_enable_x64', True) is called; dtypes= makes another type of it"
+        )
+    return made
