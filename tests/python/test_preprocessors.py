@@ -487,6 +487,14 @@ def test_a_batch_without_numbers(what, values, found):
         what.transform_batch(pd.DataFrame({"x": values}))
 
 
+def test_bins_of_a_range_that_no_double_has():
+    """The story: the edges were NaN and infinite, and transform() said that they must be unique."""
+    with pytest.raises(
+        ValueError, match="Column x has values from -1e\\+308 to 1e\\+308, a range that no double"
+    ):
+        UniformKBinsDiscretizer(["x"], 3).fit(hd.from_items([{"x": -1e308}, {"x": 1e308}]))
+
+
 def test_missing_values_of_encoders_in_a_batch(rows):
     for what in (
         OrdinalEncoder(["city"]),

@@ -1,5 +1,6 @@
 """Categoricals and Arrow dictionaries keep their categories, through operations, up to DataFrames."""
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -105,6 +106,19 @@ def test_categorizer():
     given = Categorizer(["city"], dtypes={"city": pd.CategoricalDtype(["rome", "paris"], ordered=True)})
     assert given.fit_transform(ds).to_pandas()["city"].dtype == given.dtypes["city"]
     assert given.fit_status() == "FITTED"
+
+
+def test_halves():
+    halves = pd.DataFrame({"x": np.array([1.5, 2.5, np.nan], np.float16)})
+    what = Categorizer(["x"]).fit(hd.from_pandas(halves))
+    for made in (what.transform_batch(halves), what.transform(hd.from_pandas(halves)).to_pandas()):
+        assert made["x"].cat.categories.tolist() == [1.5, 2.5] and made["x"].cat.codes.tolist() == [0, 1, -1]
+
+
+def test_lists_have_no_categories():
+    """The story: fit() took them, and transform() said "unhashable type: 'numpy.ndarray'"."""
+    with pytest.raises(TypeError, match="Categorizer: column 'x' is list<.*expected single values"):
+        Categorizer(["x"]).fit(hd.from_items([{"x": [1, 2]}]))
 
 
 def test_large_integers_beside_nulls():

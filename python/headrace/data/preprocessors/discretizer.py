@@ -241,6 +241,11 @@ class UniformKBinsDiscretizer(_Discretizer):
             raise ValueError(
                 f"Cannot specify integer `bins` when input data contains infinity: column {column!r}."
             )
+        if math.isinf(most - least):
+            raise ValueError(
+                f"Column {column} has values from {least} to {most}, a range that no double has: "
+                "scale it first."
+            )
         n = self._bins_of(column)
         if least == most:
             return np.linspace(

@@ -205,6 +205,11 @@ def with_nan(codes: np.ndarray) -> np.ndarray:
     return codes if not (codes < 0).any() else np.where(codes < 0, np.nan, codes)
 
 
+def _indexable(values: pd.Series) -> pd.Series:
+    """pandas compares values with categories in an index, which has no halves."""
+    return values.astype("float64") if values.dtype == "float16" else values
+
+
 class _Encoder(BuiltInPreprocessor):
     """Shared by the encoders of several columns."""
 
@@ -522,6 +527,13 @@ class Categorizer(_Encoder):
             if c in self._columns and c not in self._dtypes:
                 self.stats_[c] = pd.CategoricalDtype(categories, ordered)
         to_learn = [c for c in self._columns if c not in self.stats_]
+        types = check_columns(self, ds, to_learn)
+        for c in to_learn:
+            if is_list(types.get(c, "")):
+                raise TypeError(
+                    f"Categorizer: column {c!r} is {types[c]}, expected single values; pandas has no "
+                    "categories of lists. MultiHotEncoder and OrdinalEncoder take lists"
+                )
         learn_categories(
             self,
             ds,
@@ -549,7 +561,7 @@ class Categorizer(_Encoder):
         return ds.with_columns(made)
 
     def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
-        made = {out: df[c].astype(self.stats_[c]) for c, out in self._pairs()}
+        made = {out: _indexable(df[c]).astype(self.stats_[c]) for c, out in self._pairs()}
         for out, values in made.items():
             df[out] = values
         return df
