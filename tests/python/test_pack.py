@@ -442,6 +442,7 @@ def test_padding():
 
 def test_memory(tmp_path, context):
     """Only the open rows stay, whatever the number of documents; a limit below that is refused."""
+    context.num_threads = 2  # each has pieces of work
     n = 30_000
     tokens = np.ones(n * 200, np.int32)
     for i in range(4):
