@@ -198,17 +198,28 @@ def test_a_loader_is_rebuilt(batches):
 
 
 def test_a_loader_is_converted(batches):
+    """Once the step got dicts, and failed where it took the loader's own batches."""
+    import torch
     from torch.utils.data import DataLoader
     from tune_torch_loaders import Rows
 
     ours = Configuration("Headrace: from_torch", "headrace")
     found, ends = batches(DataLoader(Rows(20), batch_size=4), ours)
-    assert ends and [b["item_1"].tolist() for b in found] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    assert ends and [b[1].tolist() for b in found] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+    assert type(found[0]) is type(next(iter(DataLoader(Rows(20), batch_size=4))))
     found, _ = batches(DataLoader(Rows(6), batch_size=None), ours, limit=None)
-    assert [int(b["item_1"]) for b in found] == list(range(6)) and found[2]["item_0"].tolist() == [2.0] * 8
+    assert [int(b[1]) for b in found] == list(range(6)) and found[2][0].tolist() == [2.0] * 8
     found, _ = batches(DataLoader(Rows(20), batch_size=4, shuffle=True), ours, limit=None)
-    order = [int(x) for b in found for x in b["item_1"]]
+    order = [int(x) for b in found for x in b[1]]
     assert sorted(order) == list(range(20)) != order
+    for rows in (
+        torch.arange(8.0),
+        [{"x": i, "y": float(i)} for i in range(8)],
+        [{"item": i} for i in range(8)],
+    ):
+        wanted = list(DataLoader(rows, batch_size=4))
+        found, _ = batches(DataLoader(rows, batch_size=4), ours, limit=None)
+        assert str(found) == str(wanted)
 
 
 def test_a_dataset_of_headrace(batches):

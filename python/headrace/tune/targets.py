@@ -11,7 +11,7 @@ import inspect
 import itertools
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -229,7 +229,29 @@ class Loaders:
             options = {"batch_size": 1, "collate_fn": only_row}
         if isinstance(loader.sampler, _torch_data().RandomSampler):
             options["local_shuffle_buffer_size"] = WINDOW
-        return rows.iter_torch_batches(**options)
+        return _AsGiven(rows.iter_torch_batches(**options), dataset)
+
+
+class _AsGiven:
+    """Batches of from_torch in the form of the loader's own, which the user's step takes: rows that are no
+    dicts have the columns `item`, or `item_0`, `item_1`, ...
+    """
+
+    def __init__(self, batches: Iterable[dict[str, Any]], dataset: Any) -> None:
+        self.batches, self.dataset = batches, dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        if hasattr(self.dataset, "__getitem__") and isinstance(self.dataset[0], Mapping):
+            return iter(self.batches)
+        return map(_without_names, self.batches)
+
+
+def _without_names(batch):
+    if [*batch] == ["item"]:
+        return batch["item"]
+    if [*batch] == [f"item_{i}" for i in range(len(batch))]:
+        return [*batch.values()]
+    return batch
 
 
 def only_row(batch: dict[str, Any]) -> dict[str, Any]:
