@@ -113,6 +113,54 @@ static void test_slowed_trainer(void **unused)
     assert_int_equal(t.threads, CPUS);
 }
 
+/* A core is left to the trainer: the run begins below the default. */
+static hr_tuner new_reserving(void)
+{
+    hr_tuner t = new_tuner();
+
+    t.threads = CPUS - 1;
+    return t;
+}
+
+/* Fed with a core less, on a full machine: the core stays the trainer's. */
+static void test_a_reserved_core_stays(void **unused)
+{
+    machine m = { .each = 50, .disk = 1e9, .trainer = 149, .off_cpu = 0.02, .slows = 0.1, .noise = 0.005 };
+    hr_tuner t = new_reserving();
+
+    (void)unused;
+    for (int i = 0; i < 50; i++) { /* fewer are tried now and then, since the CPUs are full; never more */
+        pass(&t, &m, 10);
+        assert_true(t.threads < CPUS);
+    }
+    assert_int_equal(t.phase == HR_TUNE_WATCH ? t.threads : t.before, CPUS - 1);
+}
+
+/* A trainer that waits has no use for its core: all threads within a second, and they stay. */
+static void test_a_reserved_core_is_given_back(void **unused)
+{
+    machine m = { .each = 50, .disk = 1e9, .trainer = 1000, .off_cpu = 0.02, .noise = 0.02 };
+    hr_tuner t = new_reserving();
+
+    (void)unused;
+    assert_int_equal(pass(&t, &m, 4), 1);
+    assert_int_equal(t.threads, CPUS);
+    assert_int_equal(pass(&t, &m, 500), 0);
+}
+
+/* Between both: with the core the trainer is fed, and its steps are slower; without it, it waits a little. A trial now
+ * and then, and ever fewer. */
+static void test_a_reserved_core_does_not_oscillate(void **unused)
+{
+    machine m = { .each = 50, .disk = 1e9, .trainer = 165, .off_cpu = 0.02, .slows = 0.05, .noise = 0.005 };
+    hr_tuner t = new_reserving();
+
+    (void)unused;
+    pass(&t, &m, 100);
+    assert_true(pass(&t, &m, 1000) <= 2 * (1000 / 100));
+    assert_in_range(t.threads, CPUS - 1, CPUS);
+}
+
 /* Noise alone: no gain is kept, and trials become rare. */
 static void test_noise(void **unused)
 {
@@ -356,6 +404,9 @@ int main(void)
         cmocka_unit_test(test_idle_machine),
         cmocka_unit_test(test_slowed_trainer),
         cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_a_reserved_core_stays),
+        cmocka_unit_test(test_a_reserved_core_is_given_back),
+        cmocka_unit_test(test_a_reserved_core_does_not_oscillate),
         cmocka_unit_test(test_change),
         cmocka_unit_test(test_disturbed),
         cmocka_unit_test(test_reserved_cpu),

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace.data as hd
-from headrace.exceptions import TypeMismatchError
+from headrace import _core
+from headrace.exceptions import InvalidArgument, TypeMismatchError
 from headrace.udf import states
 
 PASSES = 4
@@ -39,6 +40,7 @@ def context(monkeypatch):
     found.autotune = True
     found.first_threads = None
     found.most_prefetch_batches = 64
+    found.reserved_cores_per_trainer = 1
     found.execution_options.exclude_resources = None
 
 
@@ -123,6 +125,57 @@ def test_cpus_are_left_to_the_trainer(slow_disk, context):
     context.autotune = False
     _, (tuned,) = passes(slow_disk, 1)
     assert tuned["threads"] == 1
+
+
+def test_cores_for_trainers(context, monkeypatch):
+    """Of trainers alone: a write and a materialize() begin with all threads. None of few CPUs."""
+
+    def first(trainers, cpus=16):
+        monkeypatch.setattr(_core, "num_threads", lambda: cpus)
+        return context.run_options(trainers)["first_threads"]
+
+    assert first(0) == 0 and first(1) == 15 and first(4) == 12 and first(100) == 8
+    assert first(1, cpus=3) == 0 and first(1, cpus=4) == 3 and first(4, cpus=4) == 2
+    monkeypatch.setattr(context, "reserved_cores_per_trainer", 2)
+    assert first(1) == 14
+    monkeypatch.setattr(context, "reserved_cores_per_trainer", 0)
+    assert first(1) == 0
+    monkeypatch.setattr(context, "reserved_cores_per_trainer", 1)
+    context.first_threads = 5
+    assert first(1) == 5
+    context.first_threads = None
+    context.autotune = False
+    assert first(1) == 0
+    context.autotune = True
+    context.execution_options.exclude_resources = hd.ExecutionResources(cpu=3)
+    assert first(1) == 0  # these are left already
+    with pytest.raises(InvalidArgument, match="reserved_cores_per_trainer"):
+        context.reserved_cores_per_trainer = -1
+
+
+def test_who_is_a_trainer(context, monkeypatch):
+    """Passes are, writes are not; of ranks those of this machine."""
+    asked = []
+    real = type(context).run_options
+
+    def run_options(self, trainers=0):
+        asked.append(trainers)
+        return real(self, trainers)
+
+    monkeypatch.setattr(type(context), "run_options", run_options)
+    ds = hd.range(100)
+    ds.materialize()
+    assert asked and not any(asked)
+    asked.clear()
+    next(iter(ds.iter_batches()))
+    assert asked == [1]
+    asked.clear()
+    shares = ds.streaming_split(3)
+    assert asked == [3] and len(shares) == 3
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    asked.clear()
+    ds.streaming_split(3)
+    assert asked == [2]
 
 
 def test_memory_stays_below_its_limit(slow_disk, context):

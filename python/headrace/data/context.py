@@ -51,10 +51,12 @@ _HONOURED = {
     "autotune": (True, "bool"),
     "first_threads": (None, "count|None"),
     "most_prefetch_batches": (64, "count"),
+    "reserved_cores_per_trainer": (1, "count"),
     "stall_warning_s": (30.0, "float"),
     "stall_timeout_s": (1800.0, "float|None"),
     "check_hosts": (True, "bool"),
 }
+LEAST_CPUS = 4  # with fewer none is left to trainers: a run needs all of them more
 _FIELDS = _HONOURED | WITHOUT_EFFECT
 _warned_of = set()
 
@@ -83,6 +85,9 @@ class DataContext(Fields):
     program; None: at the default.
     most_prefetch_batches: prefetch_batches of a pass is where the number of batches ahead begins, and its
     least; the run moves it up to this where more would spare waits. At most prefetch_batches: it stays.
+    reserved_cores_per_trainer: where autotune moves the number of threads, a pass for trainers begins with so
+    many fewer for each of them (with 4 CPUs or more, and at most half of them), and gets these threads, too,
+    while the trainer waits. 0: it begins with all.
     execution_options.exclude_resources.cpu: CPUs left to the program's own steps: the default number of
     threads is lower by these, and moves only as far as the threads do not need them.
     trace_path: a file to which each run writes what its threads did (Perfetto); None: no file.
@@ -317,12 +322,22 @@ class DataContext(Fields):
     def execution_callback_classes(self) -> list[Any]:
         return list(self.custom_execution_callback_classes)
 
-    def run_options(self) -> dict[str, Any]:
-        """These settings as keyword arguments of a Feed or Split."""
+    def _first_threads(self, trainers: int) -> int:
+        """Where the number of threads begins, if it moves; 0: at the default."""
+        cpus = _core.num_threads()
+        left = min(trainers * self.reserved_cores_per_trainer, cpus // 2)
+        if self.first_threads or not self.autotune or cpus < LEAST_CPUS or not left:
+            return self.first_threads or 0
+        return 0 if self.execution_options.exclude_resources.cpu else cpus - left
+
+    def run_options(self, trainers: int = 0) -> dict[str, Any]:
+        """These settings as keyword arguments of a Feed or Split. trainers: processes of this machine whose
+        steps the run feeds.
+        """
         options = self.execution_options
         limits, less = options.resource_limits, options.exclude_resources
         out = {"seed": self.seed, "any_order": not options.preserve_order, "trace_path": self.trace_path}
-        out |= {"autotune": self.autotune, "first_threads": self.first_threads or 0}
+        out |= {"autotune": self.autotune, "first_threads": self._first_threads(trainers)}
         out["most_prefetch"] = max(1, min(self.most_prefetch_batches, 1 << 20))
         if limits.cpu != INF:
             out["num_threads"] = max(1, int(limits.cpu - less.cpu))

@@ -24,6 +24,7 @@ class Fields:
     autotune: bool
     first_threads: int | None
     most_prefetch_batches: int
+    reserved_cores_per_trainer: int
     stall_warning_s: float
     stall_timeout_s: float | None
     check_hosts: bool

@@ -142,7 +142,7 @@ class DatasetIterator(DataIterator):
         self._dataset._last_stats = text
 
     def _pass(self, request, epoch, position, how, share=None):
-        options = dict(self._options or DataContext.get_current().run_options())
+        options = dict(self._options or DataContext.get_current().run_options(1))
         if share is not None:
             makes_batches = self._dataset._node.plan.makes_batches()
             request, options = loader.of_share(request, options, share, SHARE_ROWS, makes_batches)
@@ -156,7 +156,7 @@ class DatasetIterator(DataIterator):
     def to_send(self) -> DataIterator:
         one = DatasetIterator(self._dataset)
         one._epochs = self._epochs
-        one._options = self._options or DataContext.get_current().run_options()
+        one._options = self._options or DataContext.get_current().run_options(1)
         one.chosen_epoch = self.chosen_epoch
         return one
 
@@ -296,6 +296,12 @@ def share_watch(report):
     return first, waited
 
 
+def _ranks_here(n):
+    """Of n ranks, those on this machine, as torchrun and other launchers say it; all, if none does."""
+    said = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return min(n, int(said)) if said.isascii() and said.isdigit() and int(said) else n
+
+
 class SplitOwner:
     """A _core.Split of a dataset in this process, and the workers of its functions. Its shares refer to
     it.
@@ -310,7 +316,7 @@ class SplitOwner:
             n,
             tail=tail,
             inline_calls=[p.inline for p in self.pools if p.inline],
-            **(options or DataContext.get_current().run_options()),
+            **(options or DataContext.get_current().run_options(_ranks_here(n))),
         )
         if replicas != 1:
             self.split.replicate(replicas)
@@ -479,7 +485,7 @@ class AloneSource(LocalSource):
 
     def in_worker(self, request, share):
         """The request of a pass in a worker of a DataLoader."""
-        options = self._options or DataContext.get_current().run_options()
+        options = self._options or DataContext.get_current().run_options(1)
         makes_batches = self._made_of[0]._node.plan.makes_batches()
         request, options = loader.of_share(request, dict(options), share, SHARE_ROWS, makes_batches)
         if self._pid != os.getpid():
@@ -502,7 +508,7 @@ class AloneSource(LocalSource):
             super().close()
 
     def __reduce__(self):
-        options = self._options or DataContext.get_current().run_options()
+        options = self._options or DataContext.get_current().run_options(1)
         return AloneSource, (*self._made_of, options)
 
 
