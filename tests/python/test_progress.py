@@ -109,6 +109,62 @@ def test_narrow_terminals():
     assert progress._fitted("x", "1 rows", 3.0, 0.0, 200) == (progress.BAR, "1 rows")
 
 
+class Widget:
+    """What the bar of a notebook has of tqdm's."""
+
+    def __init__(self, stream, title, form, begin, place):
+        self.total, self.n, self.closed_at, self.form = 1.0, 0.0, None, form
+
+    def set_postfix_str(self, text, refresh):
+        self.text = text
+
+    def set_description_str(self, text, refresh):
+        self.text = text
+
+    def refresh(self, nolock):
+        assert self.ncols is None
+
+    def close(self):
+        self.closed_at = self.n
+
+
+def test_a_notebook(monkeypatch):
+    """The story: a bar that ended before its total stayed, in red; and its text had a second bar."""
+    made = []
+    monkeypatch.setattr(progress, "_in_notebook", lambda: True)
+    monkeypatch.setattr(progress, "_bar", lambda *args: made.append(Widget(*args)) or made[-1])
+    monkeypatch.setattr(progress, "FIRST_S", 0.01)
+    seen = threading.Event()
+    text = "1,234 of 5,000 rows, 567 rows/s, slowest: map_batches(a_function_with_a_long_name), 1,234.0 MB"
+
+    def look(seconds):
+        seen.set()
+        return progress.Look(0.3, text, ["  map: 1 rows in"])
+
+    with progress.Progress("materialize", look):
+        assert seen.wait(60)
+    top, line = made
+    assert top.form == top.bar_format == progress.NOTEBOOK and top.text == text
+    assert line.form == progress.LINE and [b.closed_at for b in made] == [1.0, 1.0]
+
+
+def test_in_a_real_notebook():
+    """The bars are widgets, and are gone at the end."""
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel"), pytest.importorskip("ipywidgets")
+    notebook = nbformat.v4.new_notebook()
+    code = textwrap.dedent(SLOW.format(first=0.1, on=True, rows=800, call="ds.materialize()"))
+    notebook.cells = [nbformat.v4.new_code_cell(code)]
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    kinds = [o["output_type"] for o in notebook.cells[0].outputs]
+    assert kinds == ["display_data", "stream"], kinds
+    state = notebook.metadata["widgets"]["application/vnd.jupyter.widget-state+json"]["state"]
+    bars = [w["state"] for w in state.values() if w["model_name"] == "FloatProgressModel"]
+    assert len(bars) == 1 and bars[0]["bar_style"] == ""
+    boxes = [w["state"] for w in state.values() if w["model_name"] == "HBoxModel"]
+    assert [state[b["layout"].removeprefix("IPY_MODEL_")]["state"]["visibility"] for b in boxes] == ["hidden"]
+
+
 def test_the_total_is_shown_where_it_is_known():
     ds = hd.range(700)
     with ds._run(ds._node) as run:

@@ -30,6 +30,7 @@ COUNTED_FILES = 100  # of no more files are rows counted for a total
 BAR = "{desc}: {percentage:3.0f}%|{bar:12}| {elapsed}<{remaining}{postfix}"
 NARROW = "{desc}: {percentage:3.0f}% {elapsed}<{remaining}{postfix}"  # without the bar
 NARROWEST = "{desc}: {percentage:3.0f}%{postfix}"
+NOTEBOOK = "{desc}: {percentage:3.0f}%{bar}{elapsed}<{remaining}{postfix}"  # the bar is a widget
 LINE = "{desc}"
 
 
@@ -104,6 +105,7 @@ class Progress:
             self._thread.join()
             sys.stdout, sys.stderr = self._streams
             for bar in reversed(self._shown):
+                bar.n = bar.total  # else one of a notebook stays, in red
                 bar.close()
 
     def hide(self) -> None:
@@ -131,14 +133,17 @@ class Progress:
                     )
 
     def _draw(self, found: Look, seconds: float) -> None:
+        form, text, width = NOTEBOOK, found.text, None
+        done = min(max(found.done, 0.0), 1.0)
+        if self._terminal:
+            width = shutil.get_terminal_size().columns - 1  # tqdm writes nothing where the width is unknown
+            form, text = _fitted(self.title, found.text, seconds, done, width)
         if not self._shown:
-            self._shown.append(_bar(self._to, self.title, BAR, time.time() - seconds, 0))
+            self._shown.append(_bar(self._to, self.title, form, time.time() - seconds, 0))
         while len(self._shown) <= len(found.lines):
             self._shown.append(_bar(self._to, "", LINE, time.time(), len(self._shown)))
-        width = shutil.get_terminal_size().columns - 1  # tqdm writes nothing where the width is unknown
         top = self._shown[0]
-        top.n = min(max(found.done, 0.0), 1.0)
-        top.bar_format, text = _fitted(self.title, found.text, seconds, top.n, width)
+        top.n, top.bar_format = done, form
         top.set_postfix_str(text, refresh=False)
         for bar, line in zip(self._shown[1:], found.lines, strict=False):
             bar.set_description_str(line, refresh=False)
