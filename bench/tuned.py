@@ -23,6 +23,9 @@ from headrace.tune.configurations import HEADRACE, TORCH
 from headrace.tune.tuning import measure
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "chunked_dataset.py"
+sys.path.insert(0, str(EXAMPLE.parent))
+
+from chunked_dataset import write_chunks  # noqa: E402
 
 
 def configurations(workers):
@@ -44,6 +47,7 @@ def main():
     given = parser.parse_args()
     todo = list(configurations(given.workers))
     runs = {one.name: [] for one in todo}
+    write_chunks()  # else the first start-up has it
     with tempfile.TemporaryDirectory() as logs:
         for i in range(given.rounds):
             for one in todo if i % 2 else reversed(todo):
