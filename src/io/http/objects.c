@@ -27,7 +27,7 @@ char *hr__path_tag(const hr_path *p)
 
     if (!p->tag && k && k->has_versions)
         return hr__printf(NULL, "%" PRId64, p->mtime_ns);
-    return hr__strdup(NULL, p->tag);
+    return hr__strdup(NULL, p->tag ? p->tag : "");
 }
 
 static void found_clear(found *f)
@@ -55,14 +55,6 @@ static hr_status find(const hr_store_options *o, const char *url, found *out, hr
     return hr__paths_open(&out->list, 0, NULL, &out->source, err);
 }
 
-/* "": the store gives none. NULL: no memory. */
-static char *version_text(const hr_path *p)
-{
-    char *tag = hr__path_tag(p);
-
-    return tag ? tag : hr__strdup(NULL, "");
-}
-
 static hr_status read_once(const hr_store_options *o, const char *url, int64_t offset, int64_t most, hr_text *out,
                            char **tag, hr_error *err)
 {
@@ -81,7 +73,7 @@ static hr_status read_once(const hr_store_options *o, const char *url, int64_t o
         HR_GO(hr__error_memory(err, url, n));
     HR_GO(hr__source_read(f.source, data, begin, n, err));
     hr__text_add_bytes(out, (const char *)data, n);
-    *tag = version_text(&f.list.items[0]);
+    *tag = hr__path_tag(&f.list.items[0]);
     if (out->failed || !*tag)
         st = hr__error_memory(err, url, n);
 done:
@@ -114,7 +106,7 @@ hr_status hr__object_open(const hr_store_options *o, const char *url, hr_source 
     *out = NULL;
     *tag = NULL;
     HR_GO(find(o, url, &f, err));
-    *tag = version_text(&f.list.items[0]);
+    *tag = hr__path_tag(&f.list.items[0]);
     if (!*tag)
         HR_GO(hr__error_memory(err, url, 64));
     *out = f.source;

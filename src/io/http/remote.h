@@ -16,7 +16,7 @@ void hr__network_stats(const hr_account *a, hr_text *out);
 bool hr__http_has_certificates(void);
 /* Where they do not, those of this file are. */
 hr_status hr__http_use_certificates(const char *path, hr_error *err) HR_MUST_USE;
-/* By which a store knows this version of the file; new; NULL: it has none, or no memory. */
+/* By which a store knows this version of the file; new; "": it has none. NULL: no memory. */
 char *hr__path_tag(const hr_path *p);
 bool hr__url_is_store(const char *url);                    /* of any store, and not of http */
 void hr__url_trim(char *url);                              /* of a store: without '/' at the end of its key */

@@ -404,26 +404,34 @@ static hr_status judge(const commit *c, commit_file *f, hr_http_request *r, hr_e
     return HR_OK;
 }
 
+/* The request that makes the folder of a file; HR_PENDING: it is the root, which is there. */
+static hr_status ask_folder(const commit *c, const commit_file *f, hr_http_request *r, hr_error *err)
+{
+    size_t n = (size_t)(name_in(f->url) - f->url) - 1;
+    char *folder;
+    hr_status st;
+
+    if (f->is_done || n <= strlen(c->root))
+        return HR_PENDING;
+    folder = hr__strndup(NULL, f->url, n);
+    st = folder ? hr__store_request(r, "PUT", c->store, folder, c->kind->make_folder, c->account, err)
+                : hr__error_memory(err, f->url, (int64_t)n);
+    hr__free(folder);
+    return st;
+}
+
 /* The folders of up to AT_ONCE files, of a store that has some. */
 static hr_status make_folders(const commit *c, int64_t begin, int n, hr_error *err)
 {
     hr_http_request *r = hr__zalloc(NULL, (size_t)n * sizeof *r);
-    size_t n_root = strlen(c->root);
-    hr_status st = r ? HR_OK : hr__error_memory(err, c->root, n * (int64_t)sizeof *r);
+    hr_status st = HR_OK;
 
-    for (int i = 0; i < n && !st; i++) {
-        const char *url = c->files[begin + i].url;
-        size_t m = (size_t)(name_in(url) - url) - 1;
-        char *folder = m > n_root && !c->files[begin + i].is_done ? hr__strndup(NULL, url, m) : NULL;
-
-        r[i].st = HR_PENDING; /* it is the root, which is there */
-        if (folder)
-            r[i].st = hr__store_request(&r[i], "PUT", c->store, folder, c->kind->make_folder, c->account, &r[i].err);
-        hr__free(folder);
-    }
-    if (!st)
-        hr__http_run_all(r, n);
-    for (int i = 0; i < n && r; i++) {
+    if (!r)
+        return hr__error_memory(err, c->root, n * (int64_t)sizeof *r);
+    for (int i = 0; i < n; i++)
+        r[i].st = ask_folder(c, &c->files[begin + i], &r[i], &r[i].err);
+    hr__http_run_all(r, n);
+    for (int i = 0; i < n; i++) {
         if (r[i].st && r[i].st != HR_PENDING && !st) {
             st = r[i].st;
             hr__error_move(err, &r[i].err);

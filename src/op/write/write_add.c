@@ -452,7 +452,8 @@ static hr_status files_that_go(const hr_write_job *job, const add_state *s, hr_p
         if (!bsearch(&path, mine, (size_t)s->n_done, sizeof *mine, by_path) &&
             hr__format_guess(path, (hr_view){ NULL, 0 })) {
             tag = hr__path_tag(&old.items[i]);
-            st = hr__paths_add(out, path, tag, old.items[i].n_bytes, 0, err);
+            st = tag ? hr__paths_add(out, path, tag[0] ? tag : NULL, old.items[i].n_bytes, 0, err)
+                     : hr__error_memory(err, path, 64);
         }
         hr__free(tag);
     }

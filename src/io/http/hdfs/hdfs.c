@@ -242,6 +242,8 @@ hr_status hr__hdfs_read_status(const char *url, const char *json, const char *en
     out->is_file = strcmp(type, "FILE") == 0;
     out->is_folder = strcmp(type, "DIRECTORY") == 0;
     out->file_id = number_of(number); /* HttpFS does not say it */
+    if (!number && memmem(json, (size_t)n, "\"fileId\"", 8))
+        HR_GO(hr__error_memory(err, url, 64));
     tag = hr__printf(NULL, "%s-%s-%s", length, time, number ? number : "");
     if (!tag)
         HR_GO(hr__error_memory(err, url, 64));

@@ -126,7 +126,8 @@ static hr_status read_folders(walk *w, hr_error *err)
     for (int i = 0; i < m; i++) {
         char *url = hr__url_of_key(w->url, w->folders[first + i], NULL);
 
-        r[i].st = url ? hr__store_request(&r[i], "GET", w->store, url, "op=LISTSTATUS", NULL, &r[i].err) : HR_NO_MEMORY;
+        r[i].st = url ? hr__store_request(&r[i], "GET", w->store, url, "op=LISTSTATUS", NULL, &r[i].err)
+                      : hr__error_memory(&r[i].err, w->url, 64);
         r[i].max_body = LIST_BYTES;
         hr__free(url);
     }
@@ -163,15 +164,24 @@ static hr_status read_below(walk *w, hr_error *err)
 static hr_status read_records(const walk *of, size_t n_folder, hr_paths *out, hr_error *err)
 {
     walk w = { .store = of->store, .url = of->url, .prefix = HR_RECORD, .records = out, .flat = true };
-    hr_error why = HR_ERROR_INIT;
-    hr_status st = add_folder(&w, of->prefix, n_folder, err);
+    char *key = hr__strndup(NULL, of->prefix, n_folder), *url = key ? hr__url_of_key(of->url, key, NULL) : NULL;
+    hr_http_request r = { 0 };
+    hr_status st;
 
-    if (!st && (st = read_folders(&w, &why)) == HR_NO_MEMORY)
-        hr__error_move(err, &why);
-    else
+    HR_GO(url ? hr__store_request(&r, "GET", of->store, url, "op=LISTSTATUS", NULL, err)
+              : hr__error_memory(err, of->url, 64));
+    r.max_body = LIST_BYTES;
+    st = hr__http_run(&r, err);
+    if (!st) {
+        st = add_entries(&w, key, &r.body, err);
+    } else if (st == HR_NOT_FOUND || (r.answer.status == 403 && hr__http_says(&r, "\"AccessControlException\""))) {
+        hr_error_clear(err);
         st = HR_OK;
-    hr_error_clear(&why);
-    forget_folders(&w);
+    }
+done:
+    hr__http_clear(&r);
+    hr__free(url);
+    hr__free(key);
     return st;
 }
 

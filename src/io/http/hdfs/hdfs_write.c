@@ -19,7 +19,7 @@
  * CONCAT takes the names of its sources as a list with commas: a path with a comma has one part. It works in no
  * encryption zone.
  *
- * Tests: test_hdfs_write.py. */
+ * Tests: test_hdfs_write.c, test_hdfs_write.py, test_real_hdfs.py. */
 #include "io/http/hdfs/hdfs.h"
 
 #include <inttypes.h>
