@@ -1,5 +1,6 @@
 """The progress bar: on a terminal, after a second, and gone at the end."""
 
+import json
 import os
 import pty
 import re
@@ -163,6 +164,25 @@ def test_in_a_real_notebook():
     assert len(bars) == 1 and bars[0]["bar_style"] == ""
     boxes = [w["state"] for w in state.values() if w["model_name"] == "HBoxModel"]
     assert [state[b["layout"].removeprefix("IPY_MODEL_")]["state"]["visibility"] for b in boxes] == ["hidden"]
+
+
+def test_a_fit_has_the_total_of_its_rows():
+    """The story: 0 % until most rows were taken, since a file is read at once."""
+    from headrace.train.progress import training_progress
+
+    class Split:
+        rows = [0, 0]
+
+        def stats(self):
+            return json.dumps({"epoch": 1, "rows": self.rows, "run": {"done": 0.0}})
+
+    split, ds = Split(), hd.range(1000)
+    look = training_progress([split], 2, [ds._node]).look
+    split.rows = [100, 150]
+    assert look(1.0) == progress.Look(0.25, "epoch 2, 2 workers, 250 of 1,000 rows")
+    split.rows = [1000, 1000]  # replicas: each row twice
+    assert look(2.0).text.startswith("epoch 2, 2 workers, 2,000 rows") and look(2.0).done == 0
+    assert training_progress([split], 2).look(1.0).done == 0
 
 
 def test_the_total_is_shown_where_it_is_known():

@@ -231,6 +231,29 @@ def test_a_dataset_of_headrace(batches):
     assert sorted(int(i) for b in found for i in b["id"]) == list(range(10))
 
 
+class ByIndex:
+    """No subclass of torch's Dataset; DataLoader takes it all the same."""
+
+    def __len__(self):
+        return 20
+
+    def __getitem__(self, i):
+        return [float(i)]
+
+
+def test_a_dataset_by_index_alone(batches):
+    """The story: it was no Dataset, DataLoader or iterable."""
+    pytest.importorskip("torch")
+    from headrace.tune.targets import kind_of
+
+    assert kind_of(ByIndex()) == "dataset" and kind_of(ByIndex) == kind_of(len) == kind_of(3) == ""
+    assert kind_of([1]) == "iterable"
+    found, _ = batches(ByIndex(), Configuration("num_workers=0", "torch", {"num_workers": 0}))
+    assert [len(b[0]) for b in found] == [4, 4, 4]
+    found, _ = batches(ByIndex(), Configuration("Headrace: from_torch", "headrace"))
+    assert len(found) == 3
+
+
 def test_what_from_torch_cannot_replace():
     pytest.importorskip("torch")
     from torch.utils.data import DataLoader, WeightedRandomSampler

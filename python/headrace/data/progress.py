@@ -227,16 +227,17 @@ def of_run(run: Any, title: str, node: Any = None, on: bool = True) -> Progress:
         if not known:
             return None
         if not total:
-            total.append(_known_rows(node))
+            total.append(known_rows(node))
         rows = _rows(known)
         text = taken.text(rows, total[0]) if rows else read.text(known["rows_read"])
         lines = _lines(known) if context.execution_options.verbose_progress else []
-        return Look(known["done"], text + _rest(known), lines)
+        done = rows / total[0] if total[0] and rows else known["done"]
+        return Look(done, text + _rest(known), lines)
 
     return Progress(title, look, on=on and context.enable_progress_bars)
 
 
-def _known_rows(node):
+def known_rows(node):
     """The number of rows if metadata has it and few local files have to be asked; else None."""
     if node is None:
         return None

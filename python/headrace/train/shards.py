@@ -50,6 +50,10 @@ class ShardServer:
     def splits(self) -> list[_core.Split]:
         return [owner.split for owner in self._owners]
 
+    def nodes(self) -> list[Any]:
+        """What the splits read, in their order."""
+        return [owner.node for owner in self._owners]
+
     def named_splits(self) -> list[tuple[str, _core.Split, dict[int, int]]]:
         """For each split: the name of its dataset, the split, and the share of each rank that has one. A
         dataset that is not split has a split of its own for each rank.

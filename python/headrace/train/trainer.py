@@ -304,7 +304,11 @@ class DataParallelTrainer:
                     "validates": self.validation_config is not None,
                 }
                 watched = sizes.watched(n, control.end_workers)
-                with training_progress(shards.splits, n), self._keeper(storage, shards), watched:
+                with (
+                    training_progress(shards.splits, n, shards.nodes()),
+                    self._keeper(storage, shards),
+                    watched,
+                ):
                     run_workers(payload, control, n)
                 storage.count(shards.counts())
                 validations.finish()

@@ -97,7 +97,12 @@ def kind_of(made: Any) -> str:
         return "dataset" if hasattr(made, "__getitem__") and hasattr(made, "__len__") else "iterable"
     if hasattr(made, "iter_torch_batches"):
         return "headrace"
-    return "iterable" if hasattr(made, "__iter__") and not isinstance(made, type) else ""
+    if isinstance(made, type) or callable(made):
+        return ""
+    if hasattr(made, "__iter__"):
+        return "iterable"
+    by_index = hasattr(made, "__getitem__") and hasattr(made, "__len__")  # torch's DataLoader takes it, too
+    return "dataset" if by_index and importlib.util.find_spec("torch") else ""
 
 
 class Loaders:
