@@ -15,6 +15,7 @@ from hdfs_server import NameNode
 from real_servers import certificates
 
 import headrace.data as hd
+from headrace.data.expressions import col
 from headrace.exceptions import (
     DataError,
     HeadraceError,
@@ -282,3 +283,21 @@ def test_readers_of_other_packages(folder, server):
     orc = pytest.importorskip("pyarrow.orc")
     orc.write_table(pa.table({"a": [1, 2]}), folder / "a.orc")
     assert hd.read_orc(f"webhdfs://{server.host}/a.orc").take_all() == [{"a": 1}, {"a": 2}]
+
+
+def test_download(folder, server, monkeypatch):
+    """DataNodes have private addresses; credentials go to no NameNode that only the data name."""
+    url = f"webhdfs://{server.host}/odd/{ODD[0]}"
+    ds = hd.from_items([{"url": url}])
+
+    def download(**given):
+        return ds.with_column("bytes", col("url").download(**given)).take_all()[0]["bytes"]
+
+    assert download(allow_private=True) == b"line 0\n"
+    with pytest.raises(InvalidArgument, match="its address is a private one"):
+        download()
+    server.user = "ann"
+    with pytest.raises(InvalidArgument, match="credentials go to no server that a URL of the data names"):
+        download(allow_private=True, storage_options={"hdfs_user": "ann"})
+    options = {"hdfs_user": "ann", "webhdfs_endpoint": server.url}
+    assert download(allow_private=True, storage_options=options) == b"line 0\n"

@@ -15,9 +15,12 @@ import numpy as np
 import pytest
 from command import MISSING, headrace
 from hdfs_server import NameNode
+from test_write_restart import KILLED
 
 import headrace.data as hd
 from headrace import _core, train
+from headrace.data import restarting
+from headrace.data.checkpoint import CheckpointConfig
 from headrace.exceptions import (
     DataError,
     HeadraceError,
@@ -672,6 +675,48 @@ def test_a_lost_answer_about_the_decision(hdfs):
     hdfs.server.on_write = once("SETXATTR", lose)
     _core.object_put(url, b"1", version, [])
     assert _core.object_read(url, [])[0] == b"1"
+
+
+# The operation that kills a job, what its key has, its number among these, and whether it is done.
+DEATHS = [
+    ("CREATE", "/done/", 3, True),
+    ("CREATE", "/out/", 3, True),
+    ("RENAME", "/out/", 4, True),
+    ("RENAME", "/done/", 3, False),
+    ("DELETE", "/done/", 2, False),
+]
+
+
+@pytest.mark.parametrize(("kind", "what", "number", "done"), DEATHS)
+def test_a_job_that_goes_on_is_killed(kind, what, number, done, hdfs, monkeypatch):
+    """Parts of rows and the list of what is done are files of HDFS; each row is written once."""
+    monkeypatch.setattr(restarting, "PART_BYTES", 4000)
+    seen = [0]
+
+    def kill(found, key, handler):
+        seen[0] += found == kind and what in f"/{key}"
+        if found != kind or what not in f"/{key}" or seen[0] != number:
+            return None
+        child.kill()
+        return "lose" if done else True
+
+    hdfs.server.on_write = kill
+    words = [hdfs.url + "/out", hdfs.url + "/done"]
+    child = subprocess.Popen([sys.executable, "-c", KILLED.replace("0.05", "0"), *words])
+    assert child.wait(60) == -signal.SIGKILL
+    hdfs.server.on_write = None
+    context = hd.DataContext.get_current()
+    context.checkpoint_config = CheckpointConfig("id", words[1])
+    try:
+        made = hd.range(4000, override_num_blocks=8).write_parquet(words[0])
+    finally:
+        context.checkpoint_config = None
+    assert sum(f["rows"] for f in made) <= 4000
+    ids = sorted(r["id"] for r in hd.read_parquet(words[0]).take_all())
+    assert ids == list(range(4000))
+    headrace("clean", "--all", hdfs.url)
+    assert not hdfs.left()
+    assert not any("done/" in key for key in hdfs.keys())
 
 
 # -------------------------------------------------------------------------------------------------- training
