@@ -312,39 +312,40 @@ void hr__run_sums_locked(const hr_run *r, hr_run_sums *run)
         run->io[i] = hr__account_io_sums(r->account, (hr_io_kind)i);
 }
 
-/* Many runs may begin in a second, each for a few rows, and a reading costs up to a millisecond. */
-int64_t hr__machine_lately(void)
+/* Many runs may begin in a second, each for a few rows, and a reading costs up to a millisecond, on machines with many
+ * CPUs more. *n_cpus: that it is of; may be NULL. */
+int64_t hr__machine_lately(int *n_cpus)
 {
     static _Atomic int64_t read_at_ns, busy_ns;
+    static atomic_int n_read;
     int64_t now = hr__clock_ns(), ns;
-    int n_cpus;
+    int n;
 
     if (now - atomic_load(&read_at_ns) >= MACHINE_EACH_NS) {
-        hr__machine_cpu("", &ns, &n_cpus);
+        hr__machine_cpu("", &ns, &n);
         atomic_store(&busy_ns, ns);
+        atomic_store(&n_read, n);
         atomic_store(&read_at_ns, now);
     }
+    if (n_cpus)
+        *n_cpus = atomic_load(&n_read);
     return atomic_load(&busy_ns);
 }
 
-/* Adds what only marks and views have. Returns the number of CPUs. */
-static int add_machine(const hr_run *r, hr_run_sums *run)
+/* What only marks and views have. */
+static int64_t since_began(const hr_run *r, int64_t machine_ns)
 {
-    int n_cpus;
-
-    if (hr__machine_cpu("", &run->machine_ns, &n_cpus) && r->watch.began_machine_ns)
-        run->machine_ns -= r->watch.began_machine_ns;
-    else
-        run->machine_ns = n_cpus = 0;
-    return n_cpus;
+    return machine_ns && r->watch.began_machine_ns ? machine_ns - r->watch.began_machine_ns : 0;
 }
 
 void hr__run_mark(hr_run *r, int mark)
 {
+    int64_t machine_ns = hr__machine_lately(NULL);
+
     hr__run_lock(r);
     hr__look_locked(r, false);
     hr__run_sums_locked(r, &r->watch.marks[mark]);
-    (void)add_machine(r, &r->watch.marks[mark]);
+    r->watch.marks[mark].machine_ns = since_began(r, machine_ns);
     for (int i = 0; i < r->n_stages; i++) {
         r->stages[i]->watch.marks[mark] = r->stages[i]->watch.times;
         r->stages[i]->watch.read_marks[mark] = hr__call_sums(&r->stages[i]->counts.reads);
@@ -467,8 +468,10 @@ static bool view_op(hr_run *r, int i, int mark, hr_op_view *out)
 hr_status hr__run_view(hr_run *r, int mark, hr_run_view *out, hr_error *err)
 {
     hr_status st = HR_OK;
+    int64_t machine_ns;
 
     *out = (hr_run_view){ 0 };
+    machine_ns = hr__machine_lately(&out->n_machine_cpus);
     hr__run_lock(r);
     out->stages = hr__zalloc(NULL, (size_t)HR_MAX(1, r->n_stages) * sizeof *out->stages);
     out->ops = hr__zalloc(NULL, (size_t)HR_MAX(1, r->n_ops) * sizeof *out->ops);
@@ -477,7 +480,9 @@ hr_status hr__run_view(hr_run *r, int mark, hr_run_view *out, hr_error *err)
     hr__look_locked(r, false);
     hr__run_sums_locked(r, &out->sums);
     memcpy(out->all_io, out->sums.io, sizeof out->all_io);
-    out->n_machine_cpus = add_machine(r, &out->sums);
+    out->sums.machine_ns = since_began(r, machine_ns);
+    if (!out->sums.machine_ns)
+        out->n_machine_cpus = 0;
     if (mark >= 0)
         LESS(out->sums, r->watch.marks[mark]);
     else

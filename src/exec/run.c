@@ -118,7 +118,7 @@ static hr_status build(hr_run *r, hr_plan *p, const hr_run_options *options, hr_
     r->started_ns = r->watch.at_ns = r->watch.moved_ns = hr__clock_ns();
     r->watch.began_cpu_ns = hr__process_cpu_ns();
     hr__process_kernel(&r->watch.began_kernel_ns, &r->watch.began_faults);
-    r->watch.began_machine_ns = options->is_trial ? 0 : hr__machine_lately();
+    r->watch.began_machine_ns = options->is_trial ? 0 : hr__machine_lately(NULL);
     r->watch.began_throttled = hr__network_throttled();
     if (!(r->account = hr__account_new("run", NULL, options->memory_limit)))
         return hr__error_memory(err, "run", 64);

@@ -456,7 +456,7 @@ void hr__hungry_locked(hr_run *r, bool hungry);
 void hr__ticket_begins_locked(hr_ticket *t);                   /* a step */
 void hr__ticket_stops_locked(hr_ticket *t);                    /* after a step; its new state is set */
 void hr__ticket_resumes_locked(hr_ticket *t, hr_op_state *op); /* it was PENDING; op NULL: for the network */
-int64_t hr__machine_lately(void); /* hr__machine_cpu() of this moment, or of the last one that a run began at */
+int64_t hr__machine_lately(int *n_cpus); /* hr__machine_cpu() of this moment, or of at most 20 ms ago */
 void hr__run_sums_locked(const hr_run *r, hr_run_sums *out); /* since the start, but at_ns and io, now */
 
 /* --- run_threads.c */
