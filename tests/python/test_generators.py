@@ -86,9 +86,13 @@ def test_generators_draw_the_same_numbers_however_they_are_paused():
         assert ds.map_batches(draws, batch_size=1, concurrency=concurrency).to_arrow() == one
 
 
-def test_what_a_generator_gave_before_it_failed(compute):
+@pytest.mark.parametrize("pause", [0, 0.03])
+def test_what_a_generator_gave_before_it_failed(compute, pause):
+    """Once a function that ran for more than a slice of time failed with "the call has ended"."""
+
     def fails(batch):
         yield {"id": [1, 2]}
+        time.sleep(pause)
         yield {"id": [3]}
         raise KeyError("later")
 

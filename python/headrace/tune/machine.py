@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import select
 import shutil
 import subprocess
 from dataclasses import asdict, dataclass, field
@@ -96,11 +95,7 @@ class GpuWatch:
         """Takes what nvidia-smi has written since."""
         if not self._process:
             return
-        out = self._process.stdout
-        while select.select([out], [], [], 0)[0]:
-            text = out.read(65536)
-            if not text:
-                break
+        while text := self._process.stdout.read(65536):  # None: nothing more now
             self._rest += text
         *lines, self._rest = self._rest.split(b"\n")
         readings = [r for r in map(_reading, lines) if r]

@@ -139,9 +139,11 @@ class _Watcher:
             pass  # its end says why
         heard = sampled = time.monotonic()
         remembered = 0.0
+        pipe = select.poll()  # select() takes no descriptor from 1024 on
+        pipe.register(self.pipe, select.POLLIN)
         while True:
             now = time.monotonic()
-            ready = select.select([self.pipe], [], [], max(0.0, sampled + EVERY_S - now))[0]
+            ready = pipe.poll(1000 * max(0.0, sampled + EVERY_S - now))
             now = time.monotonic()
             if ready:
                 if not self.receive():

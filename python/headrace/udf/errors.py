@@ -38,7 +38,10 @@ def user_traceback(exception):
 
 def advise(exception, spec, call):
     """Keeps with the exception of a user's function what it says of the function's input, for pack()."""
-    text, names = "", getattr(call.table, "names", ())
+    try:
+        text, names = "", getattr(call.table, "names", ())
+    except ValueError:
+        return  # the generator was paused, and goes on in another call
     if isinstance(exception, KeyError) and exception.args and isinstance(exception.args[0], str):
         if (name := exception.args[0]) not in names:
             text = f"the function got the columns {', '.join(names)}{hint(name, names)}"
