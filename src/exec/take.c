@@ -7,6 +7,8 @@
  * Tests: test_run.c, test_custom_scan.c. */
 #include "exec/run.h"
 
+#define JOINED_BYTES (8 << 20)
+#define MOST_JOINED 64
 #define BLOCK_ROWS 4096
 /* Over a network, neighbouring cuts share pages, which are fetched again if memory is short: so there are fewer cuts. A
  * ticket gives its rows in steps, however long it is. */
@@ -89,19 +91,29 @@ static int64_t bytes_ahead(const hr_stage *s, const hr_scan_file *f)
     return hr__stage_bytes_ahead(s);
 }
 
-/* Announces what is read soon. Fragments that were announced before cost nothing. */
+/* Announces what is read soon. Fragments that were announced before cost nothing. Over a network the next one is a
+ * request of its own, as it leaves first; small ones after it travel together, in requests of about JOINED_BYTES. On a
+ * disk the next one is about to be read, and the one after it is announced. */
 static void announce(hr_stage *s)
 {
-    int64_t left = bytes_ahead(s, s->at.open.files[fragment_at_hand(s).file]);
+    const hr_scan_file *at_hand = s->at.open.files[fragment_at_hand(s).file];
+    int64_t left = bytes_ahead(s, at_hand), each = HR_MAX(1, s->at.fragment.stored_bytes);
+    int together = (int)HR_MIN(HR_MAX(1, JOINED_BYTES / each), MOST_JOINED);
+    int first = (int)HR_MIN(s->at.open.n_blocks, s->at.block + (at_hand->is_remote ? 1 : 2));
+    int end = (int)HR_MIN(s->at.open.n_blocks, first + (left + each - 1) / each);
 
-    for (int block = s->at.block + 1; block < s->at.open.n_blocks && left > 0; block++) {
+    left -= (end - first) * each;
+    if (end < s->at.open.n_blocks && end - first > together) /* the others of a request come with it */
+        end -= end % together;
+    for (int block = first; block < end; block++) {
         hr_open_fragment b = hr__stage_fragment(s, block);
         hr_scan_file *f = s->at.open.files[b.file];
 
         if (f->cls->ahead)
             f->cls->ahead(f, b.fragment);
-        left -= HR_MAX(1, s->at.fragment.stored_bytes);
+        hr__aheads_begin();
     }
+    hr__aheads_end();
     if (!s->window.begins_small && left > 0 && s->at.open.files[0]->is_remote)
         hr__stage_begin_files(s, left);
 }

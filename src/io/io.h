@@ -61,6 +61,9 @@ hr_status hr__source_read(hr_source *s, void *out, int64_t offset, int64_t n, hr
 hr_status hr__source_read_some(hr_source *s, void *out, int64_t offset, int64_t n, int64_t *n_read,
                                hr_error *err) HR_MUST_USE;
 void hr__source_ahead(hr_source *s, int64_t offset, int64_t n);
+/* Between them, on one thread, what follows each other in a source is announced as one. The sources stay open. */
+void hr__aheads_begin(void);
+void hr__aheads_end(void);
 typedef struct hr_file_range {
     int64_t offset, n;
 } hr_file_range;

@@ -74,10 +74,41 @@ hr_status hr__source_read(hr_source *s, void *out, int64_t offset, int64_t n, hr
     return HR_OK;
 }
 
+/* Of this thread, between hr__aheads_begin and hr__aheads_end: what is not announced yet. */
+static _Thread_local struct {
+    bool on;
+    hr_source *source; /* NULL: nothing */
+    int64_t at, n;
+} joined;
+
+static void announce_joined(void)
+{
+    if (joined.source)
+        joined.source->cls->ahead(joined.source, joined.at, joined.n);
+    joined.source = NULL;
+}
+
+void hr__aheads_begin(void) { joined.on = true; }
+
+void hr__aheads_end(void)
+{
+    announce_joined();
+    joined.on = false;
+}
+
 void hr__source_ahead(hr_source *s, int64_t offset, int64_t n)
 {
-    if (s->cls->ahead && n > 0 && offset < s->n_bytes)
-        s->cls->ahead(s, offset, n);
+    if (!s->cls->ahead || n <= 0 || offset >= s->n_bytes)
+        return;
+    if (joined.source != s || joined.at + joined.n != offset) {
+        announce_joined();
+        joined.at = offset;
+        joined.n = 0;
+    }
+    joined.source = s;
+    joined.n += n;
+    if (!joined.on)
+        announce_joined();
 }
 
 hr_source *hr__source_again(const hr_source *s, hr_account *account)

@@ -109,8 +109,9 @@ def test_what_leaves_first_is_fetched_first(server, tmp_path):
     assert ds.schema().names == ["a", "b"]
     server.forget()
     assert ds.count() == 2_000_000
-    begins = [begin for method, _, begin, n in server.requests if method == "GET" and n > 1 << 20]
-    assert len(begins) > 4 and begins == sorted(begins)
+    large = [(begin, n) for method, _, begin, n in server.requests if method == "GET" and n > 1 << 20]
+    assert len(large) > 3 and large == sorted(large)
+    assert [n for _, n in large][2:4] == [8 << 20] * 2  # of two fragments each
 
 
 def test_bytes_are_received_once(server, tmp_path):
