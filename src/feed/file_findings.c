@@ -35,10 +35,8 @@ typedef struct look {
     int leaf;                               /* the stage that read most rows; -1: none */
 } look;
 
-static double part(double of, double whole) { return whole > 0 ? HR_MIN(of / whole, 1.0) : 0; }
-
 /* Waits with this cause. */
-static double waits_of(const look *k, hr_cause cause) { return k->wait_ns * part(k->cause_ns[cause], k->all_ns); }
+static double waits_of(const look *k, hr_cause cause) { return k->wait_ns * hr__share(k->cause_ns[cause], k->all_ns); }
 
 /* Waits for threads, whatever they did. */
 static double waits_for_threads(const look *k)
@@ -52,7 +50,7 @@ static double of_period(const look *k)
 {
     const hr_stage_view *s = &k->run->stages[k->leaf];
 
-    return s->all_ticket_rows ? part((double)s->sums.ticket_rows, (double)s->all_ticket_rows) : 1;
+    return s->all_ticket_rows ? hr__share((double)s->sums.ticket_rows, (double)s->all_ticket_rows) : 1;
 }
 
 /* A place for the next finding, if it saves so much of the waits; NULL: it does not, or there are enough. */
@@ -86,13 +84,13 @@ static void small_requests(look *k)
 {
     const hr_io_sums *io = &k->run->all_io[HR_IO_NETWORK];
     int64_t few = pieces_of(io->bytes, GOOD_REQUEST);
-    double first = part((double)io->first_ns, (double)io->ns);
+    double first = hr__share((double)io->first_ns, (double)io->ns);
     char mean[32], good[32];
     hr_finding *f;
 
     if (io->requests < SOME || io->bytes / io->requests >= SMALL_REQUEST)
         return;
-    if (!(f = found(k, waits_of(k, HR_CAUSE_NETWORK) * first * (1 - part((double)few, (double)io->requests)))))
+    if (!(f = found(k, waits_of(k, HR_CAUSE_NETWORK) * first * (1 - hr__share((double)few, (double)io->requests)))))
         return;
     snprintf(f->text, sizeof f->text,
              "%" PRId64 " requests for %" PRId64 " files brought %s each, and %.0f %% of their time passed before the "
@@ -114,7 +112,7 @@ static void slow_source(look *k)
         return;
     snprintf(f->text, sizeof f->text, "the store brought %s/s, and %.0f %% of the time was a wait for it",
              bytes_text((double)k->run->sums.io[HR_IO_NETWORK].bytes / HR_MAX(k->period_ns, 1) * 1e9, speed),
-             100 * part(waits_of(k, HR_CAUSE_NETWORK), k->period_ns));
+             100 * hr__share(waits_of(k, HR_CAUSE_NETWORK), k->period_ns));
     snprintf(
         f->advice, sizeof f->advice,
         "keep the files in the cache (HEADRACE_CACHE_DIR, cache=): from the second epoch on they come from the disk");
@@ -132,7 +130,7 @@ static void small_pieces(look *k)
 
     if (n < MANY || k->run->all_io[HR_IO_NETWORK].requests > 0 || k->stored / n >= SMALL_PIECE)
         return;
-    if (!(f = found(k, waits_for_threads(k) * (1 - part(rest, took)))))
+    if (!(f = found(k, waits_for_threads(k) * (1 - hr__share(rest, took)))))
         return;
     snprintf(f->text, sizeof f->text, "%" PRId64 " %s of %s each were read, %.0f us of each for the beginning", n,
              of_files ? "files" : "fragments", bytes_text((double)k->stored / (double)n, mean),
@@ -151,7 +149,7 @@ static void uneven(look *k)
     hr_finding *f;
 
     if (mean > 0 && s->all_tickets > 3 && (double)s->longest.rows > LARGER * mean) {
-        if (!(f = found(k, k->wait_ns * part((double)s->longest.blamed_ns, k->all_ns) *
+        if (!(f = found(k, k->wait_ns * hr__share((double)s->longest.blamed_ns, k->all_ns) *
                                (1 - mean / (double)s->longest.rows))))
             return;
         snprintf(f->text, sizeof f->text, "fragment %d of %s has %" PRId64 " rows, others %.0f: all waited for it",
@@ -177,7 +175,7 @@ static double kept_by(const look *k, const hr_op_view **by)
     *by = NULL;
     for (int i = 0; i < k->run->n_ops; i++) {
         const hr_op_view *o = &k->run->ops[i];
-        double used = part((double)o->sums.rows_out, (double)o->sums.rows_in);
+        double used = hr__share((double)o->sums.rows_out, (double)o->sums.rows_in);
 
         if (o->stage != k->leaf || (strncmp(o->name, "filter(", 7) != 0 && !strstr(o->name, "sample")))
             continue;
@@ -195,7 +193,8 @@ static void unused_rows(look *k)
 {
     const hr_stage_view *s = &k->run->stages[k->leaf];
     const hr_op_view *by;
-    double kept = kept_by(k, &by), wanted = s->fragment_rows ? part((double)s->rows_read, (double)s->fragment_rows) : 1;
+    double kept = kept_by(k, &by),
+           wanted = s->fragment_rows ? hr__share((double)s->rows_read, (double)s->fragment_rows) : 1;
     double used = kept * wanted;
     hr_finding *f;
 

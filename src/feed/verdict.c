@@ -63,8 +63,6 @@ typedef struct case_of {
     int stage_index;
 } case_of;
 
-static double share(double part, double whole) { return whole > 0 ? HR_MIN(part / whole, 1.0) : 0; }
-
 __attribute__((format(printf, 3, 4))) static void say(char *out, size_t cap, const char *format, ...)
 {
     size_t n = strlen(out);
@@ -270,7 +268,7 @@ static double with_chunks(const case_of *c)
 {
     const hr_served *s = &c->op->sums.served;
 
-    return (double)s->busy_ns / (double)HR_MAX(s->servers, 1) * share((double)s->piece_bytes, GOOD_CHUNK);
+    return (double)s->busy_ns / (double)HR_MAX(s->servers, 1) * hr__share((double)s->piece_bytes, GOOD_CHUNK);
 }
 
 /* The time that the cause needs if its servers have CPUs for themselves: that of its computing, and of its sleeping. */
@@ -321,7 +319,7 @@ static const hr_op_view *op_of_stage(const case_of *c, bool serial, bool calls)
 /* What is wanted is CPUs, and other processes have them. busy_ns: of the cause, of which it computed cpu_ns. */
 static bool crowded_out(case_of *c, double busy_ns, double cpu_ns)
 {
-    double others = cpus_of_others(c->run), on_cpu = share(cpu_ns, busy_ns);
+    double others = cpus_of_others(c->run), on_cpu = hr__share(cpu_ns, busy_ns);
 
     if (others <= 0 || on_cpu > 0.9)
         return false;
@@ -348,7 +346,7 @@ static void serial(case_of *c)
     if (c->op && crowded_out(c, (double)c->calls->busy_ns, (double)c->calls->cpu_ns))
         return;
     set(c, HR_VERDICT_SERIAL);
-    busy = c->op ? share((double)c->op->sums.call.busy_ns, c->period_ns) : 0;
+    busy = c->op ? hr__share((double)c->op->sums.call.busy_ns, c->period_ns) : 0;
     TEXT(c, "%s runs on one thread, which it kept busy %.0f %% of the time", name_of(c->op).text, 100 * busy);
     ADVICE(c, "make %s cheaper, or move work out of it into steps that run on all threads", name_of(c->op).text);
 }
@@ -356,7 +354,7 @@ static void serial(case_of *c)
 static void network(case_of *c)
 {
     const hr_io_sums *io = &c->run->sums.io[HR_IO_NETWORK];
-    double first = share((double)io->first_ns, (double)io->ns),
+    double first = hr__share((double)io->first_ns, (double)io->ns),
            mean = io->requests ? (double)io->ns / (double)io->requests : 0;
 
     if (c->run->sums.throttled > 0 && c->run->sums.throttled * 50 >= io->requests) {
@@ -409,18 +407,19 @@ static void threads(case_of *c)
 
     c->op = busiest(c, &reads);
     call = reads ? &reads->reads : c->op ? &c->op->sums.call : &(hr_call_sums){ 0 };
-    on_cpu = share((double)call->cpu_ns, (double)call->busy_ns);
+    on_cpu = hr__share((double)call->cpu_ns, (double)call->busy_ns);
     if (reads && on_cpu < 0.5 && (double)disk->ns > 0.4 * (double)call->busy_ns) {
         set(c, HR_VERDICT_DISK);
         TEXT(c,
              "the disk brought %s/s, and threads waited for it %.0f %% of their time; %" PRId64
              " reads of %s took %s each",
-             bytes_of((double)disk->bytes / HR_MAX(c->period_ns, 1) * 1e9).text, 100 * share((double)disk->ns, busy),
-             disk->requests, bytes_of(disk->requests ? (double)disk->bytes / (double)disk->requests : 0).text,
+             bytes_of((double)disk->bytes / HR_MAX(c->period_ns, 1) * 1e9).text,
+             100 * hr__share((double)disk->ns, busy), disk->requests,
+             bytes_of(disk->requests ? (double)disk->bytes / (double)disk->requests : 0).text,
              time_of(disk->requests ? (double)disk->ns / (double)disk->requests : 0).text);
         ADVICE(c, "put the files on a faster disk, read fewer columns, or compress them more");
         /* what else waited, for a thread or an older ticket, waited for the disk in its turn */
-        c->waited_ns = HR_MAX(c->waited_ns, (double)c->e->steps.wait_ns * share((double)disk->ns, busy));
+        c->waited_ns = HR_MAX(c->waited_ns, (double)c->e->steps.wait_ns * hr__share((double)disk->ns, busy));
         return;
     }
     if (reads && on_cpu < 0.5 && (double)net->ns > 0.4 * (double)call->busy_ns) {
@@ -448,7 +447,7 @@ static void threads(case_of *c)
     set(c, HR_VERDICT_CPU);
     c->calls = call;
     TEXT(c, "all %d threads work: %s took %.0f %% of their time", r->n_threads, name_of(c->op).text,
-         100 * share((double)call->busy_ns, busy));
+         100 * hr__share((double)call->busy_ns, busy));
     if (r->n_threads < r->n_cpus)
         ADVICE(c, "use more threads (num_threads, HEADRACE_NUM_THREADS): this machine has %d CPUs", r->n_cpus);
     else if (reads)
@@ -629,7 +628,7 @@ static void function(case_of *c)
     join_alike(c);
     s = &c->op->sums.served;
     at_once = (double)s->busy_ns / HR_MAX(c->period_ns, 1);
-    cpu_share = share((double)s->cpu_ns, (double)s->busy_ns);
+    cpu_share = hr__share((double)s->cpu_ns, (double)s->busy_ns);
     few = s->servers > 1 && at_once < 0.6 * (double)s->servers;
     if (s->pieces && (s->piece_bytes < SMALL_CHUNK || (few && c->stage->all_taken))) {
         reader(c);
@@ -657,7 +656,7 @@ static void function(case_of *c)
     else
         TEXT(c, "the function %s: ", name_of(c->op).text);
     TEXT(c, "%" PRId64 " %s %.0f %% busy%s, and %s %.0f %% of that time", servers,
-         servers == 1 ? "worker was" : "workers were", 100 * share(at_once, (double)HR_MAX(s->servers, 1)),
+         servers == 1 ? "worker was" : "workers were", 100 * hr__share(at_once, (double)HR_MAX(s->servers, 1)),
          c->n_alike < 2 || c->at_once > 1 ? ""
          : servers == 1                   ? " in its turn"
                                           : " in their turn",
@@ -678,7 +677,7 @@ static void function(case_of *c)
  * ticket goes on alone, and pieces of work are small. What of it is work remains as a demand. */
 static void memory(case_of *c)
 {
-    double all = 0, idle = 0, elsewhere = 0, faults = share(faults_of(c), (double)c->run->sums.cpu_ns);
+    double all = 0, idle = 0, elsewhere = 0, faults = hr__share(faults_of(c), (double)c->run->sums.cpu_ns);
 
     for (int i = 0; i < c->run->n_stages; i++) {
         const int64_t *ns = c->run->stages[i].sums.cause_ns;
@@ -689,10 +688,10 @@ static void memory(case_of *c)
         elsewhere += (double)(ns[HR_CAUSE_FUNCTION] + ns[HR_CAUSE_NETWORK]);
     }
     set(c, HR_VERDICT_MEMORY);
-    c->waited_ns = (double)c->e->steps.wait_ns * share(all - elsewhere, all);
+    c->waited_ns = (double)c->e->steps.wait_ns * hr__share(all - elsewhere, all);
     TEXT(c, "the memory limit of %s holds up work: threads were idle for want of memory %.0f %% of the time",
          bytes_of((double)c->run->limit_bytes).text,
-         100 * share((double)c->e->steps.wait_ns * share(idle, all), c->period_ns));
+         100 * hr__share((double)c->e->steps.wait_ns * hr__share(idle, all), c->period_ns));
     if (faults >= 0.1)
         TEXT(c, "; %.0f %% of the CPU time went into pages that it could not keep", 100 * faults);
     if (c->run->spilled > 0)
@@ -722,7 +721,7 @@ static double part_of_memory(const case_of *c, int stage)
     const int64_t *ns = c->run->stages[stage].sums.cause_ns;
 
     return ns[HR_CAUSE_MEMORY] > 0.2 * (double)ns[HR_CAUSE_THREADS]
-               ? share(faults_of(c), (double)c->run->sums.cpu_ns) * (double)ns[HR_CAUSE_THREADS]
+               ? hr__share(faults_of(c), (double)c->run->sums.cpu_ns) * (double)ns[HR_CAUSE_THREADS]
                : 0;
 }
 
@@ -773,7 +772,7 @@ static hr_cause main_cause(case_of *c)
         }
     }
     c->stage = &c->run->stages[c->stage_index];
-    c->waited_ns = (double)c->e->steps.wait_ns * share((double)most, (double)all);
+    c->waited_ns = (double)c->e->steps.wait_ns * hr__share((double)most, (double)all);
     return found;
 }
 
@@ -800,7 +799,7 @@ static void collate(case_of *c)
     c->waited_ns = (double)s->convert_ns;
     TEXT(c,
          "the trainer's own thread makes its batches: collate_fn and copies took %s of each step, %.0f %% of the time",
-         time_of(mean_of(s->convert_ns, s->n)).text, 100 * share((double)s->convert_ns, c->period_ns));
+         time_of(mean_of(s->convert_ns, s->n)).text, 100 * hr__share((double)s->convert_ns, c->period_ns));
     ADVICE(c, "move the work of collate_fn into map_batches(), which runs beside the trainer");
 }
 
@@ -819,7 +818,7 @@ static void fed(case_of *c)
 
     set(c, HR_VERDICT_TRAINER);
     TEXT(c, "the trainer is the limit: its steps take %s, and it found %.0f %% of its batches ready",
-         time_of(mean_of(s->step_ns, s->n)).text, 100 * share((double)s->n_ready, (double)s->n));
+         time_of(mean_of(s->step_ns, s->n)).text, 100 * hr__share((double)s->n_ready, (double)s->n));
 }
 
 static bool too_short(const hr_evidence *e)
@@ -840,14 +839,14 @@ bool hr__verdict_takes(const hr_step_sums *all)
 void hr__verdict_of(const hr_evidence *e, hr_verdict *out)
 {
     case_of c = { .e = e, .run = e->run, .v = out, .period_ns = (double)(e->steps.wait_ns + e->steps.step_ns) };
-    double converts = share((double)e->steps.convert_ns, c.period_ns);
+    double converts = hr__share((double)e->steps.convert_ns, c.period_ns);
 
     *out = (hr_verdict){ .gain = 1, .most = 1 };
     if (too_short(e)) {
         TEXT(&c, "too few steps to judge");
         return;
     }
-    out->wait_share = share((double)e->steps.wait_ns, c.period_ns);
+    out->wait_share = hr__share((double)e->steps.wait_ns, c.period_ns);
     out->starved = out->wait_share >= FED;
     if ((c.op = that_takes_turns(&c))) {
         out->starved = true; /* its own thread needs the lock, too */

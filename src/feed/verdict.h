@@ -90,6 +90,8 @@ typedef struct hr_verdict {
     hr_finding files[3];
     int n_files;
 } hr_verdict;
+/* From 0 to 1; 0 of nothing. */
+static inline double hr__share(double part, double whole) { return whole > 0 ? HR_MIN(part / whole, 1.0) : 0; }
 void hr__verdict_of(const hr_evidence *e, hr_verdict *out);
 /* file_findings.c: sets v->files. The rest of *v is known. */
 void hr__file_findings(const hr_evidence *e, hr_verdict *v);

@@ -6,10 +6,10 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import continued_run
 import numpy as np
 import pytest
 from command import headrace
@@ -18,7 +18,6 @@ from real_servers import Hadoop, answer_of, ask, need_tools, wait_for
 import headrace.data as hd
 from headrace import _core, train
 from headrace.exceptions import DataError, MismatchError, NotFoundError, StorageError
-from headrace.train.torch import TorchTrainer
 
 need_tools()
 
@@ -233,32 +232,8 @@ def test_a_folder_whose_parent_is_closed(hadoop):
 
 
 def test_a_trainer_keeps_its_run_there(hadoop):
-    def loop(config):
-        start = train.get_checkpoint()
-        first = int(start.get_metadata()["i"]) + 1 if start else 0
-        for i in range(first, 3):
-            with tempfile.TemporaryDirectory() as folder:
-                made = train.Checkpoint.from_directory(folder)
-                made.set_metadata({"i": i})
-                train.report({"i": i}, made)
-            if i == 1 and not start:
-                raise KeyError("stop")
-
-    def trainer():
-        run = train.RunConfig(
-            name="run",
-            storage_path=f"{hadoop.url}/runs",
-            storage_options={"hdfs_user": "root"},
-            checkpoint_config=train.CheckpointConfig(num_to_keep=1),
-        )
-        return TorchTrainer(loop, scaling_config=train.ScalingConfig(num_workers=0), run_config=run)
-
-    with pytest.raises(Exception, match="stop"):
-        trainer().fit()
-    result = trainer().fit()
-    assert result.metrics == {"i": 2}
-    assert result.checkpoint.path == f"{hadoop.url}/runs/run/checkpoint_000002"
-    assert result.checkpoint.get_metadata() == {"i": 2}
+    one = train.CheckpointConfig(num_to_keep=1)
+    continued_run.check(f"{hadoop.url}/runs", storage_options={"hdfs_user": "root"}, checkpoint_config=one)
     assert [n for n in names(hadoop, "/runs/run") if "checkpoint_" in n] == ["checkpoint_000002"]
 
 

@@ -4,20 +4,19 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import continued_run
 import numpy as np
 import pytest
 from cloud_servers import AzServer, GsServer
 from command import MISSING, headrace
 
 import headrace.data as hd
-from headrace import _core, train
+from headrace import _core
 from headrace.exceptions import HeadraceError, MismatchError, NotFoundError, StorageError
-from headrace.train.torch import TorchTrainer
 
 WRITE = """
 import headrace.data as hd
@@ -278,28 +277,7 @@ def test_single_objects_and_their_versions(cloud):
 
 
 def test_a_trainer_keeps_its_run_there(cloud):
-    def loop(config):
-        start = train.get_checkpoint()
-        first = int(start.get_metadata()["i"]) + 1 if start else 0
-        for i in range(first, 3):
-            with tempfile.TemporaryDirectory() as folder:
-                made = train.Checkpoint.from_directory(folder)
-                made.set_metadata({"i": i})
-                train.report({"i": i}, made)
-            if i == 1 and not start:
-                raise KeyError("stop")
-
-    def trainer():
-        storage = {"storage_path": cloud.url + "/runs", "storage_options": cloud.options}
-        run = train.RunConfig(name="run", **storage)
-        return TorchTrainer(loop, scaling_config=train.ScalingConfig(num_workers=0), run_config=run)
-
-    with pytest.raises(Exception, match="stop"):
-        trainer().fit()
-    result = trainer().fit()
-    assert result.metrics == {"i": 2}
-    assert result.checkpoint.path == f"{cloud.url}/runs/run/checkpoint_000002"
-    assert result.checkpoint.get_metadata() == {"i": 2}
+    continued_run.check(cloud.url + "/runs", storage_options=cloud.options)
 
 
 @pytest.mark.skipif(MISSING, reason="the command is not built")
