@@ -110,7 +110,7 @@ setup = [ $(BUILD)/$(1)/build.ninja -nt $(ZSTD)/.made ] || rm -rf $(BUILD)/$(1);
         [ -f $(BUILD)/$(1)/build.ninja ] || $(MESON) setup $(BUILD)/$(1) $(2) >$(BUILD)/$(1).log 2>&1 || { cat $(BUILD)/$(1).log; exit 1; }
 compile = $(ENV) ninja -C $(BUILD)/$(1) -j$(JOBS) --quiet
 # $(call check,DIR,OPTIONS): meson's summary, then the closing line of each cmocka program.
-check = $(MESON) test -C $(BUILD)/$(1) --no-rebuild --print-errorlogs --num-processes $(JOBS) $(2); \
+check = $(ENV) $(PY) tests/run_c.py $(BUILD)/$(1) --num-processes $(JOBS) $(2); \
         grep -ahE '^\[  (PASSED|FAILED|SKIPPED)|^\[ *(PASSED|FAILED|SKIPPED) *\]' $(BUILD)/$(1)/meson-logs/testlog*.txt || true
 
 $(BUILD)/.dir:
@@ -220,8 +220,8 @@ c-release: lib
 	$(call say,C tests: release build)
 	@$(call check,release,)
 
-# A test that fails beside others runs once more, alone: some wait for what a loaded machine does not give in time. Both
-# results are printed. One that fails alone, or more than MOST_AGAIN that fail, fail all.
+# A test that fails beside others runs once more, alone, as those in C do (tests/run_c.py). Both results are printed.
+# One that fails alone, or more than MOST_AGAIN that fail, fail all.
 MOST_AGAIN := 12
 py-test: lib py
 	$(call say,Python tests)
