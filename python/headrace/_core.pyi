@@ -349,6 +349,7 @@ class Feed:
     closed: bool
     delays_next: bool
     may_open_next: bool
+    guesses_next: bool
     code_differs: str | None
     def __new__(
         cls,

@@ -555,6 +555,12 @@ static PyObject *feed_may_open_next(PyObject *op, void *none)
     return feed_asked(op, hr__feed_may_open_next);
 }
 
+static PyObject *feed_guesses_next(PyObject *op, void *none)
+{
+    (void)none;
+    return feed_asked(op, hr__feed_guesses_next);
+}
+
 static PyObject *feed_counts(PyObject *op, PyObject *none)
 {
     feed_object *self = (feed_object *)op;
@@ -761,6 +767,8 @@ static PyGetSetDef feed_getset[] = {
     { "delays_next", feed_delays_next, NULL, "Whether it is too early to open the next epoch.", NULL },
     { "may_open_next", feed_may_open_next, NULL,
       "Whether the next epoch may open early though nobody has said that it comes.", NULL },
+    { "guesses_next", feed_guesses_next, NULL,
+      "Whether it may open early though no epoch has ended, so that this one may be the only one.", NULL },
     { "closed", feed_closed, NULL, "True after close().", NULL },
     { "code_differs", feed_code_differs, NULL,
       "Names of functions whose code has changed since the position, as text; or None.", NULL },

@@ -425,6 +425,18 @@ bool hr__run_has_table(hr_run *r)
     return has;
 }
 
+int64_t hr__run_kept_rows(hr_run *r)
+{
+    int64_t most = 0;
+
+    hr__run_lock(r);
+    for (int i = 0; i < r->n_ops; i++)
+        if (r->ops[i]->run.op->cls->kind == HR_OP_BLOCK)
+            most = HR_MAX(most, (int64_t)r->ops[i]->rows_in);
+    hr__run_unlock(r);
+    return most;
+}
+
 bool hr__run_fits_twice(const hr_run *r)
 {
     return hr_memory_used() - hr__pool_bytes() + hr__account_peak(r->account) <= hr__account_limit(r->account);

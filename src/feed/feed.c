@@ -733,6 +733,23 @@ bool hr__feed_may_open_next(hr_feed *f)
     return hr__run_fits_twice(f->run);
 }
 
+bool hr__feed_guesses_next(hr_feed *f)
+{
+    int64_t all_ns, wait_ns, first_ns, n_rows;
+
+    if (!f->run)
+        return false;
+    hr__lock(&f->lock);
+    wait_ns = f->steps.sums.wait_ns;
+    all_ns = wait_ns + f->steps.sums.step_ns;
+    first_ns = f->steps.first_wait_ns;
+    n_rows = f->run_rows;
+    hr__unlock(&f->lock);
+    if (all_ns < 2 * first_ns || wait_ns > all_ns / 4 || hr__plan_calls(f->plan) || !hr__feed_may_open_next(f))
+        return false;
+    return n_rows >= hr__run_kept_rows(f->run) / 2;
+}
+
 /* ----------------------------------------------------------------------------------------------------------- tables */
 
 /* Counts a table of the run, and drops its rows that a position has already taken. *t may become NULL. */

@@ -15,6 +15,7 @@ from test_shares import on_all
 
 import headrace.data as hd
 from headrace import exceptions, train
+from headrace.data import early
 
 N = 1000
 
@@ -35,21 +36,26 @@ def epochs(n, **how):
 # ------------------------------------------------------------------------------------------- the next epoch
 
 
+def is_early(batches):
+    """Whether the next epoch is open."""
+    return batches._owner.early.held() is not None
+
+
 def opened_early(batches):
-    """For each of four passes, whether the next epoch was open at its last batch."""
+    """For each of three passes after the first, whether the next epoch was open at its last batch."""
     found = []
     for _ in range(4):
         last = None
         for _ in batches:
-            last = batches._ahead is not None
+            last = is_early(batches)
         found.append(last)
     batches.close()
-    return found
+    return found[1:]
 
 
 def test_the_second_pass_opens_the_third_epoch():
-    assert opened_early(plan().iter_batches(batch_size=100)) == [False, True, True, True]
-    assert opened_early(hd.range(N).iter_rows()) == [False, True, True, True]
+    assert opened_early(plan().iter_batches(batch_size=100)) == [True] * 3
+    assert opened_early(hd.range(N).iter_rows()) == [True] * 3
 
 
 def test_the_border_does_not_wait_for_the_epoch_after_the_next():
@@ -59,19 +65,19 @@ def test_the_border_does_not_wait_for_the_epoch_after_the_next():
     batches = hd.range(N).iter_batches(batch_size=100)
     for _ in range(2):
         ids(batches)
-    feed = batches._ahead[1].run.feed
+    feed = batches._owner.early.held().run.feed
     while feed.counts()["tables_out"] < 2:
         time.sleep(0.001)
     one = iter(batches)
     next(one)
-    assert batches._ahead is None
+    assert not is_early(batches)
     next(one)
-    assert batches._ahead is not None
+    assert is_early(batches)
     batches.close()
 
 
 def test_epochs_of_one_batch():
-    assert opened_early(hd.range(N).iter_batches(batch_size=N)) == [False, True, True, True]
+    assert opened_early(hd.range(N).iter_batches(batch_size=N)) == [True] * 3
 
 
 def test_the_batches_are_those_of_fresh_iterables():
@@ -96,7 +102,7 @@ def test_a_resume_in_a_later_epoch_opens_the_next():
     got = []
     for b in other:
         got.append(b["id"].tolist())
-        early = other._ahead is not None
+        early = is_early(other)
     assert early
     assert got + ids(other) == want
 
@@ -107,7 +113,7 @@ def test_no_second_instance_of_a_class():
             return batch
 
     ds = hd.range(N).map_batches(Same, batch_size=100, concurrency=1)
-    assert opened_early(ds.iter_batches(batch_size=100)) == [False] * 4
+    assert opened_early(ds.iter_batches(batch_size=100)) == [False] * 3
 
 
 def test_no_second_run_without_memory_for_it():
@@ -116,7 +122,7 @@ def test_no_second_run_without_memory_for_it():
     before = context.memory_limit_bytes
     try:
         context.memory_limit_bytes = 60 << 20
-        assert opened_early(hd.range(N).iter_batches(batch_size=100)) == [False] * 4
+        assert opened_early(hd.range(N).iter_batches(batch_size=100)) == [False] * 3
     finally:
         context.memory_limit_bytes = before
     assert ballast.count() == 8_000_000
@@ -127,12 +133,93 @@ def test_a_wrong_guess_costs_no_epoch_and_no_row():
     want = [ids(one) for _ in range(4)]
     one = plan().iter_batches(batch_size=100)
     assert [ids(one), ids(one)] == want[:2]
-    assert one._ahead is not None
+    assert is_early(one)
     state = one.state_dict()
     assert (state["epoch"], state["position"]) == (2, None)
     one.load_state_dict(state)  # closes what was opened
-    assert one._ahead is None
+    assert not is_early(one)
     assert [ids(one), ids(one)] == want[2:]
+
+
+def train_for(batches, n):
+    """Takes n batches with steps that leave the engine time."""
+    taken = 0
+    for _ in itertools.islice(batches, n):
+        time.sleep(0.002)
+        taken += 1
+    return taken
+
+
+def test_the_first_epoch_opens_the_second_if_the_trainer_leaves_time():
+    """The story: the border of the first two epochs took 4 ms, and 30 with random_shuffle."""
+    for make in (plan, lambda: hd.range(N)):
+        one = make().iter_batches(batch_size=4)
+        begun = iter(one)
+        while not is_early(one):
+            assert train_for(begun, 10) == 10
+        list(begun)
+        fresh = make().iter_batches(batch_size=4)
+        fresh.set_epoch(1)
+        assert ids(one) == ids(fresh)
+
+
+def test_new_iterables_in_each_epoch_take_the_early_pass():
+    """The story: `for epoch in range(n): for batch in ds.iter_batches()` opened no epoch early."""
+    ds = plan()
+    want = epochs(4)
+    for epoch in range(4):
+        held = ds._iterator and ds._iterator.early.held()
+        assert held is not None or epoch <= 1
+        batches = iter(ds.iter_batches(batch_size=128))
+        got = [next(batches)["id"].tolist()]
+        assert held is None or batches.under is held
+        assert got + [b["id"].tolist() for b in batches] == want[epoch]
+    held = ds._iterator.early.held()
+    list(ds.iter_batches(batch_size=100))
+    assert held.run.feed.closed  # other batches
+
+
+def test_no_guess_calls_a_function_or_is_for_an_epoch_that_is_left_early():
+    for ds in (hd.range(N).map_batches(lambda b: b, batch_size=10), plan()):
+        one = ds.iter_batches(batch_size=4)
+        begun = iter(one)
+        train_for(begun, 100)
+        assert not is_early(one)
+        begun.close()
+
+
+def test_no_second_guess_after_a_wrong_one():
+    ds = plan()
+    for again in (True, False):
+        one = ds.iter_batches(batch_size=4)
+        begun = iter(one)
+        for _ in range(N // 40):
+            train_for(begun, 10)
+            if is_early(one):
+                break
+        assert is_early(one) == again
+        one.close()
+        assert not is_early(one)
+
+
+def test_an_early_pass_ends_when_nobody_comes(monkeypatch):
+    ds = plan()
+    for _ in range(2):
+        list(ds.iter_batches(batch_size=100))
+    held = ds._iterator.early.held()
+    monkeypatch.setattr(early, "IDLE_S", 0.01)
+    early._sweeping()  # what its thread does
+    assert held.run.feed.closed
+    assert len(list(ds.iter_batches(batch_size=100))) == 10
+
+
+def test_an_early_pass_ends_with_its_dataset():
+    ds = plan()
+    for _ in range(2):
+        list(ds.iter_batches(batch_size=100))
+    feed = ds._iterator.early.held().run.feed
+    del ds
+    assert feed.closed
 
 
 def shares_of(n, epochs_of):

@@ -71,7 +71,7 @@ def test_the_next_epoch_opens_early(tmp_path):
         pq.write_table(pa.table({"x": np.arange(5000)}), tmp_path / f"{f}.parquet")
     repeated = hd.read_parquet(tmp_path).iter_batches(batch_size=100).repeat(2)
     begun = iter(repeated)
-    early = [repeated._iterable._ahead is not None for _ in itertools.islice(begun, 150)]
+    early = [repeated._iterable._owner.early.held() is not None for _ in itertools.islice(begun, 150)]
     assert early[-1]
     assert sum(len(b["x"]) for b in begun) == 15_000
 

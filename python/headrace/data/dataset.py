@@ -1200,7 +1200,9 @@ class Dataset(Consumers, Conversions, Writing):
 
     def _consumed(self):
         if self._iterator is None:
-            self._iterator = DatasetIterator(self)
+            copy = object.__new__(type(self))
+            copy.__dict__.update(self.__dict__)
+            self._iterator = DatasetIterator(copy, of=self)
         return self._iterator
 
     def __bool__(self) -> bool:

@@ -83,6 +83,10 @@ class RunPass:
     def may_open_next(self):
         return self.run.feed.may_open_next
 
+    @property
+    def guesses_next(self):
+        return self.run.feed.guesses_next
+
     def start(self):
         """The number of the epoch, and whether the pass goes on in it, by a state of another rank too."""
         return self.epoch, self.resumes
@@ -267,8 +271,6 @@ class Iterable(Generic[T]):
         self._after = None  # the state after the last pass
         self._begun = None  # the state that the last pass began with, if it was a resume
         self._beginning = threading.Lock()
-        self._ahead = None  # (process, the RunPass of the next epoch), opened early
-        self._loops = False  # a pass has ended, so that another one is likely after the next
 
     def set_epoch(self, n: int) -> None:
         """The next pass is epoch n, for programs that count epochs themselves; a pass that follows another
@@ -306,7 +308,8 @@ class Iterable(Generic[T]):
             else:
                 one = _RowPass(self) if self._by_row else _BatchPass(self)
             self._pass = weakref.ref(one)
-            one.guesses = self._loops or bool(self._resume and self._resume["epoch"] > 0)
+            if share is None:
+                one.expect_another(self._owner.early)
         return one
 
     def __enter__(self) -> Self:
@@ -320,22 +323,8 @@ class Iterable(Generic[T]):
         one = self._pass and self._pass()
         if one is not None:
             one.close()
-        self._take_ahead(None)
-
-    def _open_ahead(self, epoch):
-        """Opens the pass of an epoch that will follow. If that fails, its begin tries again and says why."""
-        try:
-            self._ahead = os.getpid(), self._owner._pass(self._request, epoch, None, {})
-        except Exception:
-            self._ahead = None
-
-    def _take_ahead(self, epoch):
-        """The pass of this epoch that was opened early; None: there is none. One of another epoch ends."""
-        (process, under), self._ahead = self._ahead or (0, None), None
-        if process != os.getpid() or under.epoch == epoch:
-            return under if process == os.getpid() else None
-        under.close()
-        return None
+        if self._owner.early is not None:
+            self._owner.early.drop()
 
     @overload
     def stats(self, format: Literal["text", "json"] = ...) -> str: ...
@@ -395,7 +384,9 @@ class Iterable(Generic[T]):
         epoch = self._owner._next_epoch(state and state["epoch"], share)
         self._after = None
         position = state and state["position"]
-        under = self._take_ahead(epoch if position is None and share is None else None)
+        under = None
+        if self._owner.early is not None and share is None:
+            under = self._owner.early.take(self._owner, self._request, epoch if position is None else None)
         if under is None:
             under = self._owner._pass(self._request, epoch, position, how, share)
         return under, begun[2] if begun else 0
@@ -543,7 +534,8 @@ class _Pass:
         self.superseded = False
         self.reading = threading.Lock()
         self.prepares = False  # the next epoch follows, and opens when the sources of this one have been read
-        self.guesses = False  # the same, if nothing speaks against it: the program has looped before
+        self.likely = False  # the same, if nothing speaks against it: the program has looped before
+        self.guesses = False  # the same, if much speaks for it: the first epoch
         self.epoch = None  # set with `prepares`
         self.resumed = False  # the same
 
@@ -556,12 +548,30 @@ class _Pass:
             "load_state_dict() of this one's state_dict() to go on from here"
         )
 
+    def expect_another(self, early):
+        """Whether this epoch opens the next one, which early.py keeps."""
+        iterable = self.iterable
+        if early is not None:
+            resume = iterable._resume
+            self.likely = early.likely(iterable._request) or bool(resume and resume["epoch"])
+            self.guesses = not self.likely and early.may_guess()
+
     def _prepare(self):
         if not self.under.delays_next:
             opens = self.prepares or self.under.may_open_next
-            self.prepares = self.guesses = False
+            self.prepares = self.likely = self.guesses = False
             if opens:
-                self.iterable._open_ahead(self.under.epoch + 1)
+                self._open_next()
+
+    def _guess(self):
+        if self.under.guesses_next:
+            self.guesses = False
+            self._open_next(guessed=True)
+
+    def _open_next(self, guessed=False):
+        owner = self.iterable._owner
+        if owner.early is not None:
+            owner.early.open(owner, self.iterable._request, self.under.epoch + 1, guessed)
 
     def supersede(self):
         """A new iteration over the same iterable begins. A reader of this one, perhaps in another thread,
@@ -609,10 +619,11 @@ class _Pass:
         if table is None:
             if not self.ended:
                 self.iterable._after = start_of(self.under.epoch + 1)
-                self.iterable._loops = True
                 self.finished = True
+                if self.iterable._owner.early is not None:
+                    self.iterable._owner.early.ended(self.iterable._request)
             self.close()
-        elif self.prepares or self.guesses:
+        elif self.prepares or self.likely:
             self._prepare()
         return table
 
@@ -673,6 +684,8 @@ class _BatchPass(_Pass):
         took = time.perf_counter_ns() - begin
         try:
             self.under.converted(took if self.made <= TIMED_FIRST else took * TIMED_EACH)
+            if self.guesses:
+                self._guess()
         except _core.HeadraceError:
             pass  # another thread has closed the pass
         return made
@@ -744,6 +757,8 @@ class _RowPass(_Pass):
             self.table, self.at = table, 0
             if table is None:
                 raise StopIteration
+            if self.guesses:
+                self._guess()
         return table
 
     def supersede(self):

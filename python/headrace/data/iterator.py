@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from headrace import _core, lazy_module
 from headrace._core import InvalidArgument, MismatchError, UnsupportedError
-from headrace.data import loader, running, stalls
+from headrace.data import early, loader, running, stalls
 from headrace.data.consumers import Consumers, request_of
 from headrace.data.context import DataContext, is_whole
 from headrace.data.iterables import Iterable, RunPass, SharePass, start_of, state_of, taken_rows
@@ -48,6 +48,7 @@ class DataIterator(Consumers):
         self._epochs = loader.Epochs()
         self.chosen_epoch: int | None = None  # by set_epoch(), for the next pass
         self.last_stats: str | None = None
+        self.early: early.Early | None = None  # of its passes; a split opens its next epoch itself
 
     @property
     def epochs_begun(self) -> int:
@@ -129,10 +130,22 @@ def _unchanged(table):
 class DatasetIterator(DataIterator):
     """Passes over a whole dataset."""
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Dataset, of: Dataset | None = None) -> None:
+        """of: the Dataset that keeps this iterator, and of which `dataset` is a copy: a cycle of references
+        would keep an early pass until the next garbage collection.
+        """
         super().__init__()
-        self._dataset = dataset
+        self._copy = dataset
+        self._of = of and weakref.ref(of)
         self._options = None  # of runs, if they are not those of this process's DataContext
+        self.early = early.Early()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_of": None}
+
+    @property
+    def _dataset(self):
+        return (self._of and self._of()) or self._copy
 
     def __repr__(self) -> str:
         return f"DataIterator({self._dataset!r})"
@@ -141,8 +154,12 @@ class DatasetIterator(DataIterator):
         super().keep_stats(text)
         self._dataset._last_stats = text
 
+    def run_options(self) -> dict[str, Any]:
+        """Of its passes."""
+        return dict(self._options or DataContext.get_current().run_options(1))
+
     def _pass(self, request, epoch, position, how, share=None):
-        options = dict(self._options or DataContext.get_current().run_options(1))
+        options = self.run_options()
         if share is not None:
             makes_batches = self._dataset._node.plan.makes_batches()
             request, options = loader.of_share(request, options, share, SHARE_ROWS, makes_batches)
@@ -156,7 +173,7 @@ class DatasetIterator(DataIterator):
     def to_send(self) -> DataIterator:
         one = DatasetIterator(self._dataset)
         one._epochs = self._epochs
-        one._options = self._options or DataContext.get_current().run_options(1)
+        one._options = self.run_options()
         one.chosen_epoch = self.chosen_epoch
         return one
 
