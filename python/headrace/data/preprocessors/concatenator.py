@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from headrace._core import TypeMismatchError
+from headrace._core import DataError, TypeMismatchError
 from headrace.data.preprocessors.utils import (
     BuiltInPreprocessor,
     is_float,
@@ -48,7 +48,8 @@ def _fits(kind: str, dtype: str | None) -> bool:
 class Concatenator(BuiltInPreprocessor):
     """Makes one column of vectors of n numbers from n columns, and drops these. There is nothing to fit.
 
-    The column is a `fixed_size_list`: an array (rows, n) in NumPy and torch batches. Missing values are NaN.
+    The column is a `fixed_size_list`: an array (rows, n) in NumPy and torch batches. Missing values are NaN. In
+    a vector of integers they are a DataError: impute them first, or give a dtype of floats.
 
     Args:
         columns: the columns, in the order in which they stand in the vector.
@@ -107,6 +108,28 @@ class Concatenator(BuiltInPreprocessor):
             raise ValueError(f"Concatenator: {message}; the columns are {', '.join(map(str, there))}")
         return names
 
+    def _transform_batch(self, data: Any) -> Any:
+        from headrace.data.preprocessors import batches
+
+        if batches.is_table(data):  # its DataFrame has floats in place of integers with nulls
+            import pyarrow as pa
+
+            for c in self._names(data.column_names):
+                if pa.types.is_integer(data.schema.field(c).type) and data[c].null_count:
+                    self._check_missing(c, data[c].is_null().to_numpy(), of_integers=True)
+        return super()._transform_batch(data)
+
+    def _check_missing(self, name: str, missing: np.ndarray, of_integers: bool) -> None:
+        """DataError where the vector, as in a dataset, cannot hold a missing value of this column."""
+        import numpy as np
+
+        kind = None if self._dtype is None else np.dtype(self._dtype).kind
+        if missing.any() and (of_integers if kind is None else kind in "iub"):
+            raise DataError(
+                f"Concatenator: column {name!r}, row {int(missing.argmax())} of the batch: a null among integers; "
+                "impute missing values first, or give a dtype of floats"
+            )
+
     def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
         import numpy as np
 
@@ -147,6 +170,8 @@ class Concatenator(BuiltInPreprocessor):
             return made.reshape(len(made), -1) if made.dtype != object else made
         if is_text(str(values.dtype).removesuffix("[pyarrow]")):
             raise TypeError(f"Concatenator: column {values.name!r} is {values.dtype}, expected numbers")
+        if values.hasnans:
+            self._check_missing(values.name, values.isna().to_numpy(), values.dtype.kind in "iu")
         if values.hasnans or values.dtype.kind not in "biufc":
             return values.to_numpy(np.float64, na_value=np.nan)
         return values.to_numpy(values.dtype.numpy_dtype if hasattr(values.dtype, "numpy_dtype") else None)
