@@ -459,7 +459,9 @@ def test_of_transform(what, error, match, rows):
 def test_a_null_among_integers_is_an_error_in_datasets_and_in_batches():
     """The story: a dataset refused it, transform_batch gave floats or, for a dtype of integers, -2**63."""
     table = pa.table({"n": pa.array([1, None, 3]), "m": [4, 5, 6], "x": [0.5, None, 1.5]})
-    frame = pd.DataFrame({"n": pd.array([1, None, 3], dtype="Int64"), "m": [4, 5, 6], "x": [0.5, np.nan, 1.5]})
+    frame = pd.DataFrame(
+        {"n": pd.array([1, None, 3], dtype="Int64"), "m": [4, 5, 6], "x": [0.5, np.nan, 1.5]}
+    )
     for columns, dtype in ((["n", "m"], None), (["n", "m"], np.int64), (["x", "m"], np.int32)):
         what = Concatenator(columns, "v", dtype)
         for run in (
@@ -467,7 +469,9 @@ def test_a_null_among_integers_is_an_error_in_datasets_and_in_batches():
             lambda what=what: what.transform_batch(table),
             lambda what=what: what.transform_batch(frame),
         ):
-            with pytest.raises(exceptions.DataError, match="null among integers.*impute missing values first"):
+            with pytest.raises(
+                exceptions.DataError, match="null among integers.*impute missing values first"
+            ):
                 run()
     for columns, dtype in ((["n", "m"], np.float32), (["x", "m"], None), (["x", "n"], np.float64)):
         what = Concatenator(columns, "v", dtype)

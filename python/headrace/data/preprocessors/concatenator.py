@@ -48,8 +48,8 @@ def _fits(kind: str, dtype: str | None) -> bool:
 class Concatenator(BuiltInPreprocessor):
     """Makes one column of vectors of n numbers from n columns, and drops these. There is nothing to fit.
 
-    The column is a `fixed_size_list`: an array (rows, n) in NumPy and torch batches. Missing values are NaN. In
-    a vector of integers they are a DataError: impute them first, or give a dtype of floats.
+    The column is a `fixed_size_list`: an array (rows, n) in NumPy and torch batches. Missing values are NaN.
+    In a vector of integers they are a DataError: impute them first, or give a dtype of floats.
 
     Args:
         columns: the columns, in the order in which they stand in the vector.
@@ -126,8 +126,8 @@ class Concatenator(BuiltInPreprocessor):
         kind = None if self._dtype is None else np.dtype(self._dtype).kind
         if missing.any() and (of_integers if kind is None else kind in "iub"):
             raise DataError(
-                f"Concatenator: column {name!r}, row {int(missing.argmax())} of the batch: a null among integers; "
-                "impute missing values first, or give a dtype of floats"
+                f"Concatenator: column {name!r}, row {int(missing.argmax())} of the batch: a null among "
+                "integers; impute missing values first, or give a dtype of floats"
             )
 
     def _transform_pandas(self, df: pd.DataFrame) -> pd.DataFrame:
