@@ -52,8 +52,10 @@ static void share_out(hr_run *r, int64_t limit)
 
     for (int i = 0; i < r->n_ops; i++)
         n_blocks += r->ops[i]->run.op->cls->kind == HR_OP_BLOCK;
-    for (int i = 0; i < r->n_ops; i++)
+    for (int i = 0; i < r->n_ops; i++) {
         r->ops[i]->run.allowance = limit / 2 / HR_MAX(1, n_blocks);
+        r->ops[i]->run.step_bytes = r->step_bytes;
+    }
 }
 
 /* Names for the trace, as statistics have them. Without memory an operator keeps the name of its class. */
@@ -71,17 +73,26 @@ static void label_ops(hr_run *r)
     }
 }
 
+/* A thread that sorts a table holds about six times its bytes: it comes in, its keys and their order, it goes out. All
+ * threads together get half of the limit. */
+static int64_t step_bytes(const hr_run *r, int64_t limit)
+{
+    int n_lanes = 1;
+
+    for (int i = 0; i < r->n_stages; i++)
+        n_lanes = HR_MAX(n_lanes, r->stages[i]->n_lanes);
+    limit /= HR_MAX(32 * n_lanes, 2 * 6 * r->threads.tuner.most);
+    return HR_MAX(MIN_STEP_BYTES, HR_MIN(MAX_STEP_BYTES, limit));
+}
+
 static hr_status check_budget(hr_run *r, hr_error *err)
 {
     int64_t limit = hr__account_limit(r->account), need = floor_bytes(r) + (1 << 20);
-    int n_lanes = 1;
 
     if (limit < need)
         return hr_error_set(err, HR_BUDGET, "the plan needs at least %" PRId64 " bytes, the memory limit is %" PRId64,
                             need, limit);
-    for (int i = 0; i < r->n_stages; i++)
-        n_lanes = HR_MAX(n_lanes, r->stages[i]->n_lanes);
-    r->step_bytes = HR_MAX(MIN_STEP_BYTES, HR_MIN(MAX_STEP_BYTES, limit / 32 / n_lanes));
+    r->step_bytes = step_bytes(r, limit);
     share_out(r, limit);
     return HR_OK;
 }

@@ -58,6 +58,7 @@ struct hr_op_run {
     int64_t epoch;
     struct hr_op_run *partner;    /* of a front: the run of its operator */
     int64_t allowance;            /* most bytes before it spills, a share of the limit: see hr__op_allowance */
+    int64_t step_bytes;           /* of the table that a thread works on at a time, if all threads do that */
     _Atomic int64_t skipped_rows; /* of a slice: rows that the reader left out before the first row */
     int first_input;              /* IN_TURN: the input to begin with */
     int32_t last_instance; /* source instance of the rows that it makes at the end of its input; see hr_op.closes */

@@ -70,6 +70,7 @@ static hr_status make_sorter(const sort_op *s, const hr_op_run *run, sort_state 
                                   .n_parts = s->n_parts,
                                   .n_first = s->n_first,
                                   .allowance = run->allowance,
+                                  .step_bytes = run->step_bytes,
                                   .account = run->account };
     hr_order_key *keys = hr__zalloc(run->account, (size_t)(s->n_keys + 1) * sizeof *keys);
     hr_schema *schema = NULL;

@@ -50,6 +50,9 @@ hr_status hr__sorter_new(hr_schema *schema, const hr_sorter_options *options, hr
     s->n_first = options->n_first;
     s->allowance = HR_MAX(options->allowance, LEAST_ALLOWANCE);
     s->may_hold = s->allowance;
+    s->slice_bytes = HR_MIN(BLOCK_PART_BYTES, s->allowance / 16);
+    if (options->step_bytes)
+        s->slice_bytes = HR_MIN(s->slice_bytes, options->step_bytes);
     s->page_bytes = HR_MAX(HR_MIN(GOOD_PAGE, s->allowance / 64), HR_MIN(MOST_PAGE, s->allowance / 512));
     s->fan = HR_MAX(LEAST_FAN, s->allowance / 4 / s->page_bytes);
     s->schema = hr__schema_ref(schema);
@@ -235,18 +238,13 @@ static int64_t in_jobs(hr_sorter *s)
     return n;
 }
 
-static int64_t slice_bytes(const hr_sorter *s)
-{
-    return HR_MAX(s->page_bytes, HR_MIN(BLOCK_PART_BYTES, s->allowance / 16));
-}
-
 static hr_status spill_held(hr_sorter *s, hr_error *err)
 {
     int64_t from = s->n_runs;
 
     while (from > 0 && s->runs[from - 1]->table)
         from--;
-    HR_TRY(hr__sorter_start_job(s, from, s->n_runs - from, slice_bytes(s), err));
+    HR_TRY(hr__sorter_start_job(s, from, s->n_runs - from, HR_MAX(s->page_bytes, s->slice_bytes), err));
     s->held = s->held_rows = 0;
     return HR_OK;
 }

@@ -27,8 +27,9 @@ typedef struct hr_sorter_options {
     const char *name; /* for errors: "sort"; static */
     const hr_order_key *keys;
     int n_keys;
-    int n_hidden;      /* the last columns, which only order rows and are not in the output */
-    int64_t allowance; /* bytes to hold */
+    int n_hidden;       /* the last columns, which only order rows and are not in the output */
+    int64_t allowance;  /* bytes to hold */
+    int64_t step_bytes; /* that a thread sorts at a time; 0: the sorter's own */
     /* > 0: the first key is a bare uint64 less than n_parts; each value is a block part of one table. */
     int64_t n_parts;
     int64_t

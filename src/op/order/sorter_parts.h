@@ -56,7 +56,7 @@ struct hr_sorter {
     hr_schema *schema, *visible; /* of tables in, and out */
     hr_order *order;
     hr_spill_file *spill;
-    int64_t allowance, page_bytes, fan;
+    int64_t allowance, page_bytes, fan, slice_bytes;
     int64_t may_hold; /* the allowance, or less if memory is short */
     int64_t n_parts;  /* 0: block parts have about equal size */
     int64_t n_first;  /* 0: all rows are wanted */
