@@ -167,17 +167,30 @@ static void be_beside_another(scene *s)
     s->ops[1].name = (char *)"map(g)";
 }
 static void be_all_cpus(scene *s) { served(s, 4, false, 3900, 3800); }
-static void be_taking_turns(scene *s)
+/* In threads of this process; lock_ms: waits for Python's lock, delay_ms: for CPUs. */
+static void locked(scene *s, int64_t servers, int64_t calls, int64_t busy_ms, int64_t cpu_ms, int64_t lock_ms,
+                   int64_t delay_ms)
 {
-    served(s, 4, true, 3900, 990);
-    s->ops[0].sums.served.lock_ns = 700 * MS;
+    served(s, servers, true, busy_ms, cpu_ms);
+    s->ops[0].sums.served.calls = calls;
+    s->ops[0].sums.served.lock_ns = lock_ms * MS;
+    s->ops[0].sums.served.delay_ns = delay_ms * MS;
 }
-static void be_taking_long_turns(scene *s)
-{
-    served(s, 4, true, 3900, 990);
-    s->ops[0].sums.served.calls = 20;
-}
-static void be_freeing_the_lock(scene *s) { served(s, 4, true, 3900, 990); }
+static void be_taking_turns(scene *s) { locked(s, 4, 100, 3900, 990, 700, 0); }
+/* Of 4.65 ms, shorter than the 5 ms after which a thread lets go of the lock: one thread works, the others wait after
+ * their calls. The story: only waits before calls counted, 2.5 %, and a serial operator was named. */
+static void be_taking_short_turns(scene *s) { locked(s, 4, 215, 1020, 990, 400, 0); }
+static void be_taking_long_turns(scene *s) { locked(s, 4, 5, 3900, 990, 90, 0); }
+/* Other programs have half of the CPUs. */
+static void be_taking_turns_beside_others(scene *s) { locked(s, 2, 45, 1540, 500, 200, 900); }
+static void be_freeing_the_lock(scene *s) { locked(s, 4, 50, 3900, 990, 20, 0); }
+/* The story: long calls that took all of one CPU in sum were enough. */
+static void be_freeing_it_in_long_calls(scene *s) { locked(s, 4, 12, 3900, 990, 20, 0); }
+static void be_freeing_it_on_two_cpus(scene *s) { locked(s, 4, 100, 3900, 1900, 700, 0); }
+/* Threads wait for others that have the lock and no CPU. */
+static void be_freeing_it_beside_others(scene *s) { locked(s, 8, 68, 7430, 670, 510, 5510); }
+/* The lock is another thread's, such as the trainer's. */
+static void be_light(scene *s) { locked(s, 4, 100, 500, 200, 300, 0); }
 static void be_slow_row(scene *s)
 {
     served(s, 4, false, 1000, 900);
@@ -337,8 +350,14 @@ static const struct {
     { be_all_cpus, 500, HR_VERDICT_FUNCTION, "map(f): 4 workers were 98 % busy", "make it cheaper", 1.9, 2.1 },
     { be_taking_turns, 500, HR_VERDICT_GIL, "4 threads of this process", "processes", 3.9, 4.1 },
     { be_taking_long_turns, 500, HR_VERDICT_GIL, "4 threads of this process", "processes", 3.9, 4.1 },
+    { be_taking_short_turns, 500, HR_VERDICT_GIL, "4 threads of this process", "processes", 3.9, 4.1 },
+    { be_taking_turns_beside_others, 500, HR_VERDICT_GIL, "2 threads of this process", "processes", 3.9, 4.1 },
     { be_taking_turns, 1, HR_VERDICT_GIL, "4 threads of this process", "processes", 3.9, 4.1 }, /* it slows the steps */
     { be_freeing_the_lock, 500, HR_VERDICT_FUNCTION, "4 workers were 98 % busy", "concurrency=8", 1.9, 2.1 },
+    { be_freeing_it_in_long_calls, 500, HR_VERDICT_FUNCTION, "4 workers were 98 % busy", "concurrency=8", 1.9, 2.1 },
+    { be_freeing_it_on_two_cpus, 500, HR_VERDICT_FUNCTION, "4 workers were 98 % busy", "concurrency=8", 1.9, 2.1 },
+    { be_freeing_it_beside_others, 500, HR_VERDICT_FUNCTION, "8 workers were 93 % busy", "", 1.5, 2.1 },
+    { be_light, 500, HR_VERDICT_FUNCTION, "4 workers", "", 1.9, 2.1 },
     { be_slow_row, 500, HR_VERDICT_HEAD, "900.0 ms against 10.5 ms: of c.parquet, fragment 7, from row 4000", "order",
       1.9, 2.1 },
     { be_huge, 500, HR_VERDICT_FRAGMENT, "90000 rows against 1000 of c.parquet, fragment 7", "row groups", 1.9, 2.1 },

@@ -81,6 +81,16 @@ static PyObject *call_new(pyhr_state *s, hr_calls *calls, hr_call *takes)
     return (PyObject *)self;
 }
 
+/* Takes the interpreter's lock, and counts the time of this as a wait of a server of `calls`; NULL: does not. */
+static void lock_again(hr_calls *calls, PyThreadState *thread)
+{
+    int64_t begin = hr__clock_ns();
+
+    PyEval_RestoreThread(thread);
+    if (calls)
+        hr__calls_waited(calls, hr__clock_ns() - begin);
+}
+
 /* take(server, timeout_ms): a Call, None after timeout_ms, False when the queue is closed. */
 static PyObject *calls_take(PyObject *op, PyObject *args)
 {
@@ -89,21 +99,21 @@ static PyObject *calls_take(PyObject *op, PyObject *args)
     hr_error err = HR_ERROR_INIT;
     hr_call *call = NULL;
     unsigned long long server;
+    PyThreadState *lock;
     int timeout_ms;
     hr_status st;
 
     if (!PyArg_ParseTuple(args, "Ki", &server, &timeout_ms))
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
+    lock = PyEval_SaveThread();
     st = hr__calls_take(calls, server, timeout_ms, &call, &err);
-    Py_END_ALLOW_THREADS
+    lock_again(st ? NULL : calls, lock);
     if (st == HR_PENDING || st == HR_CANCELLED) {
         hr_error_clear(&err);
         return Py_NewRef(st == HR_PENDING ? Py_None : Py_False);
     }
     if (st)
         return pyhr_raise(s, st, &err);
-    hr__call_unlocked(call);
     return call_new(s, calls, call);
 }
 
@@ -322,11 +332,12 @@ static PyType_Spec calls_spec = {
 static void call_end(call_object *self, hr_status st, hr_error *err)
 {
     hr_call *call = self->call;
+    PyThreadState *lock;
 
     self->call = NULL;
-    Py_BEGIN_ALLOW_THREADS
+    lock = PyEval_SaveThread();
     hr__call_done(call, st, err);
-    Py_END_ALLOW_THREADS
+    lock_again(self->calls, lock);
 }
 
 static void call_dealloc(PyObject *op)
@@ -469,13 +480,14 @@ static PyObject *call_result(PyObject *op, PyObject *args)
 {
     call_object *self = (call_object *)op;
     hr_call *call;
+    PyThreadState *lock;
     result_args a;
 
     if (result_parse(pyhr_state_of(op), args, "O|LO", &a) < 0 || !(call = call_hold(self, &a)))
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
+    lock = PyEval_SaveThread();
     hr__call_result(call, hr_table_ref(a.table), &a.of);
-    Py_END_ALLOW_THREADS
+    lock_again(self->calls, lock);
     self->call = call;
     result_clear(&a);
     Py_RETURN_NONE;
@@ -485,14 +497,15 @@ static PyObject *call_stream(PyObject *op, PyObject *args)
 {
     call_object *self = (call_object *)op;
     hr_call *call;
+    PyThreadState *lock;
     result_args a;
     hr_go go;
 
     if (result_parse(pyhr_state_of(op), args, "O|LO", &a) < 0 || !(call = call_hold(self, &a)))
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
+    lock = PyEval_SaveThread();
     go = hr__call_stream(call, hr_table_ref(a.table), &a.of);
-    Py_END_ALLOW_THREADS
+    lock_again(self->calls, lock);
     self->call = call;
     result_clear(&a);
     return PyLong_FromLong(go);

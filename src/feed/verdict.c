@@ -19,18 +19,21 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define FED 0.05                /* a trainer that waits less than this share of its time is fed */
-#define IDLE 0.98               /* a consumer that waits this share of its time does nothing else */
-#define LEAST_STEPS 8           /* fewer steps say nothing, */
-#define LEAST_NS 250000000      /* nor does a shorter period, */
-#define ENOUGH_NS 2000000000    /* unless the steps are long */
-#define WHOLE_NS 1000000000     /* a whole run of one step */
-#define TURNS 1.2               /* the servers of functions that take turns are busy for hardly more than the period */
-#define OUTLIER 3.0             /* times the mean */
-#define LONG_CALL_NS 5e7        /* of a function */
-#define CROWDED 0.85            /* a machine whose CPUs are used for this share of the time, */
-#define OTHERS 0.2              /* and for this share of the time by other processes, makes ours wait */
-#define DELAYED 0.1             /* of the time of calls: the worker could run, and had no CPU */
+#define FED 0.05             /* a trainer that waits less than this share of its time is fed */
+#define IDLE 0.98            /* a consumer that waits this share of its time does nothing else */
+#define LEAST_STEPS 8        /* fewer steps say nothing, */
+#define LEAST_NS 250000000   /* nor does a shorter period, */
+#define ENOUGH_NS 2000000000 /* unless the steps are long */
+#define WHOLE_NS 1000000000  /* a whole run of one step */
+#define TURNS 1.2            /* the servers of functions that take turns are busy for hardly more than the period */
+#define OUTLIER 3.0          /* times the mean */
+#define ONE_CPU 1.1          /* threads that take turns at Python's lock compute hardly longer than the period, */
+#define LOCKED 0.06          /* and wait for the lock for a larger share of their time, */
+#define LONG_LOCK_NS 4e6     /* or, around long calls, for longer; */
+#define LOCK_OR_CPU 0.1      /* of the waits for CPUs: waits for a thread that has the lock, and no CPU, are shorter */
+#define CROWDED 0.85         /* a machine whose CPUs are used for this share of the time, */
+#define OTHERS 0.2           /* and for this share of the time by other processes, makes ours wait */
+#define DELAYED 0.1          /* of the time of calls: the worker could run, and had no CPU */
 #define SMALL_CHUNK (128 << 10) /* a smaller chunk of an array takes longer to begin than to read, */
 #define GOOD_CHUNK (1 << 20)    /* and of this size its beginning is a small part */
 #define FAULT_NS 4000           /* a page fault takes less, with the zeros of the page */
@@ -514,19 +517,23 @@ static void one_ticket(case_of *c, bool few)
     }
 }
 
-/* Several threads of this process compute in the function, and wait for Python's lock before it begins. A function that
- * frees the lock, as NumPy's do, lets others begin at once. The lock changes hands every 5 ms, so it hardly shows in
- * long calls: there several threads are busy, and use one CPU together. */
+/* Several threads of this process want to run all of the time, use one CPU together, and wait for Python's lock
+ * around calls. A function that frees the lock, as NumPy's do, lets others have it at once. A thread keeps the lock
+ * for 5 ms when another one wants it, or until it waits. So waits fill the time where calls are short, and a long
+ * call has some of 5 ms for each other thread. Where CPUs are few, the time in which threads could run counts as
+ * well; then a thread also loses its CPU while it has the lock, and others wait, much shorter than they wait for
+ * CPUs. */
 static bool takes_turns(const case_of *c, const hr_op_view *o)
 {
     const hr_served *s = &o->sums.served;
-    double period = HR_MAX(c->period_ns, 1), busy = (double)s->busy_ns, cpu = (double)s->cpu_ns;
+    double period = HR_MAX(c->period_ns, 1), cpu = (double)s->cpu_ns, lock = (double)s->lock_ns;
+    double share = hr__share(lock, lock + (double)s->busy_ns);
 
-    if (!s->here || s->servers < 2 || cpu < 0.7 * period)
+    if (!s->here || s->servers < 2 || cpu > ONE_CPU * period || cpu + (double)s->delay_ns < 0.7 * period)
         return false;
-    if (busy < LONG_CALL_NS * (double)s->calls)
-        return (double)s->lock_ns > 0.03 * busy;
-    return busy > 1.4 * period && cpu <= 1.05 * period;
+    if (lock < LOCK_OR_CPU * (double)s->delay_ns)
+        return false;
+    return share > LOCKED || (share > LOCKED / 3 && lock > LONG_LOCK_NS * (double)s->calls);
 }
 
 static const hr_op_view *that_takes_turns(const case_of *c)

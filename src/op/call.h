@@ -18,8 +18,8 @@ void hr__calls_unref(hr_calls *c);
  * closed. The server owns *out until hr__call_done or hr__call_pause. `server` identifies the caller: a paused call
  * returns only to the server that paused it. */
 hr_status hr__calls_take(hr_calls *c, uint64_t server, int timeout_ms, hr_call **out, hr_error *err) HR_MUST_USE;
-/* The server has the lock of its interpreter: the time since it took the call was a wait for it. */
-void hr__call_unlocked(hr_call *call);
+/* A server waited this long for the lock of its interpreter, at the end of one of the functions below or above. */
+void hr__calls_waited(hr_calls *c, int64_t ns);
 const hr_table *hr__call_input(const hr_call *call); /* borrowed */
 /* The batches of a call: the function is called once for each, in this order. */
 typedef struct hr_batch_place {

@@ -84,7 +84,7 @@ typedef struct hr_served {
     int64_t cpu_ns;         /* of these, on CPUs */
     int64_t delay_ns;       /* of busy_ns, in which they could run and had no CPU; 0 also: not known */
     int64_t queued_ns;      /* the time that these calls waited for a server */
-    int64_t lock_ns;        /* of busy_ns, before the function began: the server waited for its interpreter's lock */
+    int64_t lock_ns;        /* the servers waited for their interpreter's lock: before, between and after calls */
     int64_t servers;        /* the most so far */
     int64_t here;           /* 1: they are threads of this process */
     int64_t pieces;         /* a reader's: stored pieces (chunks of arrays) that a call reads, the mean; 0: no reader */

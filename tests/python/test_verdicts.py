@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 
 import numpy as np
 import pyarrow as pa
@@ -237,30 +238,64 @@ def test_tight_memory(set_context, tmp_path, monkeypatch):
     alarm(read(ds.iter_batches(batch_size=20_000)), "memory")
 
 
-@needs_a_quiet_machine
-@measured_again
-def test_a_function_that_holds_the_lock(set_context):
-    def burn(batch):
-        n = 0
-        for i in range(150_000):
-            n += i
+def loops_for(ms):
+    """Additions that keep Python's lock for about this time, here and now."""
+    begin = time.thread_time()
+    add(200_000)
+    return int(200_000 * ms / 1000 / (time.thread_time() - begin))
+
+
+def add(n):
+    total = 0
+    for i in range(n):
+        total += i
+
+
+def in_threads(work, n, concurrency=4):
+    def function(batch):
+        work()
         return batch
 
-    ds = hd.range(100_000).map_batches(burn, batch_size=1000, compute="threads", concurrency=4)
-    found = alarm(read(ds.iter_batches(batch_size=1000)), "gil")
-    assert "map_batches(burn)" in found["text"] and "processes" in found["advice"]
+    ds = hd.range(n * 100).map_batches(function, batch_size=100, compute="threads", concurrency=concurrency)
+    return read(ds.iter_batches(batch_size=100))
 
 
+@pytest.mark.parametrize(
+    ("ms", "n", "concurrency"),
+    [(2, 400, 4), (4.7, 200, 4), (5, 200, 2), (8, 200, 4), (20, 80, 4), (50, 50, 4)],
+)
 @measured_again
-def test_a_function_that_frees_the_lock(set_context):
-    def roots(batch):
-        x = np.arange(400_000, dtype=float)
-        for _ in range(4):
-            x = np.sqrt(x * x + 1)
-        return batch
+def test_a_function_that_holds_the_lock(set_context, ms, n, concurrency):
+    """The story: a thread with calls just below 5 ms, after which Python passes the lock on, kept it, and the
+    others waited after their calls, where nobody counted.
+    """
+    loops = loops_for(ms)
+    stats = in_threads(lambda: add(loops), n, concurrency)
+    found = alarm(stats, "gil")
+    assert "map_batches(function)" in found["text"] and "processes" in found["advice"]
+    served = next(o["served"] for o in stats["operators"] if "served" in o)
+    assert served["lock_ns"] > 0.02 * served["busy_ns"]
 
-    ds = hd.range(100_000).map_batches(roots, batch_size=1000, compute="threads", concurrency=4)
-    assert read(ds.iter_batches(batch_size=1000))["verdict"]["kind"] != "gil"
+
+@pytest.mark.parametrize("how", ["numpy", "long numpy", "zlib", "sleep", "sleep and zlib"])
+@measured_again
+def test_a_function_that_frees_the_lock(set_context, how):
+    """The story: long calls that came to one CPU in all, beside other programs, were named."""
+    text = np.random.default_rng(0).bytes(300_000)
+    x = np.arange(400_000, dtype=float)
+
+    def roots(times):
+        for _ in range(times):
+            np.sqrt(x * x + 1)
+
+    works = {
+        "numpy": lambda: roots(4),
+        "long numpy": lambda: roots(30),
+        "zlib": lambda: zlib.compress(text),
+        "sleep": lambda: time.sleep(0.01),
+        "sleep and zlib": lambda: (time.sleep(0.03), zlib.compress(text)),
+    }
+    assert in_threads(works[how], 30 if how == "long numpy" else 100)["verdict"]["kind"] != "gil"
 
 
 @measured_again

@@ -12,7 +12,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define LONG_NS (5 * INT64_C(1000000)) /* a call longer than this wakes its operator on its own */
+#define LONG_NS (5 * INT64_C(1000000))        /* a call longer than this wakes its operator on its own */
+#define DELAY_EACH_NS (10 * INT64_C(1000000)) /* between two readings of hr__thread_delay_ns() */
 
 /* ------------------------------------------------------------------------------------------------- the queue itself */
 
@@ -623,7 +624,7 @@ void hr__call_served_locked(hr_call *call, int64_t busy_ns, int64_t cpu_ns, int6
     s->cpu_ns += HR_MAX(0, HR_MIN(cpu_ns, busy_ns));
     s->delay_ns += HR_MAX(0, delay_ns);
     s->queued_ns += HR_MAX(0, call->taken_ns - call->queued_ns);
-    s->lock_ns += call->lock_ns;
+    s->lock_ns += atomic_exchange_explicit(&call->calls->lock_ns, 0, memory_order_relaxed);
 }
 
 void hr__calls_left_out(hr_calls *c, hr_call *call, const char *where)
@@ -683,7 +684,6 @@ hr_status hr__calls_take(hr_calls *c, uint64_t server, int timeout_ms, hr_call *
     c->n_idle--;
     if (call) {
         call->in_hand = true;
-        call->lock_ns = 0;
         call->taken_cpu_ns = hr__thread_cpu_ns();
         call->server = server;
         c->n_in_hand++;
@@ -699,7 +699,7 @@ hr_status hr__calls_take(hr_calls *c, uint64_t server, int timeout_ms, hr_call *
                   : HR_PENDING;
 }
 
-void hr__call_unlocked(hr_call *call) { call->lock_ns = hr__clock_ns() - call->taken_ns; }
+void hr__calls_waited(hr_calls *c, int64_t ns) { atomic_fetch_add_explicit(&c->lock_ns, ns, memory_order_relaxed); }
 
 const hr_table *hr__call_input(const hr_call *call) { return call->input; }
 void hr__call_place(const hr_call *call, hr_call_place *out) { *out = call->place; }
@@ -810,15 +810,33 @@ bool hr__calls_paused(hr_calls *c, uint64_t tag)
     return found;
 }
 
+int64_t hr__delay_since(hr_delay_clock *d)
+{
+    int64_t now = hr__clock_ns(), before = d->at_ns ? d->delay_ns : -1;
+
+    if (d->at_ns && now - d->at_ns < DELAY_EACH_NS)
+        return 0;
+    *d = (hr_delay_clock){ now, hr__thread_delay_ns() };
+    return before >= 0 && d->delay_ns >= before ? d->delay_ns - before : 0;
+}
+
+/* The consumer, which serves inline calls, is no server all of its time. */
+static int64_t delay_of(const hr_call *call)
+{
+    static _Thread_local hr_delay_clock of_thread;
+
+    return call->in_hand && call->server ? hr__delay_since(&of_thread) : 0;
+}
+
 /* Updates the mean durations of calls and batches. */
-static void learn_locked(hr_call *call)
+static void learn_locked(hr_call *call, int64_t delay_ns)
 {
     hr_calls *c = call->calls;
     int64_t took = hr__clock_ns() - call->taken_ns;
 
     if (!call->in_hand)
         return;
-    hr__call_served_locked(call, took, hr__thread_cpu_ns() - call->taken_cpu_ns, 0);
+    hr__call_served_locked(call, took, hr__thread_cpu_ns() - call->taken_cpu_ns, delay_ns);
     c->call_ns = c->call_ns ? (7 * c->call_ns + took) / 8 : HR_MAX(took, 1);
     took /= HR_MAX(call->n_batches, 1);
     c->batch.ns = c->batch.ns ? (7 * c->batch.ns + took) / 8 : HR_MAX(took, 1);
@@ -830,11 +848,12 @@ void hr__call_done(hr_call *takes, hr_status st, hr_error *moved)
     hr_calls *c = call->calls;
     hr_resume *r = NULL;
     hr_error err = HR_ERROR_INIT;
+    int64_t delay_ns = delay_of(call);
     bool orphan;
 
     hr__error_move(&err, moved);
     hr__lock(&c->lock);
-    learn_locked(call);
+    learn_locked(call, delay_ns);
     c->n_in_hand -= call->in_hand;
     call->in_hand = false;
     hr__worker_forget_locked(call);

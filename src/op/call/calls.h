@@ -82,6 +82,14 @@ typedef struct hr_results {
     int64_t n_bytes;
 } hr_results;
 
+/* What a thread without a CPU lost. Starts all zero. */
+typedef struct hr_delay_clock {
+    int64_t at_ns, delay_ns; /* hr__thread_delay_ns(), and when it was read */
+} hr_delay_clock;
+/* The time that this thread could run and had no CPU since the last reading; 0: too soon, a reading takes some
+ * microseconds, or the kernel does not say. */
+int64_t hr__delay_since(hr_delay_clock *d);
+
 struct hr_call {
     hr_calls *calls; /* counted in `parts` */
     hr_call_state state;
@@ -108,7 +116,6 @@ struct hr_call {
     int64_t queued_ns;       /* when it was submitted */
     int64_t taken_ns;        /* when a server took it */
     int64_t taken_cpu_ns;    /* the CPU time of the server's thread then, if in_hand */
-    int64_t lock_ns;         /* see hr__call_unlocked */
     hr_calls_worker *worker; /* the worker that has it */
     bool dropped;            /* DROP was sent to the worker */
     int n_deaths;            /* of workers that ran it */
@@ -186,9 +193,10 @@ struct hr_calls {
     hr_mutex lock;
     hr_cond arrived;
     hr_call_list waiting;
-    hr_call_list paused;   /* by servers in this process; workers have their own lists */
-    int n_idle, n_in_hand; /* servers in this process that wait for a call; that have one */
-    int n_takers;          /* the highest sum of both so far */
+    hr_call_list paused;     /* by servers in this process; workers have their own lists */
+    int n_idle, n_in_hand;   /* servers in this process that wait for a call; that have one */
+    int n_takers;            /* the highest sum of both so far */
+    _Atomic int64_t lock_ns; /* see hr__calls_waited; since the last call that ended */
     uint64_t n_tags;
     bool closed;
     bool tolerant;      /* failed batches may be left out: calls after a failed one are still served */

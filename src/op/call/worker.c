@@ -13,8 +13,6 @@
 #include "share/process_link.h"
 #include "share/exchange_arena.h"
 
-#define DELAY_EACH_NS 10000000 /* between two readings of hr__thread_delay_ns() */
-
 /* An open call: the user has it. */
 typedef struct open_call {
     uint64_t tag, run;
@@ -37,8 +35,8 @@ struct hr_worker {
     open_call *open;
     int64_t n_open, cap_open;
     bool ended;
-    int64_t cpu_ns;                /* CPU time of the process when the open call began, or the last one ended */
-    int64_t delay_ns, delay_at_ns; /* hr__thread_delay_ns(), and when it was read */
+    int64_t cpu_ns; /* CPU time of the process when the open call began, or the last one ended */
+    hr_delay_clock delay;
 };
 
 hr_status hr__worker_open(int fd, hr_worker **out, hr_error *err)
@@ -59,7 +57,6 @@ hr_status hr__worker_open(int fd, hr_worker **out, hr_error *err)
     HR_GO(hr__link_new(fd, w->account, w->arena, &w->link, err));
     hr__link_set_backlog(w->link, hr__poller_flush);
     w->mem = (hr_mem){ w->account, w->arena };
-    w->delay_ns = -1; /* not read yet */
     *out = w;
     w = NULL;
 done:
@@ -100,22 +97,10 @@ static open_call *find_open(hr_worker *w, uint64_t tag)
 
 /* -------------------------------------------------------------------------------------------------------- answering */
 
-/* The time without a CPU since the last reading; 0: too soon, a reading costs some microseconds. */
-static int64_t delay_since(hr_worker *w)
-{
-    int64_t now = hr__clock_ns(), before = w->delay_ns;
-
-    if (now - w->delay_at_ns < DELAY_EACH_NS)
-        return 0;
-    w->delay_at_ns = now;
-    w->delay_ns = hr__thread_delay_ns();
-    return before >= 0 && w->delay_ns >= before ? w->delay_ns - before : 0;
-}
-
 static hr_status send_done(hr_worker *w, uint64_t tag, hr_status result, const hr_error *what, hr_error *err)
 {
     int64_t now = hr__process_cpu_ns();
-    hr_done_head h = { .status = (int32_t)result, .cpu_ns = now - w->cpu_ns, .delay_ns = delay_since(w) };
+    hr_done_head h = { .status = (int32_t)result, .cpu_ns = now - w->cpu_ns, .delay_ns = hr__delay_since(&w->delay) };
     hr_status st;
     char *bytes;
 
