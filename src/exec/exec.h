@@ -109,7 +109,7 @@ hr_status hr__run_next(hr_run *r, int timeout_ms, hr_table **out, hr_marker **ma
 bool hr__run_reads(hr_run *r);
 bool hr__run_has_table(hr_run *r); /* whether the consumer would get its next table at once */
 void hr__run_learned(hr_run *r);   /* keeps what it learned (run_threads.c) for the next run with the same `learns` */
-int64_t hr__run_kept_rows(hr_run *r);     /* the most rows that a block operator has got so far; 0: there is none */
+bool hr__run_keeps_rows(const hr_run *r); /* has a block operator */
 bool hr__run_fits_twice(const hr_run *r); /* whether the memory limit has room for another run like this one */
 hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err) HR_MUST_USE; /* JSON */
 /* ,"name":[counts of classes], without the empty ones behind the last. */

@@ -436,16 +436,12 @@ bool hr__run_has_table(hr_run *r)
     return has;
 }
 
-int64_t hr__run_kept_rows(hr_run *r)
+bool hr__run_keeps_rows(const hr_run *r)
 {
-    int64_t most = 0;
-
-    hr__run_lock(r);
     for (int i = 0; i < r->n_ops; i++)
         if (r->ops[i]->run.op->cls->kind == HR_OP_BLOCK)
-            most = HR_MAX(most, (int64_t)r->ops[i]->rows_in);
-    hr__run_unlock(r);
-    return most;
+            return true;
+    return false;
 }
 
 bool hr__run_fits_twice(const hr_run *r)

@@ -735,19 +735,16 @@ bool hr__feed_may_open_next(hr_feed *f)
 
 bool hr__feed_guesses_next(hr_feed *f)
 {
-    int64_t all_ns, wait_ns, first_ns, n_rows;
+    int64_t all_ns, wait_ns, first_ns;
 
-    if (!f->run)
+    if (!f->run || hr__run_keeps_rows(f->run) || hr__plan_calls(f->plan))
         return false;
     hr__lock(&f->lock);
     wait_ns = f->steps.sums.wait_ns;
     all_ns = wait_ns + f->steps.sums.step_ns;
     first_ns = f->steps.first_wait_ns;
-    n_rows = f->run_rows;
     hr__unlock(&f->lock);
-    if (all_ns < 2 * first_ns || wait_ns > all_ns / 4 || hr__plan_calls(f->plan) || !hr__feed_may_open_next(f))
-        return false;
-    return n_rows >= hr__run_kept_rows(f->run) / 2;
+    return all_ns >= 2 * first_ns && wait_ns <= all_ns / 4 && hr__feed_may_open_next(f);
 }
 
 /* ----------------------------------------------------------------------------------------------------------- tables */
