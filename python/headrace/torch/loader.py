@@ -37,8 +37,9 @@ class DataLoader(TorchLoader[Any]):
     Args:
         workers: "processes", "threads" (map-style datasets only), or None for threads where Python runs
             without the GIL and the dataset is map-style, and processes elsewhere.
-        others: as torch's. multiprocessing_context is accepted; it has no effect.
-            in_order=False permits another order; batches still come in order.
+        others: as torch's. multiprocessing_context other than "fork": the first workers are no forks of this
+            process, and wait for an import of torch. in_order=False permits another order; batches still come
+            in order.
 
     Raises:
         PeerError: a worker process died. MismatchError: a state of another dataset or other options.
@@ -66,7 +67,11 @@ class DataLoader(TorchLoader[Any]):
         self._serial = 0  # of the latest iterator
         self._left = None  # the state of the latest iterator, when that is gone
         if self.num_workers and workers == "processes":
-            starter.warm_up(processes.MODULES)
+            context = self.multiprocessing_context
+            if context is None or context.get_start_method() == "fork":
+                starter.fork_for(processes.MODULES)
+            else:
+                starter.warm_up(processes.MODULES)
 
     def __iter__(self) -> Iterator[Any]:
         state, self._loaded = self._loaded, None

@@ -6,6 +6,9 @@ users' code and has no threads, so a fork of it is as good as a fresh interprete
 that earlier workers imported (preload.py). It ends when it has had no workers for a while. When the driver
 ends or is killed, the server kills its workers and ends; if the server dies, the kernel kills its workers.
 
+An import of torch takes seconds. Where the driver has imported it, forked() makes a fork of the driver a
+server, for the workers that are needed until another server has imported it, too (starter.fork_for()).
+
     driver -> "import pandas"                                    imports a library, for the next workers
     driver -> "worker" + [socket, output, end, folder]          requests a worker
            -> "worker sees 0,1" + ...                           requests one with that CUDA_VISIBLE_DEVICES
@@ -17,10 +20,12 @@ ends or is killed, the server kills its workers and ends; if the server dies, th
 
 import gc
 import importlib
+import io
 import os
 import select
 import signal
 import socket
+import stat
 import sys
 import time
 
@@ -43,6 +48,72 @@ def serve(fd, driver, idle):
     gc.freeze()  # keeps collections in workers from writing to the pages they share
     gc.enable()
     return server.run()
+
+
+def forked(sock, driver, idle, environment, output, live):
+    """The life of a fork of the driver as a server; does not return. live: worker.live()."""
+    code = 1
+    try:
+        _forget_driver(sock, environment, output)
+        server = _Server(sock.detach(), driver, idle)
+        gc.freeze()
+        live(server.run())
+        code = 0
+    except SystemExit as e:
+        code = e.code if isinstance(e.code, int) else 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:  # neither the driver's functions that run at its exit nor its `finally` blocks run here
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except Exception:
+                pass
+        os._exit(code)
+
+
+def _forget_driver(sock, environment, output):
+    """Ends what the fork does with the driver's pipes, sockets, signals and tracers."""
+    os.setpgid(0, 0)
+    sys.settrace(None)
+    sys.setprofile(None)
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1):
+        os.dup2(nothing, fd)
+    os.dup2(output, 2)
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)  # who reads at the other end waits for the driver's end of it, not for this one
+        if fd > 2 and fd not in (sock.fileno(), nothing) and _is_pipe(fd):
+            os.dup2(nothing, fd, inheritable=False)
+    sys.stdin, sys.stdout, sys.stderr = open(0), _unbuffered(1), _unbuffered(2)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.modules["torch"].set_num_threads(_whole(environment["OMP_NUM_THREADS"]))
+
+
+def _whole(text):
+    """The number of threads of an OMP_NUM_THREADS, which may be a list."""
+    first = text.partition(",")[0].strip()
+    return int(first) if first.isdecimal() and int(first) else 1
+
+
+def _unbuffered(fd):
+    return io.TextIOWrapper(open(fd, "wb", 0), "utf-8", "backslashreplace", write_through=True)
+
+
+def _is_pipe(fd):
+    try:
+        mode = os.fstat(fd).st_mode
+    except OSError:
+        return False  # it listed the folder
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def _import():

@@ -3,8 +3,13 @@
 A process inherits environment, limits and CPUs, which the driver may change later. The driver uses a server
 only while its own are the same as at the server's start; otherwise it starts a new server. Adding a function
 to a plan starts the first server in the background.
+
+A server that imports torch is ready after seconds. fork_for() forks this process, if it has imported torch
+and may be forked, as torch's own DataLoader forks it: the fork starts workers until the server is ready.
 """
 
+import fcntl
+import multiprocessing
 import os
 import resource
 import select
@@ -12,9 +17,12 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
+import warnings
 
 from headrace import _core
+from headrace.udf import forkserver, worker
 from headrace.udf.forkserver import DEVICES, END, FOR, IMPORT, MESSAGE_BYTES, SEES, STATUS_BYTES, WORKER
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -23,6 +31,8 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}
 IDLE = 60.0  # seconds without a worker, after which a server ends
 PATIENCE = 120.0  # seconds that the driver waits for an answer of a server
+OF_TORCH = {"torch", "headrace.torch.worker"}  # modules of workers that a fork of this process starts
+NEVER_FORKED = ("jax", "tensorflow", "grpc", "ray")  # their threads do not survive a fork
 LIMITS = [getattr(resource, name) for name in sorted(dir(resource)) if name.startswith("RLIMIT_")]
 
 
@@ -66,31 +76,67 @@ class Process:
         self.end.close()
 
 
+class _Fork:
+    """A fork of this process, with those parts of subprocess.Popen that a server needs."""
+
+    def __init__(self, pid):
+        self.pid = pid
+        self.returncode = None
+
+    def poll(self, how=os.WNOHANG):
+        if self.returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, how)
+            except ChildProcessError:  # somebody else has waited for it
+                pid, status = self.pid, 0
+            if pid:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def wait(self):
+        return self.poll(0)
+
+    def kill(self):
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+
 class _Server:
     """The driver's end of a fork server."""
 
     def __init__(self, inherited):
-        executable, environment = inherited[:2]
         self.inherited = inherited
         self.imported = set()
         self.messages = os.memfd_create("headrace fork server")
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        arguments = [str(theirs.fileno()), str(os.getpid()), str(IDLE)]
         try:
             with theirs:
-                self.process = subprocess.Popen(
-                    [executable, "-P", "-m", "headrace.udf.worker", *arguments],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=self.messages,
-                    pass_fds=[theirs.fileno()],
-                    env=dict(environment),
-                    process_group=0,  # Ctrl-C goes to the driver alone
-                )
+                self.process = self._start(theirs)
         except BaseException:
             self.close()
             raise
         self.socket.settimeout(PATIENCE)
+
+    def _start(self, theirs):
+        executable, environment = self.inherited[:2]
+        arguments = [str(theirs.fileno()), str(os.getpid()), str(IDLE)]
+        return subprocess.Popen(
+            [executable, "-P", "-m", "headrace.udf.worker", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self.messages,
+            pass_fds=[theirs.fileno()],
+            env=dict(environment),
+            process_group=0,  # Ctrl-C goes to the driver alone
+        )
+
+    def busy(self):
+        """Whether it still imports what imports() sent: requests lie in its socket, unread."""
+        try:
+            found = fcntl.ioctl(self.socket.fileno(), termios.TIOCOUTQ, b"\0\0\0\0")
+        except OSError:
+            return True
+        return int.from_bytes(found, sys.byteorder) > 0
 
     def close(self):
         self.socket.close()
@@ -130,6 +176,7 @@ class _Server:
                 self.imported.add(name)
                 try:
                     self.socket.send(IMPORT + name.encode())
+                    self.socket.send(IMPORT + b"os")  # lies there as long as the import lasts: see busy()
                 except OSError:
                     pass  # it has ended; the start of a worker notices
 
@@ -141,18 +188,43 @@ class _Server:
             pass  # it has ended already
 
 
+class _ForkedServer(_Server):
+    """The same of a fork of this process. It imports nothing."""
+
+    def _start(self, theirs):
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()  # the fork must not write it again
+            except Exception:
+                pass  # it is closed, or nobody reads it
+        driver, environment = os.getpid(), dict(self.inherited[1])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # about threads of libraries
+            pid = os.fork()
+        if pid == 0:
+            forkserver.forked(theirs, driver, IDLE, environment, self.messages, worker.live)
+        return _Fork(pid)
+
+    def imports(self, modules):
+        pass
+
+
 _lock = threading.Lock()
 _servers = []  # the last is in use; the others wait for the end of their workers
+_fork = None  # a _ForkedServer in use
 
 
 def _forked():
-    """In a forked child of the driver: closes its copies of the servers, which belong to the parent."""
-    global _lock
+    """In a forked child of the driver: closes its copies of the servers, which belong to the parent. A
+    server that is being made is not among them.
+    """
+    global _lock, _fork
     _lock = threading.Lock()
     for server in _servers:
         server.process.returncode = 0  # the child must not wait for it
         server.close()
     _servers.clear()
+    _fork = None
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -205,6 +277,52 @@ def _current():
     return _servers[-1]
 
 
+def _may_fork():
+    """Whether a fork of this process is as good as torch's forks of it."""
+    torch = sys.modules.get("torch")
+    return (
+        torch is not None
+        and multiprocessing.get_start_method(allow_none=True) in (None, "fork")
+        and threading.active_count() == 1
+        and threading.current_thread() is threading.main_thread()
+        and not any(name in sys.modules for name in NEVER_FORKED)
+        and not torch.cuda.is_initialized()
+    )
+
+
+def fork_for(modules):
+    """Makes workers with torch start at once: forks this process, unless it is not safe, or a server has
+    imported these modules. The caller has imported what the workers need.
+    """
+    global _fork
+    try:
+        with _lock:
+            server = _current()
+            ready = server.imported.issuperset(modules) and not server.busy()
+            server.imports(modules)
+            if _fork is None and not ready and _may_fork():
+                _fork = made = _ForkedServer(server.inherited)
+                _servers.insert(0, made)
+    except OSError:
+        pass
+
+
+def _server_for(modules):
+    """The server that starts a worker with these modules. The caller holds _lock."""
+    global _fork
+    server = _current()
+    server.imports(modules)
+    if _fork is not None:
+        if _fork not in _servers:
+            _fork = None  # it has ended
+        elif _fork.inherited != server.inherited or not server.busy():
+            _fork.retire()
+            _fork = None
+        elif OF_TORCH.intersection(modules):
+            return _fork
+    return server
+
+
 def warm_up(modules=()):
     """Starts a server in the background, for workers that will be needed soon and use these libraries."""
     try:
@@ -243,8 +361,7 @@ def start(worker_socket, devices, modules=(), serves=""):
 def _worker(modules, cuda, serves, *descriptors):
     with _lock:
         for last in (False, True):
-            server = _current()
-            server.imports(modules)
+            server = _server_for(modules)
             try:
                 pid = server.worker(cuda, serves, *descriptors)
                 break

@@ -16,10 +16,15 @@ CALL, MORE, DROP, RUN, RUN_END = 1, 2, 3, 4, 5
 
 def main():
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C
-    from headrace import _core
     from headrace.udf import forkserver
 
-    found = forkserver.serve(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    live(forkserver.serve(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
+
+
+def live(found):
+    """The life of a worker; found: what forkserver.serve() returns."""
+    from headrace import _core
+
     if found is None or not _core.die_with_parent(found[1]):
         return  # the server at its end, or a child whose server has died
     if found[3]:

@@ -62,7 +62,7 @@ def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
     """
     compute = "threads" if local_read else None
     if not local_read and "torch" in sys.modules:
-        starter.warm_up(("torch",))  # the dataset's workers import it, which takes a second or two
+        starter.fork_for(("torch",))  # the dataset's workers import it, which takes a second or two
     if hasattr(dataset, "__len__") and len(dataset) == 0:
         return from_items([])
     if hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__"):

@@ -1,0 +1,164 @@
+"""Forks of the driver that start workers with torch at once, while the fork server imports torch.
+
+The story: the first batch of a DataLoader over an IterableDataset, and of from_torch, waited 1.2 to 1.7 s for
+that import, and 10 s on a busy machine.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from process_tree import gone
+
+SCRIPT = """
+    import atexit, os, signal, subprocess, sys, threading, time
+    print("printed once")  # in the buffer of stdout
+    import torch
+    import headrace.data as hd
+    import headrace.torch
+    from headrace.udf import starter
+
+    CALLED = []
+    atexit.register(CALLED.append, "exit")
+
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            info = torch.utils.data.get_worker_info()
+            for i in range(info.id, 40, info.num_workers):
+                yield i, os.getpid(), os.getppid(), torch.get_num_threads(), info.num_workers
+
+    class Items(torch.utils.data.Dataset):
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, i):
+            return {"i": i, "parent": os.getppid(), "threads": torch.get_num_threads()}
+
+    def prepare(worker):
+        print("prepared", worker)
+
+    def batches():
+        loader = headrace.torch.DataLoader(Stream(), batch_size=5, num_workers=2, worker_init_fn=prepare)
+        return [[column.tolist() for column in batch] for batch in loader]
+
+    def fork():
+        return starter._fork and starter._fork.process.pid
+
+    def the_server_is_ready():
+        while starter._servers[-1].busy():
+            time.sleep(0.02)
+
+    def tell(**what):
+        import json
+
+        print(json.dumps(what), flush=True)
+"""
+
+
+def script(then):
+    return [sys.executable, "-c", textwrap.dedent(SCRIPT) + textwrap.dedent(then)]
+
+
+def run(then):
+    """What the script tells, and its errors."""
+    done = subprocess.run(script(then), capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    first, *told = done.stdout.splitlines()
+    assert first == "printed once" and len(told) == 1, done.stdout
+    return json.loads(told[0]), done.stderr
+
+
+@pytest.fixture(scope="module")
+def told():
+    return run(
+        """
+        reader = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+        signal.signal(signal.SIGUSR1, lambda *_: CALLED.append("signal"))
+        first, by = batches(), fork()
+        reader.stdin.close()
+        ended = reader.wait(60)  # a copy of the pipe in the fork keeps it open
+        items = hd.from_torch(Items()).take_all() if by else []
+        the_server_is_ready()
+        again, later = batches(), fork()
+        tell(me=os.getpid(), first=first, by=by, ended=ended, items=items, again=again, later=later,
+             server=starter._servers[-1].process.pid, called=CALLED)
+        """
+    )
+
+
+def test_the_first_workers_are_children_of_the_fork(told):
+    found, _ = told
+    assert found["by"] and found["by"] not in (found["me"], found["server"])
+    for batches, parent in ((found["first"], found["by"]), (found["again"], found["server"])):
+        rows = [row for batch in batches for row in zip(*batch, strict=True)]
+        assert [len(batch[0]) for batch in batches] == [5] * 8
+        assert [row[0] for row in rows] == [
+            k + 2 * i for j in range(0, 20, 5) for k in (0, 1) for i in range(j, j + 5)
+        ]
+        assert {row[2] for row in rows} == {parent}
+        assert {row[3:] for row in rows} == {(1, 2)} and len({row[1] for row in rows}) == 2
+    assert found["later"] is None
+
+
+def test_from_torch_uses_it_too(told):
+    items = told[0]["items"]
+    assert [item["i"] for item in items] == list(range(8))
+    assert {(item["parent"], item["threads"]) for item in items} == {(told[0]["by"], 1)}
+
+
+def test_nothing_of_the_driver_happens_twice(told):
+    found, errors = told
+    assert found["ended"] == 0 and found["called"] == []
+    assert sorted(line.partition(") ")[2] for line in errors.splitlines() if "prepared" in line) == [
+        "prepared 0",
+        "prepared 0",
+        "prepared 1",
+        "prepared 1",
+    ]
+
+
+def test_no_fork_of_programs_that_use_another_start_method():
+    found, _ = run(
+        """
+        how = {"num_workers": 2, "multiprocessing_context": "spawn"}
+        loader = headrace.torch.DataLoader(Stream(), batch_size=5, **how)
+        n, first = len(list(loader)), fork()
+        starter.end()
+        torch.multiprocessing.set_start_method("forkserver")
+        tell(n=n, first=first, m=len(batches()), second=fork())
+        """
+    )
+    assert found == {"n": 8, "first": None, "m": 8, "second": None}
+
+
+def test_no_fork_beside_threads():
+    found, _ = run(
+        """
+        stop = threading.Event()
+        threading.Thread(target=stop.wait).start()
+        n = len(batches())
+        stop.set()
+        tell(n=n, fork=fork())
+        """
+    )
+    assert found == {"n": 8, "fork": None}
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_the_driver_ends(how):
+    then = """
+    loader = iter(headrace.torch.DataLoader(Stream(), batch_size=5, num_workers=2, timeout=300))
+    tell(pids=[fork(), *next(loader)[1].tolist()[:1]])
+    time.sleep(600)
+    """
+    process = subprocess.Popen(script(then), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process.stdout.readline()
+    pids = json.loads(process.stdout.readline())["pids"]
+    assert all(pids) and os.getpid() not in pids
+    process.send_signal(how)
+    process.communicate(timeout=300)
+    assert gone(pids)
