@@ -439,7 +439,7 @@ hr_status hr_parse_bytes(const char *text, int64_t *out, hr_error *err)
 _Thread_local bool hr__is_pool_thread;
 static atomic_int n_threads;          /* 0: not looked up yet */
 static atomic_bool threads_are_fixed; /* a number was given, by hr_set_num_threads or the environment */
-static _Atomic(void (*)(int)) threads_hook;
+static _Atomic(void (*)(int)) threads_hook, waits_hook;
 
 /* HR_INVALID only if HEADRACE_NUM_THREADS is set and malformed; *out is the default in that case, too. */
 static hr_status default_threads(int *out, hr_error *err)
@@ -503,3 +503,15 @@ bool hr__threads_are_fixed(void)
 }
 
 void hr__threads_set_hook(void (*fn)(int n_threads)) { atomic_store(&threads_hook, fn); }
+void hr__waits_set_hook(void (*fn)(int by)) { atomic_store(&waits_hook, fn); }
+
+static void waits(int by)
+{
+    void (*hook)(int) = hr__is_pool_thread ? atomic_load(&waits_hook) : NULL;
+
+    if (hook)
+        hook(by);
+}
+
+void hr__waits_begin(void) { waits(1); }
+void hr__waits_end(void) { waits(-1); }

@@ -63,6 +63,11 @@ void hr__budget_set_waiter(void (*fn)(void));
 void hr__budget_wake(void); /* calls the waiter: something else than bytes came that work waits for */
 /* hr_set_num_threads calls fn with the new number, without locks. One per process (the scheduler). */
 void hr__threads_set_hook(void (*fn)(int n_threads));
+/* A thread that waits for a network says so, with any locks but those of exec/pool.c. If it is one of the pool,
+ * another thread works in its place meanwhile. fn gets 1 and -1, on the thread. One per process (the scheduler). */
+void hr__waits_set_hook(void (*fn)(int by));
+void hr__waits_begin(void);
+void hr__waits_end(void);
 bool hr__threads_are_fixed(void); /* the number was given, by hr_set_num_threads or HEADRACE_NUM_THREADS */
 extern _Thread_local bool
     hr__is_pool_thread; /* set by exec/pool.c on its threads, which must not wait for threads of the pool */

@@ -101,7 +101,7 @@ static hr_stage_does what_it_does(const hr_stage *s)
 
 static bool threads_full(const hr_run *r, bool idle)
 {
-    return r->n_active >= hr__run_threads(r) || (!idle && hr__pool_n_idle() == 0);
+    return hr__run_working(r) >= hr__run_threads(r) || (!idle && hr__pool_n_idle() == 0);
 }
 
 static bool no_more_tickets(const hr_stage *s)

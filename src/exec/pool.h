@@ -13,7 +13,8 @@ typedef struct hr_pool_client {
     struct hr_pool_client *next; /* in the order of id */
     uint64_t id;
     bool attached;
-    int users; /* pool threads that look at it now */
+    int users;            /* pool threads that look at it now */
+    atomic_int n_waiting; /* of these, threads that wait for a network: others work in their places. For any thread */
 } hr_pool_client;
 
 int hr__pool_slots(void);  /* more than any thread's number */

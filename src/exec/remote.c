@@ -8,10 +8,10 @@
  * 3. take.c announces fragments beyond the window as well, up to 64 MiB or a sixteenth of the memory limit: the window
  *    is as large as the threads need, which is too little for a network.
  * 4. Files are opened before their turn: see open_ahead.c.
- * 5. A reader that reads beyond the announcement (a page index, the end of a line in the next fragment) waits on the
- *    pool's thread, in io/http/url_source.c.
+ * 5. A reader that reads beyond the announcement (a page index, the end of a line in the next fragment) waits in
+ *    io/http/url_source.c. Meanwhile a spare thread of the pool works in the place of the one that waits (pool.c).
  *
- * Tests: test_stores.py. */
+ * Tests: test_stores.py, test_waiting_threads.py. */
 #include "exec/run.h"
 
 hr_status hr__ticket_begin_files(hr_ticket *t, hr_error *err)

@@ -436,7 +436,12 @@ void hr__assert_locked(const hr_run *r); /* this thread holds the lock, or the p
 #endif
 static inline void hr__assert_stage_locked(const hr_stage *s) { hr__assert_locked(s->run); }
 
-int hr__run_threads(const hr_run *r);                              /* that may work for the run now */
+int hr__run_threads(const hr_run *r); /* that may work for the run now */
+/* Of n_active, the threads that do not wait for a network. */
+static inline int hr__run_working(const hr_run *r)
+{
+    return r->n_active - atomic_load_explicit(&r->client.n_waiting, memory_order_relaxed);
+}
 void hr__stage_counts_fragment(hr_stage *s, const hr_fragment *f); /* of which the first ticket is made */
 
 /* --- observe.c: what the dispatcher records. One function per event; a trace hangs on the same functions. */

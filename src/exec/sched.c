@@ -820,7 +820,7 @@ bool hr__run_work(void *run, int thread)
     bool ready_due;
 
     hr__run_lock(r);
-    if (!r->closed && !r->cancelled && !r->st && thread < r->n_slots && r->n_active < hr__run_threads(r))
+    if (!r->closed && !r->cancelled && !r->st && thread < r->n_slots && hr__run_working(r) < hr__run_threads(r))
         w = choose_locked(r);
     r->n_active += w.kind != NOTHING;
     r->n_helping += w.kind == HELP;

@@ -369,9 +369,11 @@ hr_status hr__identity_wait(hr_identity *i, hr_error *err)
     while (left_s(i->now) <= 0 && i->fetch && !st) {
         bool theirs = is_fetching(i);
 
-        if (theirs)
+        if (theirs) {
+            hr__waits_begin();
             hr__cond_wait_ns(&fetched, &lock, HR_LOOK_NS);
-        else
+            hr__waits_end();
+        } else
             i->fetching = hr__pid();
         hr__unlock(&lock);
         if (!theirs)

@@ -923,6 +923,7 @@ hr_status hr__http_run(hr_http_request *r, hr_error *err)
     r->context = &w;
     st = hr__http_begin(r, err);
     if (!st) {
+        hr__waits_begin();
         hr__lock(&w.lock);
         while (!w.is_done) {
             if (hr__cond_wait_ns(&w.done, &w.lock, HR_LOOK_NS) || w.is_done || stopped)
@@ -933,6 +934,7 @@ hr_status hr__http_run(hr_http_request *r, hr_error *err)
             hr__lock(&w.lock);
         }
         hr__unlock(&w.lock);
+        hr__waits_end();
         st = r->st;
         if (st)
             hr__error_move(err, &r->err);

@@ -290,13 +290,20 @@ static hr_status failure_locked(hr_uploads *u, hr_error *err)
     return hr__error_copy(err, &u->err);
 }
 
+static void wait_locked(hr_uploads *u)
+{
+    hr__waits_begin();
+    (void)hr__cond_wait_ns(&u->moved, &u->lock, WAIT_NS);
+    hr__waits_end();
+}
+
 /* Until at most `most` bytes are under way. */
-static hr_status wait_locked(hr_uploads *u, int64_t most, hr_error *err)
+static hr_status drop_to_locked(hr_uploads *u, int64_t most, hr_error *err)
 {
     while (!u->st && u->n_flying && u->flying_bytes > most) {
         if (hr__reads_stop())
             return hr_error_set(err, HR_CANCELLED, "the run was stopped");
-        (void)hr__cond_wait_ns(&u->moved, &u->lock, WAIT_NS);
+        wait_locked(u);
     }
     return failure_locked(u, err);
 }
@@ -306,7 +313,7 @@ hr_status hr__uploads_wait(hr_uploads *u, hr_error *err)
     hr_status st;
 
     hr__lock(&u->lock);
-    st = wait_locked(u, -1, err);
+    st = drop_to_locked(u, -1, err);
     hr__unlock(&u->lock);
     return st;
 }
@@ -386,7 +393,7 @@ static hr_status send(hr_upload *f, hr_transfer *takes, hr_error *err)
     if (!f->asked)
         HR_GO(transfer_new(f, "POST", "uploads=", 0, &ask, err));
     hr__lock(&u->lock);
-    st = u->never_waits ? failure_locked(u, err) : wait_locked(u, HR_MAX(0, u->most_bytes - takes->n), err);
+    st = u->never_waits ? failure_locked(u, err) : drop_to_locked(u, HR_MAX(0, u->most_bytes - takes->n), err);
     if (!st) {
         fly_locked(u, takes);
         if (f->id) {
@@ -518,7 +525,7 @@ static hr_status ask_at_once(hr_upload *f, hr_error *err)
     fly_locked(u, t);
     send_locked(u, t);
     while (!u->st && !f->id && !hr__reads_stop())
-        (void)hr__cond_wait_ns(&u->moved, &u->lock, WAIT_NS);
+        wait_locked(u);
     st = failure_locked(u, err);
     if (!st && !f->id)
         st = hr_error_set(err, HR_CANCELLED, "the run was stopped");
@@ -584,10 +591,10 @@ static void stop_all(hr_uploads *u)
     cancel_locked(u, false);
     until = hr__clock_ns() + GIVE_UP_NS;
     while (u->n_flying && hr__clock_ns() < until)
-        (void)hr__cond_wait_ns(&u->moved, &u->lock, WAIT_NS);
+        wait_locked(u);
     cancel_locked(u, true);
     while (u->n_flying)
-        hr__cond_wait(&u->moved, &u->lock);
+        wait_locked(u);
     hr__unlock(&u->lock);
 }
 

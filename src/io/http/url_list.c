@@ -47,6 +47,7 @@ void hr__http_run_all(hr_http_request *r, int n)
         r[i].st = st;
         one_done(&r[i]);
     }
+    hr__waits_begin();
     hr__lock(&b.lock);
     while (b.n_left) {
         if (hr__cond_wait_ns(&b.done, &b.lock, HR_LOOK_NS) || !b.n_left || stopped)
@@ -58,6 +59,7 @@ void hr__http_run_all(hr_http_request *r, int n)
         hr__lock(&b.lock);
     }
     hr__unlock(&b.lock);
+    hr__waits_end();
     hr__cond_clear(&b.done);
     hr__mutex_clear(&b.lock);
 }

@@ -658,15 +658,17 @@ static hr_status verify(url_source *s, const part *p, hr_error *err)
     return needed ? s->kind->verify(s->store, s->base.name, s->base.mtime_ns, err) : HR_OK;
 }
 
-/* Some bytes at `at`, at least one of n. *n_read 0: try again. */
-static hr_status read_part(url_source *s, uint8_t *out, int64_t at, int64_t n, int64_t *n_read, hr_error *err)
+/* Waits until the part has come or failed, or the caller has to stop. */
+static void await(const part *p)
 {
-    part *p, *gone = NULL, *last;
-    hr_status st = HR_OK;
-    bool again = false, ready, first, stopped = false;
+    bool here, stopped = false;
 
-    *n_read = 0;
-    HR_TRY(part_for(s, at, n, &p, err));
+    parts_lock();
+    here = p->state != FETCHING;
+    parts_unlock();
+    if (here)
+        return;
+    hr__waits_begin();
     parts_lock();
     while (p->state == FETCHING && !stopped) {
         if (hr__cond_wait_ns(&parts.changed, &parts.lock, HR_LOOK_NS))
@@ -675,6 +677,21 @@ static hr_status read_part(url_source *s, uint8_t *out, int64_t at, int64_t n, i
         stopped = hr__reads_stop();
         parts_lock();
     }
+    parts_unlock();
+    hr__waits_end();
+}
+
+/* Some bytes at `at`, at least one of n. *n_read 0: try again. */
+static hr_status read_part(url_source *s, uint8_t *out, int64_t at, int64_t n, int64_t *n_read, hr_error *err)
+{
+    part *p, *gone = NULL, *last;
+    hr_status st = HR_OK;
+    bool again = false, ready, first, stopped;
+
+    *n_read = 0;
+    HR_TRY(part_for(s, at, n, &p, err));
+    await(p);
+    parts_lock();
     ready = p->state == READY;
     first = p->n_read == 0;
     stopped = p->state == FETCHING;
