@@ -51,7 +51,8 @@ hr_status hr__stage_open(hr_stage *s, int place, hr_source *source, hr_scan_file
                           .dice = { .seed = o->seed, .epoch = o->epoch, .at = { .instance = s->leaf.instance } },
                           .account = s->run->account,
                           .skipped = &s->counts.skipped,
-                          .source = source };
+                          .source = source,
+                          .ahead = s->window.begins_small ? 0 : hr__stage_bytes_ahead(s) };
 
     HR_TRY(hr__scan_open(s->scan, hr__stage_file(s, place), &how, out, err));
     atomic_fetch_add_explicit(&s->counts.files_opened, 1, memory_order_relaxed);

@@ -73,6 +73,7 @@ typedef struct hr_open {
     hr_account *account;
     hr_skipped *skipped; /* counts skipped rows; outlives the file. NULL: not counted */
     hr_source *source;   /* by hr__scan_begin; NULL: the scan opens it */
+    int64_t ahead;       /* bytes behind those that opening reads that may be announced meanwhile */
 } hr_open;
 
 /* An open file, made by a format; immutable once open, so that threads share it. Formats embed this struct first. */
@@ -184,6 +185,8 @@ typedef struct hr_format {
     const char *doc;
     /* The column on which its readers do hr_open.image_steps. NULL: they do none. */
     const char *(*image_column)(const void *options);
+    /* Bytes from a file's beginning that `open` reads where hr_open.schema is NULL. NULL: it reads no more then. */
+    int64_t (*type_bytes)(const void *options);
     int row_growth; /* > 0: each file is one row (or none), which in memory is about this many times as large */
     hr_opens opens;
     const hr_option *options; /* NULL: none */

@@ -34,9 +34,10 @@ typedef struct hr_source_class {
     hr_status (*read_at)(hr_source *s, void *out, int64_t offset, int64_t n, int64_t *n_read, hr_error *err);
     void (*ahead)(hr_source *s, int64_t offset, int64_t n); /* a hint: these bytes will be read soon; NULL: ignored */
     void (*close)(hr_source *s);                            /* frees what the class added, not `s` */
-    hr_source *(*again)(const hr_source *s, hr_account *account); /* NULL: see hr__source_again */
+    hr_source *(*again)(hr_source *s, hr_account *account); /* NULL: see hr__source_again */
     int64_t gap; /* > 0: each request costs a way over the network, so ranges with smaller gaps become one */
     bool (*has)(hr_source *s, int64_t offset, int64_t n); /* NULL: see hr__source_has */
+    void (*take)(hr_source *s, hr_source *from);          /* see hr__source_take; where there is `again` */
 } hr_source_class;
 
 struct hr_source {
@@ -235,9 +236,12 @@ void hr__paths_sort(hr_paths *p, int64_t begin); /* the files from `begin` on, b
 /* Opens file i. A URL is not asked for again: its size and its ETag are those of the list. */
 hr_status hr__paths_open(const hr_paths *p, int64_t i, hr_account *account, hr_source **out, hr_error *err) HR_MUST_USE;
 bool hr__paths_is_remote(const hr_paths *p, int64_t i);
-/* The same bytes for another account. Of a URL: small parts that have come are copied, so that a footer is not asked
+/* The same bytes for another account. Of a URL: it takes what has come (hr__source_take), so that a footer is not asked
  * for again. NULL: it has to be opened again. */
-hr_source *hr__source_again(const hr_source *s, hr_account *account);
+hr_source *hr__source_again(hr_source *s, hr_account *account);
+/* `s` gets the bytes that `from` has, a source of the same version of the same file: copies of small parts, and larger
+ * parts that `from` has no longer then. */
+void hr__source_take(hr_source *s, hr_source *from);
 static inline const char *hr__paths_name(const hr_paths *p, int64_t i) { return p->items[i].path; }
 /* For people, and for positions: without passwords and queries of URLs. */
 static inline const char *hr__paths_shown(const hr_paths *p, int64_t i)

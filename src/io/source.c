@@ -111,9 +111,15 @@ void hr__source_ahead(hr_source *s, int64_t offset, int64_t n)
         announce_joined();
 }
 
-hr_source *hr__source_again(const hr_source *s, hr_account *account)
+hr_source *hr__source_again(hr_source *s, hr_account *account)
 {
     return s->cls->again ? s->cls->again(s, account) : NULL;
+}
+
+void hr__source_take(hr_source *s, hr_source *from)
+{
+    if (s->cls->take && s->cls == from->cls)
+        s->cls->take(s, from);
 }
 
 bool hr__source_is_remote(const hr_source *s) { return s->cls->gap > 0; }

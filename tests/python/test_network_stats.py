@@ -110,8 +110,9 @@ def test_what_leaves_first_is_fetched_first(server, tmp_path):
     server.forget()
     assert ds.count() == 2_000_000
     large = [(begin, n) for method, _, begin, n in server.requests if method == "GET" and n > 1 << 20]
+    assert large[0][0] >= 4 << 20  # the schema has asked for the bytes before
     assert len(large) > 3 and large == sorted(large)
-    assert [n for _, n in large][2:4] == [8 << 20] * 2  # of two fragments each
+    assert [n for _, n in large][1:3] == [8 << 20] * 2  # of two fragments each
 
 
 def test_bytes_are_received_once(server, tmp_path):
@@ -127,6 +128,41 @@ def test_bytes_are_received_once(server, tmp_path):
     network = batches.stats("dict")["network"]
     assert network["received_bytes"] < size * 1.03
     assert network["requests"] < 500
+
+
+@pytest.mark.parametrize("before", ["schema", "nothing"])
+def test_the_bytes_of_a_csv_that_give_its_types_travel_once(before, server, tmp_path):
+    """The first 4 MiB of a CSV file travelled twice: for the types of its columns, and for its rows."""
+    lines = "".join(f"{i},{i * 7}\n" for i in range(200_000))
+    (tmp_path / "a.csv").write_text("a,b\n" + lines * 10)
+    ds = hd.read_csv(f"{server.url}/a.csv")
+    if before == "schema":
+        assert ds.schema().names == ["a", "b"]
+        assert server.body_bytes() == 4 << 20
+    size = (tmp_path / "a.csv").stat().st_size
+    batches = ds.iter_batches(batch_size=8192)
+    assert sum(len(b["a"]) for b in batches) == 2_000_000
+    assert server.body_bytes() == size == batches.stats("dict")["network"]["received_bytes"]
+    server.forget()
+    assert ds.count() == 2_000_000  # the bytes were not kept
+    assert size - (128 << 10) < server.body_bytes() <= size
+
+
+def test_rows_travel_while_the_types_do(server, tmp_path):
+    """Nothing else was asked for until the bytes that give the types had come and were read."""
+    lines = "".join(f"{i},{i * 7}\n" for i in range(200_000))
+    (tmp_path / "a.csv").write_text("a,b\n" + lines * 10)
+    others = threading.Event()
+
+    def fault(number, handler):
+        begin = int((handler.headers.get("Range") or "bytes=-1").split("=")[1].split("-")[0] or -1)
+        if begin >= 4 << 20:
+            others.set()
+        elif begin >= 64 << 10:
+            assert others.wait(60)
+
+    server.fault = fault
+    assert sum(len(b["a"]) for b in hd.read_csv(f"{server.url}/a.csv").iter_batches()) == 2_000_000
 
 
 def hangs_once(server, path):

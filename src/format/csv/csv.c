@@ -1282,6 +1282,8 @@ static hr_status read_head(csv_head *h, const hr_open *how)
     return infer_types(h, how);
 }
 
+static int64_t csv_type_bytes(const void *options) { return ((const csv_options *)options)->infer_bytes; }
+
 static hr_status csv_open(hr_source *source, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     csv_shared *s = NULL;
@@ -1323,6 +1325,7 @@ const hr_format hr__format_csv = {
     .doc = "rows of text with quotes, types inferred",
     .options = hr__csv_options,
     .options_bytes = sizeof(csv_options),
+    .type_bytes = csv_type_bytes,
     .open = csv_open,
     .write_options = hr__csv_write_options,
     .write_options_bytes = sizeof(csv_write_options),

@@ -818,6 +818,8 @@ static hr_status split_fragments(fwf_file *f, hr_error *err)
     return HR_OK;
 }
 
+static int64_t fwf_type_bytes(const void *options) { return ((const fwf_options *)options)->csv.infer_bytes; }
+
 static hr_status fwf_open(hr_source *source, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -860,5 +862,6 @@ const hr_format hr__format_fwf = {
     .doc = "one row per line; each column is a range of characters",
     .options = fwf_option_table,
     .options_bytes = sizeof(fwf_options),
+    .type_bytes = fwf_type_bytes,
     .open = fwf_open,
 };

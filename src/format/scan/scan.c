@@ -218,6 +218,19 @@ static hr_status begin_first(file_scan *s, hr_error *err)
     return HR_OK;
 }
 
+/* The bytes from which a file's types come, and more behind them, which the run needs next. */
+static void announce_types(const file_scan *s, hr_source *first, const hr_open *how)
+{
+    const hr_format *f = s->format;
+    int64_t n = f->type_bytes && !hr__codec_by_suffix(first->name) ? f->type_bytes(s->options) : 0;
+
+    if (!n)
+        return;
+    hr__source_ahead(first, 0, n);
+    if (how)
+        hr__source_ahead(how->source, n, how->ahead - n);
+}
+
 /* The first file, opened once. Borrowed from the scan. */
 static hr_status first_file(file_scan *s, hr_scan_file **out, hr_error *err)
 {
@@ -226,8 +239,10 @@ static hr_status first_file(file_scan *s, hr_scan_file **out, hr_error *err)
     *out = atomic_load_explicit(&s->first, memory_order_acquire);
     if (*out)
         return HR_OK;
-    if (hr__paths_is_remote(&s->paths, 0))
+    if (hr__paths_is_remote(&s->paths, 0)) {
         HR_TRY(begin_first(s, err));
+        announce_types(s, atomic_load(&s->first_source), NULL);
+    }
     HR_TRY(open_file(s, 0, &(hr_open){ .source = atomic_load(&s->first_source) }, out, err));
     if (!atomic_compare_exchange_strong(&s->first, &none, *out)) { /* another thread was faster */
         hr__scan_file_unref(*out);
@@ -934,18 +949,19 @@ static bool other_types(const hr_scan_file *f, const wanted *w)
 }
 
 /* The first file is opened before its schema is known: what has come for the run serves the schema, and what the schema
- * needs beyond it serves the run. *own (new; NULL: nothing to share) has both. */
-static hr_status share_first(file_scan *s, const hr_open *how, hr_source **own, hr_error *err)
+ * needs beyond it serves the run. */
+static hr_status share_first(file_scan *s, const hr_open *how, hr_error *err)
 {
     hr_source *none = NULL, *made = hr__source_again(how->source, NULL);
     const scan_types *types;
 
-    *own = NULL;
     if (made && !atomic_compare_exchange_strong(&s->first_source, &none, made))
         hr__source_unref(made);
+    if (made)
+        announce_types(s, atomic_load(&s->first_source), how);
     HR_TRY(types_of(s, &types, err));
     if (made)
-        *own = hr__source_again(atomic_load(&s->first_source), how->account);
+        hr__source_take(how->source, atomic_load(&s->first_source));
     return HR_OK;
 }
 
@@ -955,16 +971,13 @@ static hr_status files_open(hr_scan *base, int file, const hr_open *how, hr_scan
     const scan_types *types;
     hr_open mine = *how;
     hr_scan_file *f = NULL;
-    hr_source *own = NULL;
     hr_expr *filter = NULL;
     wanted w = { 0 };
     bool all = !how->projection && s->partitions.n == 0;
     hr_status st = HR_OK;
 
     if (file == 0 && how->source && !atomic_load(&s->first) && !s->given)
-        HR_GO(share_first(s, how, &own, err));
-    if (own)
-        mine.source = own;
+        HR_GO(share_first(s, how, err));
     HR_GO(types_of(s, &types, err));
     HR_GO(find_wanted(s, types, how->projection, &w, err));
     if (ruled_out(s, types, file, how->filter)) {
@@ -995,7 +1008,6 @@ static hr_status files_open(hr_scan *base, int file, const hr_open *how, hr_scan
     }
     st = add_file_columns(s, types, file, f, &w, how->account, out, err);
 done:
-    hr__source_unref(own);
     hr_expr_unref(filter);
     wanted_clear(&w);
     return st;

@@ -48,10 +48,12 @@ typedef struct part {
     part_state state;
     int pid; /* of the request */
     int64_t at, n;
-    int64_t n_read; /* bytes that were read */
-    int64_t stamp;  /* read_bytes of the source at the last read, or when the part was made */
-    bool read_up;   /* counted in kept_bytes */
-    bool is_cached; /* or was offered to the cache */
+    int64_t n_read;  /* bytes that were read */
+    int64_t stamp;   /* read_bytes of the source at the last read, or when the part was made */
+    bool read_up;    /* counted in kept_bytes */
+    bool is_cached;  /* or was offered to the cache */
+    bool is_counted; /* in the traffic of an account */
+    bool from_cache;
     hr_buffer *bytes;
     hr_wait **waits;
     int64_t n_waits, cap_waits;
@@ -185,6 +187,7 @@ static hr_status part_new(const url_source *s, int64_t at, int64_t n, part **out
     p->at = at;
     p->n = n;
     p->pid = hr__pid();
+    p->is_counted = s->account != NULL;
     p->request.answer.total = s->base.n_bytes;
     st = hr__buffer_new(&mem, n, &p->bytes, err);
     if (st)
@@ -358,7 +361,7 @@ static hr_status take_cached(url_source *s, int64_t at, int64_t n, part **out, h
     }
     hr__account_travelled(s->account, HR_TRAFFIC_CACHED, n);
     p->state = READY;
-    p->is_cached = true;
+    p->is_cached = p->from_cache = true;
     p->refs = 2; /* the source, the caller */
     parts_lock();
     if (!insert_locked(s, p, &old))
@@ -737,29 +740,71 @@ static void url_close(hr_source *base)
     hr__cached_free(s->cache);
 }
 
-/* Copies of the small parts that were read up, for another source over the same object. */
-static part *copy_kept(const url_source *s, hr_account *account)
+/* Whether another source gets this part: a copy if it is small, else the part's bytes, and this source has them no
+ * longer. */
+static bool is_given_locked(const url_source *s, const part *p)
+{
+    return p->state == READY && !s->whole && (p->n <= KEEP_PART || p->refs == 1);
+}
+
+/* The bytes of a part for another source. false: no memory. */
+static bool give_bytes(const part *p, hr_account *account, hr_buffer **out)
+{
+    hr_mem mem = { account, NULL };
+
+    if (p->n > KEEP_PART)
+        *out = hr__buffer_ref(p->bytes);
+    else if (hr__buffer_copy(&mem, p->bytes->data, p->n, out, NULL))
+        return false;
+    return true;
+}
+
+/* What came for nobody's account counts for the one that gets it. */
+static void count_given(part *p, hr_account *account)
+{
+    bool counts;
+
+    parts_lock();
+    counts = account && !p->is_counted;
+    p->is_counted = p->is_counted || account;
+    parts_unlock();
+    if (!counts)
+        return;
+    if (!p->from_cache)
+        hr__account_travelled(account, HR_TRAFFIC_REQUESTS, 1);
+    hr__account_travelled(account, p->from_cache ? HR_TRAFFIC_CACHED : HR_TRAFFIC_BYTES, p->n);
+}
+
+/* For another source over the same object: copies of the small parts that were read up, and the bytes of larger ones,
+ * which the head of a text file is that was read for its types. */
+static part *hand_over(url_source *s, hr_account *account)
 {
     part *held[16], *list = NULL;
-    hr_mem mem = { account, NULL };
     int n = 0;
 
     parts_lock();
     for (part *p = s->parts; p && n < HR_LEN(held); p = p->next)
-        if (p->state == READY && p->n <= KEEP_PART && !s->whole) {
+        if (is_given_locked(s, p)) {
             held[n++] = p;
             p->refs++;
         }
+    for (int i = 0; i < n; i++)
+        if (held[i]->n > KEEP_PART)
+            (void)remove_locked(s, held[i]); /* NULL: the reference above */
     parts_unlock();
     for (int i = 0; i < n; i++) {
         part *p = hr__zalloc(account, sizeof *p), *gone;
 
-        if (p && !hr__buffer_copy(&mem, held[i]->bytes->data, held[i]->n, &p->bytes, NULL)) {
+        if (p && give_bytes(held[i], account, &p->bytes)) {
+            if (p->bytes == held[i]->bytes)
+                count_given(held[i], account);
             p->refs = 1;
             p->state = READY;
             p->at = held[i]->at;
             p->n = held[i]->n;
             p->is_cached = held[i]->is_cached;
+            p->is_counted = held[i]->is_counted;
+            p->from_cache = held[i]->from_cache;
             p->request.answer = held[i]->request.answer;
             p->next = list;
             list = p;
@@ -774,10 +819,29 @@ static part *copy_kept(const url_source *s, hr_account *account)
     return list;
 }
 
-static hr_source *url_again(const hr_source *base, hr_account *account);
-static const hr_source_class url_class = { url_read_at, url_ahead, url_close, url_again, GAP_BYTES, url_has };
+static void url_take(hr_source *base, hr_source *from)
+{
+    url_source *s = (url_source *)base;
+    part *list = hand_over((url_source *)from, s->account), *next, *old;
 
-static hr_source *url_again(const hr_source *base, hr_account *account)
+    for (part *p = list; p; p = next) {
+        bool ours;
+
+        next = p->next;
+        p->next = NULL;
+        parts_lock();
+        ours = insert_locked(s, p, &old);
+        parts_unlock();
+        parts_free(old);
+        if (!ours)
+            part_free(p); /* a part is in its place */
+    }
+}
+
+static hr_source *url_again(hr_source *base, hr_account *account);
+static const hr_source_class url_class = { url_read_at, url_ahead, url_close, url_again, GAP_BYTES, url_has, url_take };
+
+static hr_source *url_again(hr_source *base, hr_account *account)
 {
     const url_source *s = (const url_source *)base;
     hr_source *out;
@@ -799,7 +863,7 @@ static hr_source *url_again(const hr_source *base, hr_account *account)
     }
     to->cache = hr__cached_open(s->store, s->url, s->tag, base->n_bytes, account);
     to->whole = s->whole;
-    to->parts = copy_kept(s, account);
+    url_take(out, base);
     return out;
 }
 
