@@ -305,6 +305,21 @@ def test_refusals_are_errors_at_once(refusal, words, hdfs):
     assert len(hdfs.server.data.requests) == 1
 
 
+def test_a_refused_rename_is_sent_once(hdfs):
+    """A refusal of what makes a file visible was sent again, max_retries times, without a pause."""
+    refused = []
+
+    def hook(kind, path, handler):
+        if kind == "RENAME":
+            refused.append(path)
+            return hdfs.server.refuse(handler, 403, "AccessControlException", "Permission denied")
+
+    hdfs.server.on_write = hook
+    with pytest.raises(StorageError, match="Permission denied"):
+        hdfs.write(hd.range(N), "/out/one.csv", single_file=True, storage_options={"max_retries": 3})
+    assert len(refused) == 1
+
+
 def test_a_cluster_that_starts_is_asked_again(hdfs):
     words = (403, "IOException", "File /x could only be written to 0 of the 1 minReplication nodes.")
     hdfs.server.on_write = once("CREATE", lambda handler: hdfs.server.refuse(handler, *words))

@@ -146,8 +146,9 @@ def test_another_job_in_the_middle(folder, kind, name, winner):
 
 
 @stores
-def test_a_claim_is_taken_over(folder):
-    """The other job comes between the claim and the record."""
+@pytest.mark.parametrize("mode", ["create", "ignore"])
+def test_a_claim_is_taken_over(folder, mode):
+    """The other job comes between the claim and the record. With mode "ignore" that was an error, too."""
     claims = []
 
     def hook(kind, path, handler):
@@ -160,8 +161,11 @@ def test_a_claim_is_taken_over(folder):
                 thread.join(60)
 
     folder.server.on_write = hook
-    with pytest.raises(HeadraceError, match="/out: another job fills the folder at the same time"):
-        folder.write()
+    if mode == "ignore":
+        folder.write(mode)
+    else:
+        with pytest.raises(HeadraceError, match="/out: another job fills the folder at the same time"):
+            folder.write()
     assert b"\nfile " not in claims[0] and b"\nfile " in claims[1]
     assert folder.ids() == list(range(100, 100 + N))
     assert not folder.file(CLAIM).exists()

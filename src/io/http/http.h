@@ -547,6 +547,7 @@ struct hr_uploads {
     bool renames;         /* `parts` becomes the folder: none was there when the job began */
     bool only_new;        /* the job fills no folder that exists */
     bool claimed;         /* the folder has our claim */
+    bool late;            /* another job has claimed it after us, and fills it */
     char *claim;          /* its ETag, or that of the one to replace; "": of none. NULL: the job needs none */
     bool never_waits;     /* a write goes on without room */
     atomic_bool has_room; /* for one more chunk of a writer */

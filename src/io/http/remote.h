@@ -85,6 +85,8 @@ hr_status hr__upload_finish(hr_upload *u, hr_error *err) HR_MUST_USE; /* the las
 /* Waits for the parts, then claims the folder for a job that writes only where no files are: the caller lists it after
  * that, and hr__uploads_commit fails if another job has claimed it meanwhile. *taken: one is visible or becomes so. */
 hr_status hr__uploads_claim(hr_uploads *u, bool *taken, hr_error *err) HR_MUST_USE;
+/* After hr__uploads_commit has failed: another job has claimed the folder meanwhile, and fills it. */
+bool hr__uploads_are_late(const hr_uploads *u);
 /* Makes all files visible, in place of those of `old` (NULL: of none). replace: objects of the files' names. */
 hr_status hr__uploads_commit(hr_uploads *u, bool single, bool replace, const hr_paths *old, hr_error *err) HR_MUST_USE;
 

@@ -97,6 +97,7 @@ hr_status hr__uploads_decide(hr_uploads *u, const hr_text *record, hr_error *err
                        : hr__error_memory(err, u->root, 64);
 
     if (st == HR_MISMATCH) {
+        u->late = true;
         u->claimed = false; /* what is there now is not ours to remove: some stores ignore the condition */
         st = hr_error_set(err, HR_IO, "%s: another job fills the folder at the same time", u->root);
     }
@@ -104,6 +105,8 @@ hr_status hr__uploads_decide(hr_uploads *u, const hr_text *record, hr_error *err
     hr__free(url);
     return st;
 }
+
+bool hr__uploads_are_late(const hr_uploads *u) { return u->late; }
 
 /* Of a job that has failed. */
 void hr__uploads_unclaim(hr_uploads *u)

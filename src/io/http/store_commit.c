@@ -376,16 +376,20 @@ static bool exists_and_is_ours(const commit *c, const commit_file *f, const hr_h
     return ours;
 }
 
-static hr_status judge(const commit *c, commit_file *f, hr_http_request *r, hr_error *err)
+/* *again: the error came in an answer of 200, which is no refusal: http_request.c does not send it again. */
+static hr_status judge(const commit *c, commit_file *f, hr_http_request *r, bool *again, hr_error *err)
 {
     const char *body = r->body.data ? r->body.data : "";
+
+    *again = false;
 
     if (r->st == HR_OK && strstr(body, "<Error>")) {
         char *code = hr__xml_text(body, "Code", NULL);
 
         r->st = hr_error_set(err, HR_IO, "%s: the store could not complete the file: %s", f->url, code ? code : "");
         hr__free(code);
-        return r->st; /* and again */
+        *again = true;
+        return r->st;
     }
     if (r->st && hr__http_says(r, c->kind->lost)) {
         HR_TRY(check_complete(c, f, err));
@@ -442,13 +446,14 @@ static hr_status make_folders(const commit *c, int64_t begin, int n, hr_error *e
     return st;
 }
 
-/* Tries to complete up to AT_ONCE files. */
-static hr_status complete_some(commit *c, int64_t begin, int n, bool only_new, hr_error *err)
+/* Tries to complete up to AT_ONCE files. *again: all that failed can be tried once more. */
+static hr_status complete_some(commit *c, int64_t begin, int n, bool only_new, bool *again, hr_error *err)
 {
     hr_http_request *r = hr__zalloc(NULL, (size_t)n * sizeof *r);
     completion *all = hr__zalloc(NULL, (size_t)n * sizeof *all);
     hr_status st = HR_OK;
 
+    *again = false;
     if (!r || !all)
         HR_GO(hr__error_memory(err, c->root, n * (int64_t)sizeof *r));
     if (c->kind->has_folders)
@@ -462,11 +467,13 @@ static hr_status complete_some(commit *c, int64_t begin, int n, bool only_new, h
     hr__http_run_all(r, n);
     for (int i = 0; i < n; i++) {
         hr_error one = HR_ERROR_INIT;
-        hr_status bad = c->files[begin + i].is_done ? HR_OK : judge(c, &c->files[begin + i], &r[i], &one);
+        bool passes = false;
+        hr_status bad = c->files[begin + i].is_done ? HR_OK : judge(c, &c->files[begin + i], &r[i], &passes, &one);
 
-        if (bad && !st) {
+        if (bad && (!st || (*again && !passes))) {
             hr__error_move(err, &one);
             st = bad;
+            *again = passes;
         }
         hr_error_clear(&one);
     }
@@ -488,11 +495,11 @@ static hr_status complete_all(commit *c, bool only_new, hr_error *err)
     for (int64_t at = 0; at < c->n_files && !st; at += AT_ONCE) {
         int n = (int)HR_MIN(AT_ONCE, c->n_files - at);
 
-        for (int round = 0; round <= c->store->max_retries; round++) {
+        bool again = true;
+
+        for (int round = 0; again && round <= c->store->max_retries; round++) {
             hr_error_clear(err);
-            st = complete_some(c, at, n, only_new, err);
-            if (!st || st == HR_NO_MEMORY || st == HR_UNSUPPORTED)
-                break;
+            st = complete_some(c, at, n, only_new, &again, err);
         }
     }
     return st;
@@ -690,7 +697,8 @@ static hr_status rename_folder(const commit *c, hr_uploads *u, hr_error *err)
         st = HR_OK;
     }
     u->committed = !st;
-    if (st == HR_MISMATCH && u->only_new)
+    u->late = st == HR_MISMATCH && u->only_new;
+    if (u->late)
         st = hr_error_set(err, HR_IO, "%s: another job fills the folder at the same time", u->root);
 done:
     hr_error_clear(&none);

@@ -574,6 +574,20 @@ done:
     return st;
 }
 
+/* Mode "ignore": another job may fill the folder after all, until the commit. */
+static hr_status commit_or_ignore(const hr_write_job *job, add_state *s, hr_task *task, hr_error *err)
+{
+    hr_status st = commit(job, s, err);
+
+    if (!st)
+        return report(s, task, err);
+    if (!hr__uploads_are_late(s->uploads))
+        return st;
+    hr_error_clear(err);
+    drop_files(s);
+    return HR_OK;
+}
+
 static hr_status add_finish(const hr_op *op, hr_task *task, hr_error *err)
 {
     const hr_write_job *job = hr__write_job_of(op);
@@ -596,6 +610,8 @@ static hr_status add_finish(const hr_op *op, hr_task *task, hr_error *err)
     if (!s->n_done)
         return commit(job, s, err);
     qsort(s->done, (size_t)s->n_done, sizeof *s->done, by_index);
+    if (s->uploads && job->settings.mode == HR_WRITE_IGNORE)
+        return commit_or_ignore(job, s, task, err);
     HR_TRY(report(s, task, err)); /* the task passes the table on only if add_finish succeeds */
     return commit(job, s, err);
 }
