@@ -3,7 +3,11 @@
 import csv
 import json
 import logging
+import re
+import subprocess
+import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -156,6 +160,38 @@ def test_logging_config(tmp_path, capfd):
     with pytest.raises(ValueError, match="log_level='loud'.*INFO"):
         LoggingConfig("loud")
     assert LoggingConfig("debug").log_level == logging.getLevelName(logging.DEBUG)
+
+
+def test_logging_config_is_the_level_of_the_logger(tmp_path):
+    """The story: "DEBUG" and "ERROR" were as "INFO" and "WARNING"."""
+    script = """
+        import logging, sys, tempfile
+        from headrace import train
+        from headrace.train.torch import TorchTrainer
+
+        def loop():
+            with tempfile.TemporaryDirectory() as folder:
+                train.report({}, checkpoint=train.Checkpoint.from_directory(folder))
+
+        def fit(level):
+            print(level, file=sys.stderr, flush=True)
+            logs = train.LoggingConfig(level)
+            how = train.RunConfig(name=level, storage_path=sys.argv[1], logging_config=logs)
+            TorchTrainer(loop, scaling_config=train.ScalingConfig(num_workers=0), run_config=how).fit()
+
+        fit("DEBUG")
+        fit("INFO")
+        assert not logging.getLogger("headrace.train").handlers
+        logging.basicConfig(level=logging.INFO)
+        fit("INFO")
+        fit("ERROR")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), tmp_path], capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    stored = ["stored" in part for part in re.split("^(?:DEBUG|INFO|ERROR)$", done.stderr, flags=re.M)]
+    assert stored == [False, True, False, True, False], done.stderr
 
 
 def test_outside_a_train_loop():

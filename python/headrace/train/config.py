@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -257,8 +258,12 @@ class CheckpointConfig(OnlyKnown):
 @hinted
 @dataclass
 class LoggingConfig(OnlyKnown):
-    """log_level: a name of Python's logging levels. Above "INFO" the driver does not print from which
-    checkpoint a run goes on or restarts.
+    """log_level: a name of Python's logging levels, of the logger headrace.train in the driver during fit().
+
+    "INFO": the driver prints from which checkpoint a run goes on or restarts, and how many workers fit; the
+    program's own settings decide about the logger. "DEBUG": standard error has the logger's lines, too
+    (workers start and end, checkpoints are stored), if the program has not configured logging. Above "INFO"
+    there are neither lines.
     """
 
     _names = {"log_level": "str"}
@@ -274,7 +279,29 @@ class LoggingConfig(OnlyKnown):
         self.log_level = self.log_level.upper()
 
     def shows_progress(self) -> bool:
-        return logging.getLevelNamesMapping()[self.log_level] <= logging.INFO
+        return self._level() <= logging.INFO
+
+    def _level(self) -> int:
+        return logging.getLevelNamesMapping()[self.log_level]
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """The logger has the level within the block."""
+        logger, level = logging.getLogger("headrace.train"), self._level()
+        if level == logging.INFO:
+            yield
+            return
+        before, handler = logger.level, None
+        logger.setLevel(level)
+        if level < logging.INFO and not logger.hasHandlers():
+            handler = logging.StreamHandler()
+            logger.addHandler(handler)
+        try:
+            yield
+        finally:
+            logger.setLevel(before)
+            if handler is not None:
+                logger.removeHandler(handler)
 
 
 @hinted

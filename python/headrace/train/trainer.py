@@ -226,7 +226,8 @@ class DataParallelTrainer:
                 return storage.result(None)
             arguments = {n: v for n, v in self._arguments.items() if n != "datasets"}
             restore.save(storage.path, type(self), arguments, sorted(self.datasets))
-            return self._fit(storage)
+            with self.run_config.logging_config.applied():
+                return self._fit(storage)
         finally:
             storage.close()
 
