@@ -127,6 +127,43 @@ def test_resume_gives_the_remaining_batches(n, workers, generator):
     assert len(text(second)) == 6
 
 
+@pytest.mark.parametrize("workers", ["processes", "threads"])
+def test_epochs_of_persistent_workers_are_torchs(workers):
+    """The story: from the second epoch on, the order was another one than torch's, which draws no new seed
+    from the generator for workers that stay.
+    """
+
+    def loader(cls, **more):
+        generator = torch.Generator().manual_seed(5)
+        how = {"shuffle": True, "generator": generator, "num_workers": 2, "persistent_workers": True}
+        return cls(Squares(), batch_size=4, **how, **more)
+
+    theirs, ours = loader(TorchLoader), loader(DataLoader, workers=workers)
+    want = [[b["y"].tolist() for b in theirs] for _ in range(4)]
+    assert [[b["y"].tolist() for b in ours] for _ in range(2)] == want[:2]
+    begun = iter(ours)
+    got = [next(begun)["y"].tolist() for _ in range(2)]
+    state = ours.state_dict()
+    other = loader(DataLoader, workers=workers)
+    other.load_state_dict(state)
+    for one in (begun, other):
+        assert [b["y"].tolist() for b in one] == want[2][2:]
+    assert got == want[2][:2]
+    assert [[b["y"].tolist() for b in one] for one in (ours, other)] == [want[3]] * 2
+
+
+def test_random_values_of_persistent_workers_differ_by_epoch():
+    loader = DataLoader(Noise(), batch_size=4, num_workers=2, persistent_workers=True)
+    first, second = (torch.cat(list(loader)) for _ in range(2))
+    assert not torch.equal(first, second)
+    begun = iter(loader)
+    taken = [next(begun)]
+    state = loader.state_dict()
+    other = DataLoader(Noise(), batch_size=4, num_workers=2, persistent_workers=True)
+    other.load_state_dict(state)
+    assert torch.equal(torch.cat([*taken, *begun]), torch.cat([*taken, *other]))
+
+
 def test_resume_keeps_random_values():
     """A worker's random numbers depend on the batch, not on what the worker did before."""
     first = DataLoader(Noise(), 4, num_workers=2, generator=seeded())

@@ -66,6 +66,7 @@ class DataLoader(TorchLoader[Any]):
         self._latest = None  # weakly, the latest iterator: a loop that is left early frees its workers
         self._serial = 0  # of the latest iterator
         self._left = None  # the state of the latest iterator, when that is gone
+        self._seed = None  # base_seed of the latest iterator
         if self.num_workers and workers == "processes":
             context = self.multiprocessing_context
             if context is None or context.get_start_method() == "fork":
@@ -275,7 +276,7 @@ class _Pass:
         if self.stateful and state and state["sampler"] is not None:
             self.stateful.load_state_dict(state["sampler"])
             self.sampler_state = state["sampler"]
-        self.base_seed = torch.empty((), dtype=torch.int64).random_(generator=self.loader.generator).item()
+        self._draw_seed(state)
         self.order = state.get("order") if state else None  # of another library: the state of its generator
         if self.order is None:
             self.indices = iter(self.loader._index_sampler)
@@ -289,6 +290,21 @@ class _Pass:
                 self.indices = itertools.chain(list(itertools.islice(self.indices, 1)), self.indices)
             self.taken = self.drawn = state["taken"]
             _set_random(now, ())
+
+    def _draw_seed(self, state):
+        """Sets base_seed, the seed of the epoch. As in torch, a loader with persistent workers draws one from
+        its generator for the first epoch only; the seeds of later epochs follow from it.
+        """
+        loader = self.loader
+        self.undrawn = None  # the seed, if it was not drawn
+        if state and state.get("seed") is not None:
+            self.undrawn = state["seed"]
+        elif not state and loader.persistent_workers and loader._seed is not None:
+            self.undrawn = (loader._seed * 6364136223846793005 + 1442695040888963407) % (1 << 63)
+        self.base_seed = self.undrawn
+        if self.undrawn is None:
+            self.base_seed = torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item()
+        loader._seed = self.base_seed
 
     def _draw(self):
         """(number, indices, the sampler's state after them), or None at the end."""
@@ -448,6 +464,7 @@ class _Pass:
             "sampler": self.sampler_state,
             "workers": [dict(one) for one in self.of] if self.iterable else None,
             "turn": self.turn,
+            "seed": self.undrawn,
             **({} if self.order is None else {"order": self.order}),
         }
 
