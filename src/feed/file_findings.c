@@ -45,6 +45,17 @@ static double waits_for_threads(const look *k)
            waits_of(k, HR_CAUSE_HANDOVER) + waits_of(k, HR_CAUSE_OPENING);
 }
 
+/* Waits for serial operators that did not run: they get many small tables one by one, and each time want a thread. */
+static double waits_for_tables(const look *k)
+{
+    double busy = 0;
+
+    for (int i = 0; i < k->run->n_ops; i++)
+        if (k->run->ops[i].is_serial)
+            busy += (double)k->run->ops[i].sums.call.busy_ns;
+    return HR_MAX(0, waits_of(k, HR_CAUSE_SERIAL) - busy);
+}
+
 /* The part of the whole run that the period is, by rows. */
 static double of_period(const look *k)
 {
@@ -130,7 +141,7 @@ static void small_pieces(look *k)
 
     if (n < MANY || k->run->all_io[HR_IO_NETWORK].requests > 0 || k->stored / n >= SMALL_PIECE)
         return;
-    if (!(f = found(k, waits_for_threads(k) * (1 - hr__share(rest, took)))))
+    if (!(f = found(k, (waits_for_threads(k) + waits_for_tables(k)) * (1 - hr__share(rest, took)))))
         return;
     snprintf(f->text, sizeof f->text, "%" PRId64 " %s of %s each were read, %.0f us of each for the beginning", n,
              of_files ? "files" : "fragments", bytes_text((double)k->stored / (double)n, mean),
@@ -195,10 +206,11 @@ static void unused_rows(look *k)
     const hr_op_view *by;
     double kept = kept_by(k, &by),
            wanted = s->fragment_rows ? hr__share((double)s->rows_read, (double)s->fragment_rows) : 1;
-    double used = kept * wanted;
+    double used = kept * wanted, least = HR_MAX(used, 1.0 / (double)HR_MAX(s->fragments, 1)); /* one is read */
     hr_finding *f;
 
-    if (used >= UNUSED || s->fragments < 2 || !(f = found(k, waits_for_threads(k) * (1 - used))))
+    if (used >= UNUSED || s->fragments < 2 ||
+        !(f = found(k, (waits_for_threads(k) + waits_for_tables(k)) * (1 - least))))
         return;
     snprintf(f->text, sizeof f->text,
              "%.2g %% of %" PRId64 " rows were wanted, and their %" PRId64 " fragments (row groups) were read%s%.60s",

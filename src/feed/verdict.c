@@ -33,6 +33,7 @@
 #define LOCK_OR_CPU 0.1      /* of the waits for CPUs: waits for a thread that has the lock, and no CPU, are shorter */
 #define CROWDED 0.85         /* a machine whose CPUs are used for this share of the time, */
 #define OTHERS 0.2           /* and for this share of the time by other processes, makes ours wait */
+#define ASLEEP 0.15          /* what computes for a smaller share of its time waits for something else than CPUs */
 #define DELAYED 0.1          /* of the time of calls: the worker could run, and had no CPU */
 #define SMALL_CHUNK (128 << 10) /* a smaller chunk of an array takes longer to begin than to read, */
 #define GOOD_CHUNK (1 << 20)    /* and of this size its beginning is a small part */
@@ -346,7 +347,8 @@ static void serial(case_of *c)
         return;
     }
     c->calls = c->op ? &c->op->sums.call : NULL;
-    if (c->op && crowded_out(c, (double)c->calls->busy_ns, (double)c->calls->cpu_ns))
+    if (c->op && (double)c->calls->cpu_ns > ASLEEP * (double)c->calls->busy_ns &&
+        crowded_out(c, (double)c->calls->busy_ns, (double)c->calls->cpu_ns))
         return;
     set(c, HR_VERDICT_SERIAL);
     busy = c->op ? hr__share((double)c->op->sums.call.busy_ns, c->period_ns) : 0;
@@ -437,7 +439,7 @@ static void threads(case_of *c)
         return;
     }
     c->calls = call;
-    if (on_cpu > 0.15 && crowded_out(c, (double)call->busy_ns, (double)call->cpu_ns))
+    if (on_cpu > ASLEEP && crowded_out(c, (double)call->busy_ns, (double)call->cpu_ns))
         return;
     c->calls = NULL;
     if (on_cpu < 0.5 && busy > 0) {
