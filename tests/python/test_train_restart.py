@@ -257,7 +257,8 @@ def test_a_full_disk(tmp_path):
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
-    with pytest.raises(exceptions.StorageError, match=r"rank 0: .*model: .*: 3,000,000 bytes are needed"):
+    text = "rank 0: .*model: .*: 3,000,000 bytes are needed.*`ulimit -f`, is 1,000,000 bytes"
+    with pytest.raises(exceptions.StorageError, match=text):
         TorchTrainer(
             large,
             scaling_config=train.ScalingConfig(num_workers=0),

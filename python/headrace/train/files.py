@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import secrets
 import shutil
 import stat
@@ -181,7 +182,10 @@ def explained(who: str, path: str | os.PathLike[str] | Place, needed: int) -> It
     except OSError as e:
         text = f"{e.filename2 or e.filename or path}: {e.strerror}"
         if e.errno in _FULL and not isinstance(path, StorePath):
+            most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
             text += f": {needed:,} bytes are needed, {_free(path):,} are free"
+            if e.errno == errno.EFBIG and most != resource.RLIM_INFINITY:
+                text += f"; the limit for a file, `ulimit -f`, is {most:,} bytes"
         raise StorageError(e.errno, f"{who}: {text}" if who else text) from e
 
 
