@@ -29,20 +29,37 @@ void hr__stall_init(hr_stall_watch *w)
     w->warned = false;
 }
 
-static const char *name_of(const hr_run_view *v, bool serial, bool calls)
+static const hr_op_view *op_of(const hr_run_view *v, bool serial, bool calls)
 {
     for (int i = 0; i < v->n_ops; i++)
         if (v->ops[i].stage == v->cause_stage && v->ops[i].is_serial == serial && (!calls || v->ops[i].calls))
-            return v->ops[i].name;
-    return calls ? "a function" : "an operator";
+            return &v->ops[i];
+    return NULL;
+}
+
+static const char *name_of(const hr_run_view *v)
+{
+    const hr_op_view *o = op_of(v, true, false);
+
+    return o ? o->name : "an operator";
+}
+
+/* Workers that import a large package on a busy machine take longer than a call. */
+static void say_function(const hr_run_view *v, hr_text *out)
+{
+    const hr_op_view *o = op_of(v, false, true);
+
+    hr__text_add(out, "%s has not returned", o ? o->name : "a function");
+    if (o && !o->sums.served.calls && !o->sums.served.here)
+        hr__text_add(out, " once (its workers start and import modules, or are in their first calls)");
 }
 
 static void say_cause(const hr_run_view *v, hr_text *out)
 {
     switch (v->cause) {
-    case HR_CAUSE_SERIAL: hr__text_add(out, "%s works, on one thread", name_of(v, true, false)); break;
+    case HR_CAUSE_SERIAL: hr__text_add(out, "%s works, on one thread", name_of(v)); break;
     case HR_CAUSE_THREADS: hr__text_add(out, "all %d threads work", v->n_active); break;
-    case HR_CAUSE_FUNCTION: hr__text_add(out, "%s has not returned", name_of(v, false, true)); break;
+    case HR_CAUSE_FUNCTION: say_function(v, out); break;
     case HR_CAUSE_NETWORK: hr__text_add(out, "bytes of the network have not come"); break;
     case HR_CAUSE_MEMORY: hr__text_add(out, "the memory limit refuses the next step"); break;
     case HR_CAUSE_OPENING: hr__text_add(out, "a file is being opened"); break;

@@ -29,7 +29,9 @@ def test_it_is_explained_once(monkeypatch, caplog, tmp_path):
     with caplog.at_level(logging.WARNING, "headrace.data"):
         assert sum(len(b["id"]) for b in ds.iter_batches(batch_size=1000)) == 3000
     (line,) = lines_of(caplog)
-    assert "map_batches(slow) has not returned, at row " in line
+    # The story: workers that imported a package for 10 s were a function that had not returned.
+    first = "once (its workers start and import modules, or are in their first calls)"
+    assert f"map_batches(slow) has not returned {first}, at row " in line
     assert " wait for a function" in line and "memory: " in line
 
 
