@@ -148,6 +148,34 @@ def test_no_fork_beside_threads():
     assert found == {"n": 8, "fork": None}
 
 
+def test_no_fork_whose_threads_would_hang():
+    """The story: with OMP_NUM_THREADS=2 a worker of from_torch waited for threads of OpenMP for ever."""
+    found, _ = run(
+        """
+        os.environ["OMP_NUM_THREADS"] = "2"
+        torch.set_num_threads(2)
+
+        def work():
+            (torch.rand(300, 300) @ torch.rand(300, 300)).sum()
+            return float((torch.ones(400_000) + 1).sum())
+
+        class Works(Items):
+            def __getitem__(self, i):
+                torch.set_num_threads(2)
+                return {"sum": work()}
+
+        work()
+        sums = [row["sum"] for row in hd.from_torch(Works()).take_all()]
+        first = fork()
+        del os.environ["OMP_NUM_THREADS"]
+        starter.end()
+        sys.modules["polars"] = torch  # imported
+        tell(sums=sums, first=first, n=len(batches()), second=fork())
+        """
+    )
+    assert found == {"sums": [800_000.0] * 8, "first": None, "n": 8, "second": None}
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_the_driver_ends(how):
     then = """

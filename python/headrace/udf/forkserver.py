@@ -95,13 +95,7 @@ def _forget_driver(sock, environment, output):
     sys.stdin, sys.stdout, sys.stderr = open(0), _unbuffered(1), _unbuffered(2)
     os.environ.clear()
     os.environ.update(environment)
-    sys.modules["torch"].set_num_threads(_whole(environment["OMP_NUM_THREADS"]))
-
-
-def _whole(text):
-    """The number of threads of an OMP_NUM_THREADS, which may be a list."""
-    first = text.partition(",")[0].strip()
-    return int(first) if first.isdecimal() and int(first) else 1
+    sys.modules["torch"].set_num_threads(1)  # see starter._may_fork()
 
 
 def _unbuffered(fd):

@@ -32,7 +32,11 @@ ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": 
 IDLE = 60.0  # seconds without a worker, after which a server ends
 PATIENCE = 120.0  # seconds that the driver waits for an answer of a server
 OF_TORCH = {"torch", "headrace.torch.worker"}  # modules of workers that a fork of this process starts
-NEVER_FORKED = ("jax", "tensorflow", "grpc", "ray")  # their threads do not survive a fork
+# Their threads do not survive a fork: what waits for one in a fork hangs.
+NEVER_FORKED = (
+    *("jax", "tensorflow", "grpc", "ray", "polars", "duckdb"),
+    *("cv2", "sklearn", "xgboost", "lightgbm", "numba", "faiss"),
+)
 LIMITS = [getattr(resource, name) for name in sorted(dir(resource)) if name.startswith("RLIMIT_")]
 
 
@@ -277,11 +281,14 @@ def _current():
     return _servers[-1]
 
 
-def _may_fork():
-    """Whether a fork of this process is as good as torch's forks of it."""
+def _may_fork(environment):
+    """Whether a fork of this process is as good as torch's forks of it. Those use one thread: where this
+    process has used several, a fork of it that does hangs, since OpenMP's threads are not there.
+    """
     torch = sys.modules.get("torch")
     return (
         torch is not None
+        and all(environment[name] == "1" for name in THREAD_VARIABLES)
         and multiprocessing.get_start_method(allow_none=True) in (None, "fork")
         and threading.active_count() == 1
         and threading.current_thread() is threading.main_thread()
@@ -300,7 +307,7 @@ def fork_for(modules):
             server = _current()
             ready = server.imported.issuperset(modules) and not server.busy()
             server.imports(modules)
-            if _fork is None and not ready and _may_fork():
+            if _fork is None and not ready and _may_fork(dict(server.inherited[1])):
                 _fork = made = _ForkedServer(server.inherited)
                 _servers.insert(0, made)
     except OSError:
