@@ -16,6 +16,7 @@ from headrace.data.preprocessors.utils import (
     types_of,
 )
 from headrace.data.preprocessors.version_support import SerializablePreprocessor
+from headrace.optional import package
 
 if TYPE_CHECKING:
     import numpy as np
@@ -112,8 +113,7 @@ class Concatenator(BuiltInPreprocessor):
         from headrace.data.preprocessors import batches
 
         if batches.is_table(data):  # its DataFrame has floats in place of integers with nulls
-            import pyarrow as pa
-
+            pa = package("pyarrow", "preprocessors")
             for c in self._names(data.column_names):
                 if pa.types.is_integer(data.schema.field(c).type) and data[c].null_count:
                     self._check_missing(c, data[c].is_null().to_numpy(), of_integers=True)
