@@ -312,7 +312,7 @@ hr_status hr__run_stats(hr_run *r, hr_text *out, hr_error *err)
     hr__threads_print_locked(r, out);
     hr__run_unlock(r);
     print_spill(r->account, out);
-    hr__network_stats(r->account, out);
+    hr__network_stats(r->account, &r->began_network, out);
     HR_TRY(print_view(r, out, err));
     hr__text_add(out, ",\"operators\":[");
     print_ops(r, out);

@@ -32,6 +32,7 @@
 #include "exec/exec.h"
 #include "exec/pool.h"
 #include "exec/tune.h"
+#include "io/http/remote.h"
 
 /* --- queue.c: tables with the markers before them */
 typedef struct hr_item {
@@ -411,6 +412,7 @@ struct hr_run {
     int n_helping; /* of these, in shares of a parallel call */
     int n_pending; /* tickets in state PENDING */
     int64_t started_ns, consumer_wait_ns, first_table_ns;
+    hr_network_begin began_network;
     hr_run_counts counts; /* tickets, tables_out, rows_out; the rest is summed from the stages */
     hr_run_watch watch;
     hr_run_threads threads;

@@ -170,7 +170,11 @@ def _of_cache(o):
 
 def _of_network(n):
     cached = f"{bytes_text(n['cached_bytes'])} from the cache, " if n["cached_bytes"] else ""
-    received = bytes_text(n["received_bytes"])
+    received, outside = bytes_text(n["received_bytes"]), n["outside"]
+    if not n["requests"] and not n["cached_bytes"]:  # of a reader in Python, which asks by the engine
+        received = bytes_text(outside["received_bytes"])
+        cached = f"{bytes_text(outside['cached_bytes'])} from the cache, " if outside["cached_bytes"] else ""
+        return f"Network: {outside['requests']:,} requests, {received}, {cached}outside the run"
     return f"Network: {n['requests']:,} requests, {received}, {cached}{n['retries']:,} retries"
 
 

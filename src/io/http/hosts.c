@@ -83,6 +83,21 @@ void hr__hosts_forget(void)
     }
 }
 
+static _Atomic int64_t of_nobody[HR_TRAFFIC_COUNT]; /* what no account counts */
+
+void hr__network_count(hr_account *a, hr_traffic what, int64_t n)
+{
+    if (!a)
+        atomic_fetch_add_explicit(&of_nobody[what], n, memory_order_relaxed);
+    hr__account_travelled(a, what, n);
+}
+
+void hr__network_begins(hr_network_begin *out)
+{
+    for (int i = 0; i < HR_TRAFFIC_COUNT; i++)
+        out->of_nobody[i] = atomic_load_explicit(&of_nobody[i], memory_order_relaxed);
+}
+
 void hr__host_count(hr_http_request *r, hr_traffic what, int64_t n)
 {
     _Atomic int64_t *of_host[] = {
@@ -92,7 +107,7 @@ void hr__host_count(hr_http_request *r, hr_traffic what, int64_t n)
     };
 
     atomic_fetch_add_explicit(of_host[what], n, memory_order_relaxed);
-    hr__account_travelled(r->account, what, n);
+    hr__network_count(r->account, what, n);
 }
 
 static void print_host(hr_http_host *h, hr_text *out)
@@ -121,18 +136,27 @@ int64_t hr__network_throttled(void)
     return sum;
 }
 
-void hr__network_stats(const hr_account *a, hr_text *out)
+static int64_t since(const hr_network_begin *begin, hr_traffic what)
+{
+    return atomic_load_explicit(&of_nobody[what], memory_order_relaxed) - begin->of_nobody[what];
+}
+
+void hr__network_stats(const hr_account *a, const hr_network_begin *begin, hr_text *out)
 {
     static const char *const names[HR_TRAFFIC_COUNT] = { "requests",   "received_bytes", "retries",     "hedges",
                                                          "hedges_won", "wasted_bytes",   "cached_bytes" };
     hr_http_host *all;
     int n = hr__hosts(&all), n_shown = 0;
 
-    if (!hr__account_traffic(a, HR_TRAFFIC_REQUESTS) && !hr__account_traffic(a, HR_TRAFFIC_CACHED))
+    if (!hr__account_traffic(a, HR_TRAFFIC_REQUESTS) && !hr__account_traffic(a, HR_TRAFFIC_CACHED) &&
+        !since(begin, HR_TRAFFIC_REQUESTS) && !since(begin, HR_TRAFFIC_CACHED))
         return;
     hr__text_add(out, ",\"network\":{");
     for (int i = 0; i < HR_TRAFFIC_COUNT; i++)
         hr__text_add(out, "%s\"%s\":%" PRId64, i ? "," : "", names[i], hr__account_traffic(a, (hr_traffic)i));
+    hr__text_add(out,
+                 ",\"outside\":{\"requests\":%" PRId64 ",\"received_bytes\":%" PRId64 ",\"cached_bytes\":%" PRId64 "}",
+                 since(begin, HR_TRAFFIC_REQUESTS), since(begin, HR_TRAFFIC_BYTES), since(begin, HR_TRAFFIC_CACHED));
     hr__text_add(out, ",\"hosts\":[");
     for (int i = 0; i < n; i++) {
         if (n_shown++)

@@ -228,8 +228,9 @@ struct hr_http_host {
 #define HR_SMALL_REQUEST (256 << 10) /* a request for fewer bytes is a matter of latency */
 #define HR_MAX_HOSTS 1024            /* the last one stands for all others */
 hr_http_host *hr__host_of(const hr_http_request *r);
-int hr__hosts(hr_http_host **out); /* -> their number */
-void hr__hosts_forget(void);       /* no request is under way; the counters stay */
+void hr__network_count(hr_account *a, hr_traffic what, int64_t n); /* also for no account (NULL) */
+int hr__hosts(hr_http_host **out);                                 /* -> their number */
+void hr__hosts_forget(void);                                       /* no request is under way; the counters stay */
 void hr__host_count(hr_http_request *r, hr_traffic what, int64_t n);
 
 bool hr__http_says(const hr_http_request *r, const char *code); /* the refusal has this code */

@@ -9,9 +9,15 @@ hr_status hr__store_new(const char *const *options, int n_options, hr_account *a
                         hr_error *err) HR_MUST_USE;
 hr_store *hr__store_ref(hr_store *s); /* NULL is fine */
 void hr__store_unref(hr_store *s);    /* NULL is fine */
-/* Adds ",\"network\":{...}": what travelled for the account, and the hosts of the process. Nothing, if nothing did. */
-int64_t hr__network_throttled(void); /* answers 429 and 503, of all hosts, since the process began */
-void hr__network_stats(const hr_account *a, hr_text *out);
+int64_t hr__network_throttled(void);  /* answers 429 and 503, of all hosts, since the process began */
+/* What had travelled for no account when a run began: for schemas, single objects, and Python's readers of tables. */
+typedef struct hr_network_begin {
+    int64_t of_nobody[HR_TRAFFIC_COUNT];
+} hr_network_begin;
+void hr__network_begins(hr_network_begin *out);
+/* Adds ",\"network\":{...}": what travelled for the account, and for none since `begin`, and the hosts of the process.
+ * Nothing, if nothing did. */
+void hr__network_stats(const hr_account *a, const hr_network_begin *begin, hr_text *out);
 /* Whether SSL_CERT_FILE or the system name certificates to trust. */
 bool hr__http_has_certificates(void);
 /* Where they do not, those of this file are. */

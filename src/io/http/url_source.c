@@ -359,7 +359,7 @@ static hr_status take_cached(url_source *s, int64_t at, int64_t n, part **out, h
         part_free(p);
         return HR_OK;
     }
-    hr__account_travelled(s->account, HR_TRAFFIC_CACHED, n);
+    hr__network_count(s->account, HR_TRAFFIC_CACHED, n);
     p->state = READY;
     p->is_cached = p->from_cache = true;
     p->refs = 2; /* the source, the caller */
@@ -771,8 +771,8 @@ static void count_given(part *p, hr_account *account)
     if (!counts)
         return;
     if (!p->from_cache)
-        hr__account_travelled(account, HR_TRAFFIC_REQUESTS, 1);
-    hr__account_travelled(account, p->from_cache ? HR_TRAFFIC_CACHED : HR_TRAFFIC_BYTES, p->n);
+        hr__network_count(account, HR_TRAFFIC_REQUESTS, 1);
+    hr__network_count(account, p->from_cache ? HR_TRAFFIC_CACHED : HR_TRAFFIC_BYTES, p->n);
 }
 
 /* For another source over the same object: copies of the small parts that were read up, and the bytes of larger ones,

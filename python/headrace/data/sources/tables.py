@@ -139,8 +139,27 @@ def read_delta(
     return _of_dataset("delta", table.to_pyarrow_dataset(filesystem=files), columns, concurrency)
 
 
-def _scanned(scan):
-    yield from scan.to_arrow_batch_reader()
+class _IcebergScan:
+    """A scan of one snapshot. Another process opens the table anew: a catalog cannot be pickled."""
+
+    def __init__(self, given, identifier, arguments, cached):
+        catalog = package("pyiceberg.catalog", "read_iceberg").load_catalog(**given)
+        table = catalog.load_table(identifier)
+        if arguments["snapshot_id"] is None and (snapshot := table.current_snapshot()):
+            arguments = {**arguments, "snapshot_id": snapshot.snapshot_id}
+        if cached:
+            from headrace.data.sources.iceberg_files import CachedFiles
+
+            table.io = CachedFiles(table.io.properties, *cached)
+        self.opened = given, identifier, arguments, cached
+        self.scan = table.scan(**arguments)
+
+    def __reduce__(self):
+        return _IcebergScan, self.opened
+
+
+def _scanned(iceberg):
+    yield from iceberg.scan.to_arrow_batch_reader()
 
 
 def read_iceberg(
@@ -165,16 +184,11 @@ def read_iceberg(
     accept_cluster_arguments("read_iceberg", other)
     _no_catalog("read_iceberg", catalog)
     given = {**of_iceberg("read_iceberg", storage_options), **(catalog_kwargs or {})}
-    catalog = package("pyiceberg.catalog", "read_iceberg").load_catalog(**given)
     arguments = {"selected_fields": tuple(selected_fields), "snapshot_id": snapshot_id, **(scan_kwargs or {})}
     if row_filter is not None:
         arguments["row_filter"] = row_filter
-    table = catalog.load_table(table_identifier)
-    if cached_folder("read_iceberg", storage_options, cache):
-        from headrace.data.sources.iceberg_files import CachedFiles
-
-        table.io = CachedFiles(table.io.properties, storage_options, cache)
-    scan = table.scan(**arguments)
+    folder = cached_folder("read_iceberg", storage_options, cache)
+    scan = _IcebergScan(given, table_identifier, arguments, (storage_options, cache) if folder else None)
     return read_tasks("iceberg", [task(_scanned, scan)], compute="threads", concurrency=concurrency)
 
 

@@ -177,7 +177,7 @@ hr_status hr__served_begin(hr_http_request *r, hr_error *err)
     hr_served_job *job;
 
     HR_TRY(job_new(r, &job, err));
-    hr__account_travelled(r->account, HR_TRAFFIC_REQUESTS, 1);
+    hr__network_count(r->account, HR_TRAFFIC_REQUESTS, 1);
     served_lock();
     r->job = job;
     job->request = r;
@@ -384,7 +384,7 @@ static void settle(hr_served_job *takes, hr_http_request *r)
 
 static hr_status take_bytes(hr_http_request *r, const char *path, const void *data, int64_t n)
 {
-    hr__account_travelled(r->account, HR_TRAFFIC_BYTES, n);
+    hr__network_count(r->account, HR_TRAFFIC_BYTES, n);
     if (!r->n_bytes) {
         hr__text_add_bytes(&r->body, data, n);
         return r->body.failed ? hr__error_memory(&r->err, "answer of a filesystem", n) : HR_OK;
