@@ -244,14 +244,8 @@ hr_status hr__store_get(hr_store *s, const char *url, hr_account *account, hr_te
 {
     hr_status st = HR_PENDING;
 
-    if (!hr__kind_of(url)->has_versions) {
-        st = get(s, url, account, out, tag, err);
-        for (int i = 1; i < TRIES && st == HR_BAD_DATA; i++) { /* it was replaced while it was read */
-            hr_error_clear(err);
-            st = get(s, url, account, out, tag, err);
-        }
-        return st;
-    }
+    if (!hr__kind_of(url)->has_versions)
+        return get(s, url, account, out, tag, err);
     for (int i = 0; i < TRIES && st == HR_PENDING; i++)
         st = get_of_version(s, url, account, out, tag, err);
     return st == HR_PENDING ? hr_error_set(err, HR_IO, "%s: it was replaced in each of %d reads", url, TRIES) : st;

@@ -382,7 +382,6 @@ static hr_status judge(const commit *c, commit_file *f, hr_http_request *r, bool
     const char *body = r->body.data ? r->body.data : "";
 
     *again = false;
-
     if (r->st == HR_OK && strstr(body, "<Error>")) {
         char *code = hr__xml_text(body, "Code", NULL);
 
@@ -494,7 +493,6 @@ static hr_status complete_all(commit *c, bool only_new, hr_error *err)
 
     for (int64_t at = 0; at < c->n_files && !st; at += AT_ONCE) {
         int n = (int)HR_MIN(AT_ONCE, c->n_files - at);
-
         bool again = true;
 
         for (int round = 0; again && round <= c->store->max_retries; round++) {
