@@ -5,14 +5,14 @@ A program that has not imported logging wants nothing. Then this module does not
 take 4 milliseconds of a start.
 """
 
-import sys
+from headrace.optional import imported
 
 DATA, UDF, TRAIN = "headrace.data", "headrace.udf", "headrace.train"
 
 
 def wanted(name: str) -> bool:
     """Whether somebody listens: a line that costs something to make asks first."""
-    logging = sys.modules.get("logging")
+    logging = imported("logging")
     return logging is not None and logging.getLogger(name).isEnabledFor(logging.INFO)
 
 
@@ -31,4 +31,4 @@ def note(text: str) -> None:
 def tell(name: str, text: str, *args: object) -> None:
     """Logs an event; `text` and `args` as for logging.info()."""
     if wanted(name):
-        sys.modules["logging"].getLogger(name).info(text, *args)
+        imported("logging").getLogger(name).info(text, *args)

@@ -200,7 +200,7 @@ class AzServer(ObjectServer):
         ):
             return 412, "ConditionNotMet"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(data)
+        self.store(file, data)
         self.etags[file] = f'"0x{next(self.numbers):X}"'
         self.metadata[file] = {k: v for k, v in handler.headers.items() if k.startswith("x-ms-meta-")}
         return 201, None

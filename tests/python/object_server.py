@@ -1,11 +1,13 @@
 """A small HTTP server over a folder, with faults and counters, for the tests of URLs."""
 
 import calendar
+import contextlib
 import copy
 import hashlib
 import hmac
 import http.server
 import itertools
+import os
 import random
 import re
 import threading
@@ -87,12 +89,25 @@ class ObjectServer:
             with self.lock:
                 self.at_once -= 1
 
+    def store(self, file, data):
+        """Replaces it. Who reads it at this time gets the old bytes or the new ones."""
+        new = self.root / f".new{threading.get_ident()}"
+        new.write_bytes(data)
+        new.replace(file)
+
     def _good(self, handler, path, number):
-        if not path.is_file():
-            return self.status(handler, 404)
-        if handler.headers.get("If-Match", self.etag(path)) != self.etag(path):
+        with contextlib.ExitStack() as opened:
+            with self.lock:  # the bytes and what is said of them are of one version
+                if not path.is_file():
+                    return self.status(handler, 404)
+                file = opened.enter_context(open(path, "rb"))
+                headers = {"ETag": self.etag(path), **self.metadata.get(path, {})}
+            return self._send(handler, file, headers, number)
+
+    def _send(self, handler, file, headers, number):
+        if handler.headers.get("If-Match", headers["ETag"]) != headers["ETag"]:
             return self.status(handler, 412)
-        begin, size = 0, path.stat().st_size
+        begin, size = 0, os.fstat(file.fileno()).st_size
         end = size
         found = re.fullmatch(r"bytes=(\d+)-(\d*)", handler.headers.get("Range", ""))
         if found and self.ranges:
@@ -104,14 +119,14 @@ class ObjectServer:
         else:
             handler.send_response(200)
         handler.send_header("Content-Length", str(end - begin))
-        for name, value in {"ETag": self.etag(path), **self.metadata.get(path, {})}.items():
+        for name, value in headers.items():
             handler.send_header(name, value)
         handler.end_headers()
         self.requests[number] = (handler.command, handler.path, begin, end - begin)
         if handler.command == "GET":
-            with open(path, "rb") as file:
-                file.seek(begin)
-                handler.wfile.write(file.read(end - begin))
+            file.seek(begin)
+            handler.wfile.write(file.read(end - begin))
+        return None
 
     @staticmethod
     def status(handler, code, **headers):
@@ -210,7 +225,7 @@ class S3Server(ObjectServer):
         if "If-Match" in handler.headers and handler.headers["If-Match"] != self.etag(file):
             return self._error(412, "PreconditionFailed")
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(data)
+        self.store(file, data)
         self.etags[file] = tag
         return 200, {"ETag": tag}, ""
 

@@ -34,6 +34,15 @@ def test_a_pass_begins_and_ends(caplog, tmp_path):
     assert numbers == sorted(set(numbers)) and len(begins) == len(ends)
 
 
+def test_logging_that_another_thread_imports_is_not_used(monkeypatch):
+    """The story: a run that began while a thread imported logging failed, without getLogger."""
+    with monkeypatch.context() as patch:
+        patch.setattr(logging.__spec__, "_initializing", True, raising=False)
+        patch.delattr(logging, "getLogger")
+        rows = hd.range(3).take_all()
+    assert rows == [{"id": i} for i in range(3)]
+
+
 def test_worker_processes(caplog):
     caplog.set_level(logging.INFO, "headrace.udf")
 

@@ -275,15 +275,19 @@ def under_a_launcher(rank, port, folder, name, last, path):
 def launch(*arguments):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    fork = multiprocessing.get_context("fork")
-    ranks = [fork.Process(target=under_a_launcher, args=(rank, port, *arguments)) for rank in range(2)]
+    server = multiprocessing.get_context("forkserver")  # a fork of this process has no threads of OpenMP
+    server.set_forkserver_preload(["lightning.pytorch"])
+    ranks = [server.Process(target=under_a_launcher, args=(rank, port, *arguments)) for rank in range(2)]
     for rank in ranks:
         rank.start()
-    ranks[1].join(60)
-    if ranks[1].exitcode:
+    ranks[1].join(120)
+    if ranks[1].exitcode != 0:
         ranks[0].kill()
-    ranks[0].join(60)
-    return [rank.exitcode for rank in ranks]
+    ranks[0].join(120)
+    codes = [rank.exitcode for rank in ranks]
+    for rank in ranks:
+        rank.kill()
+    return codes
 
 
 @pytest.mark.parametrize("last", [2, 3, 6])

@@ -177,7 +177,7 @@ def pickled(values, name, why):
 
 
 def _fallback():
-    context = sys.modules.get("headrace.data.context")
+    context = imported("headrace.data.context")
     if (
         context is not None
         and context.DataContext.get_current().enable_fallback_to_arrow_object_ext_type is False

@@ -138,7 +138,7 @@ class DatasetIterator(DataIterator):
         self._copy = dataset
         self._of = of and weakref.ref(of)
         self._options = None  # of runs, if they are not those of this process's DataContext
-        self.early = early.Early()
+        self.early: early.Early | None = early.Early()
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_of": None}

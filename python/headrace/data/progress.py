@@ -23,6 +23,7 @@ from headrace import _core
 from headrace._core import InvalidArgument
 from headrace.data.environment import seconds_between_lines
 from headrace.data.run_stats import bytes_text, written_rows
+from headrace.optional import imported
 
 FIRST_S = 1.0  # shorter work shows nothing
 EVERY_S = 0.5
@@ -43,7 +44,8 @@ class Look(NamedTuple):
 
 
 def _in_notebook() -> bool:
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    ipython = imported("IPython")
+    shell = ipython and ipython.get_ipython()
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 

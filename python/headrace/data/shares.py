@@ -29,6 +29,7 @@ from headrace.data import hosts, launchers, stalls
 from headrace.data.context import DataContext, is_whole
 from headrace.data.iterables import taken_rows
 from headrace.data.iterator import AloneSource, SplitIterator, SplitOwner, share_watch
+from headrace.optional import imported
 
 resuming = lazy_module("headrace.data.resuming")
 
@@ -231,7 +232,7 @@ def _watch_hosts():
         return
     _looking = os.getpid()
     threading.Thread(target=_look, name="headrace-shares", daemon=True).start()
-    util = sys.modules.get("multiprocessing.util")
+    util = imported("multiprocessing.util")
     if util is not None:  # its children end without atexit
         util.Finalize(None, at_exit, exitpriority=100)
 

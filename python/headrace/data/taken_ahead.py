@@ -23,9 +23,10 @@ def fetcher():
         frame = frame.f_back
         if frame is None:
             return None
-        one = frame.f_locals.get("self")
-        if any(c.__module__ in MODULES for c in type(one).__mro__):
-            return weakref.ref(one)
+        if (
+            frame.f_globals.get("__name__") in MODULES
+        ):  # of other frames, f_locals would keep the values alive
+            return weakref.ref(frame.f_locals["self"])
     return None
 
 
