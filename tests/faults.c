@@ -70,6 +70,13 @@ static bool run_once(const fault_run *r, int64_t call)
     return hit;
 }
 
+/* After the first thousand, growing steps: calls of a long loop fail alike. TSan looks at threads and takes ten times
+ * as long: there, each eighth call from the fiftieth on. */
+static int64_t step_from(int64_t call)
+{
+    return (THREADS_ARE_WATCHED && call >= 50 && repeats(10) < 10 ? 8 : 1) + call / 1000;
+}
+
 int run_with_faults_on(hr_status (*fn)(void *context, hr_error *err), void *context, int kinds)
 {
     fault_run r = { .fn = fn, .context = context, .kinds = kinds };
@@ -78,8 +85,7 @@ int run_with_faults_on(hr_status (*fn)(void *context, hr_error *err), void *cont
     run_once(&r, -1); /* makes what lives until the process ends */
     hr__pool_trim(0);
     r.before = live_now();
-    /* After the first thousand, growing steps: calls of a long loop fail alike. */
-    for (int64_t call = 0; run_once(&r, call); call += 1 + call / 1000) {
+    for (int64_t call = 0; run_once(&r, call); call += step_from(call)) {
         live_memory now = live_now();
         if (now.blocks != r.before.blocks || now.bytes != r.before.bytes)
             fail_msg("call %lld failed: %lld blocks of %lld bytes are left over", (long long)call,

@@ -24,6 +24,15 @@
 #define SANITIZED 0
 #endif
 
+/* Whether TSan watches. */
+#if defined(__has_feature)
+#define THREADS_ARE_WATCHED __has_feature(thread_sanitizer)
+#elif defined(__SANITIZE_THREAD__)
+#define THREADS_ARE_WATCHED 1
+#else
+#define THREADS_ARE_WATCHED 0
+#endif
+
 /* How often a test with random input repeats itself: n, or a tenth of it. HEADRACE_THOROUGH=1 asks for all. */
 int repeats(int n);
 

@@ -35,7 +35,7 @@ def main(folder, *options):
     tests = failed(Path(folder))
     if not tests or len(tests) > MOST_AGAIN or not all(map(may_run_again, tests)):
         return status
-    # "headrace:io+threads - headrace:http" in the log is "headrace:http" for meson.
+    # "headrace:io - headrace:http" in the log is "headrace:http" for meson.
     names = [t["name"].split(" - ")[-1].strip() for t in tests]
     print(f"\033[1m==> C tests: those that failed, alone: {', '.join(names)}\033[0m", flush=True)
     return subprocess.run([*meson, "--num-processes", "1", *names]).returncode

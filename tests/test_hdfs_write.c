@@ -95,7 +95,7 @@ static hr_status write_parts(hr_error *err)
     st = write_job(names, large, LARGE, NULL, err);
     if (!st) {
         assert_int_equal(webhdfs_bytes("out/job_1"), LARGE);
-        assert_memory_equal(webhdfs_get("out/job_1"), large, LARGE);
+        assert_int_equal(memcmp(webhdfs_get("out/job_1"), large, LARGE), 0); /* cmocka compares bytes one by one */
         assert_int_equal(webhdfs_count("CONCAT"), 1);
     }
     hr__http_stop();

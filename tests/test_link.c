@@ -19,14 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define UNDER_TSAN 1
-#endif
-#elif defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1
-#endif
-#ifdef UNDER_TSAN
+#if THREADS_ARE_WATCHED
 #define SCALE(n) ((n) / 10)
 #define N_FLIPS 1
 #else

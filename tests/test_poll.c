@@ -6,14 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define UNDER_TSAN 1
-#endif
-#elif defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1
-#endif
-
 /* One descriptor that is watched, and what its callback does. */
 typedef struct watched {
     int near, far;
@@ -251,7 +243,7 @@ static void a_forked_child_has_its_own(void **state)
     pid_t pid;
 
     (void)state;
-#ifdef UNDER_TSAN
+#if THREADS_ARE_WATCHED
     skip(); /* it does not follow threads that start after a fork of a program with threads */
 #endif
     watched_new(&w);

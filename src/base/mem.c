@@ -266,6 +266,18 @@ void hr__text_add(hr_text *t, const char *fmt, ...)
     t->n += n;
 }
 
+hr_label hr__bytes_label(double n)
+{
+    static const char *const units[] = { "B", "kB", "MB", "GB", "TB", "PB", "EB" };
+    int k = 0;
+    hr_label s;
+
+    for (; n >= 999.95 && k < HR_LEN(units) - 1; k++)
+        n /= 1000;
+    snprintf(s.text, sizeof s.text, k ? "%.1f %s" : "%.0f %s", n, units[k]);
+    return s;
+}
+
 /* Bytes of the UTF-8 character at s (which ends with NUL); 0: malformed (overlong, a surrogate, cut, above 10FFFF). */
 static int utf8_length(const unsigned char *s)
 {

@@ -17,6 +17,13 @@ void hr__text_add_bytes(hr_text *t, const void *data, int64_t n);
 void hr__text_add_json(hr_text *t, const char *s); /* a quoted, escaped JSON string; invalid UTF-8 becomes \ufffd */
 void hr__text_add_base64(hr_text *t, const uint8_t *data, int64_t n);
 void hr__text_clear(hr_text *t);
+
+/* A short text: a number with its unit, or a name. */
+typedef struct hr_label {
+    char text[32];
+} hr_label;
+hr_label hr__bytes_label(double n); /* "1.5 MB" */
+
 bool hr__utf8_valid(const void *data, int64_t n);
 bool hr__utf8_valid_by(unsigned cpu, const void *data, int64_t n); /* with these CPU features: for tests */
 /* Bytes of base64 into `out`, which has room for n_text / 4 * 3 + 3; -1: a letter is not of base64. Padding is

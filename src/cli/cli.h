@@ -66,7 +66,8 @@ const char *cli_hint(const char *name, const char *const *names, int n_names, ch
 int cli_option(const command *cmd, int argc, char **argv, const char *short_options);
 
 /* --- terminal.c */
-bool cli_colours(FILE *to); /* a terminal, and neither NO_COLOR nor TERM=dumb; or CLICOLOR_FORCE */
+const char *cli_bytes(double n, char out[32]); /* "1.5 MB" */
+bool cli_colours(FILE *to);                    /* a terminal, and neither NO_COLOR nor TERM=dumb; or CLICOLOR_FORCE */
 
 /* Tells on the terminal how far a run is, from its second second on. Nothing if standard error is no terminal. */
 typedef struct progress {

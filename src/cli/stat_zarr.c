@@ -195,17 +195,6 @@ static bool parse(const char *json, array *a)
 
 /* --------------------------------------------------------------------------------------------------------- printing */
 
-static const char *size_text(double n, char out[32])
-{
-    static const char *const units[] = { "B", "kB", "MB", "GB", "TB", "PB", "EB" };
-    int k = 0;
-
-    for (; n >= 1000 && k < LEN(units) - 1; k++)
-        n /= 1000;
-    snprintf(out, 32, k ? "%.1f %s" : "%.0f %s", n, units[k]);
-    return out;
-}
-
 static void print_shape(const char *name, const int64_t *of, int n)
 {
     fputs(name, stdout);
@@ -225,7 +214,7 @@ static void print_array(const char *path, const array *a)
     print_shape(", chunks [", a->chunks, a->n_axes);
     if (a->has_shards)
         print_shape(" in shards [", a->shards, a->n_axes);
-    printf(": %" PRId64 " of %s in memory\n", a->n_chunks, size_text((double)a->chunk_bytes, each));
+    printf(": %" PRId64 " of %s in memory\n", a->n_chunks, cli_bytes((double)a->chunk_bytes, each));
 }
 
 /* A JSON text. */
@@ -263,7 +252,7 @@ static bool advise_on_small(const char *path, const array *a)
     pipes_print(stdout, path, true);
     printf(": %" PRId64 " chunks have %s each, and each takes about as long as one of %s; chunks of that size would be "
            "%.0f, and read about %.0f times as fast\n",
-           a->n_chunks, size_text((double)a->chunk_bytes, each), size_text(GOOD_CHUNK, good), few,
+           a->n_chunks, cli_bytes((double)a->chunk_bytes, each), cli_bytes(GOOD_CHUNK, good), few,
            (ns + CHUNK_NS * (double)a->n_chunks) / (ns + CHUNK_NS * few));
     return true;
 }
@@ -284,7 +273,7 @@ static void advise_on_large(const char *path, const array *a)
         printf(": the first axis has %" PRId64
                " chunk%s of %s, each for one of %d threads; chunks of %s would be read up to "
                "%.1f times as fast\n",
-               first, first == 1 ? "" : "s", size_text(slab, each), threads, size_text(LARGE_CHUNK, text),
+               first, first == 1 ? "" : "s", cli_bytes(slab, each), threads, cli_bytes(LARGE_CHUNK, text),
                most / (double)at_once);
     } else if (slab > LARGE_CHUNK && 2 * slab * (double)at_once > (double)hr_memory_limit()) {
         fputs("advice: ", stdout);
@@ -292,8 +281,8 @@ static void advise_on_large(const char *path, const array *a)
         printf(": %" PRId64
                " chunks of %s at once need about %s, the limit is %s, so fewer threads read; chunks of %s let "
                "all of them read\n",
-               at_once, size_text(slab, each), size_text(2 * slab * (double)at_once, text),
-               size_text((double)hr_memory_limit(), limit), "67.1 MB");
+               at_once, cli_bytes(slab, each), cli_bytes(2 * slab * (double)at_once, text),
+               cli_bytes((double)hr_memory_limit(), limit), "67.1 MB");
     }
 }
 

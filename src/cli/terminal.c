@@ -56,18 +56,14 @@ static const char *grouped(int64_t n, char out[32])
     return out;
 }
 
-/* 1234567890 -> "1.23 GB" */
-static const char *bytes_text(int64_t n, char out[32])
+const char *cli_bytes(double n, char out[32])
 {
-    static const char *const units[] = { "B", "kB", "MB", "GB", "TB" };
-    double value = (double)n;
-    int unit = 0;
+    static const char *const units[] = { "B", "kB", "MB", "GB", "TB", "PB", "EB" };
+    int k = 0;
 
-    while (value >= 999.5 && unit + 1 < (int)(sizeof units / sizeof *units)) {
-        value /= 1000;
-        unit++;
-    }
-    snprintf(out, 32, value < 10 && unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+    for (; n >= 999.95 && k < LEN(units) - 1; k++)
+        n /= 1000;
+    snprintf(out, 32, k ? "%.1f %s" : "%.0f %s", n, units[k]);
     return out;
 }
 
@@ -78,13 +74,13 @@ static void print_progress(const hr_progress *done, double s)
 
     fprintf(stderr, "%.0f s: %d %%, %s rows read", s, (int)(100 * done->done), grouped(done->rows_read, read));
     if (done->rows_taken)
-        fprintf(stderr, ", %s out (%s)", grouped(done->rows_taken, out), bytes_text(done->bytes_out, bytes));
+        fprintf(stderr, ", %s out (%s)", grouped(done->rows_taken, out), cli_bytes((double)done->bytes_out, bytes));
     fprintf(stderr, ", %.3g million rows/s", (double)done->rows_read / s / 1e6);
     if (done->done >= 0.02 && done->done < 1)
         fprintf(stderr, ", %.0f s left", s * (1 - done->done) / done->done);
     if (done->slowest)
         fprintf(stderr, ", slowest: %s", done->slowest);
-    fprintf(stderr, ", %s in memory", bytes_text(done->memory_bytes, bytes));
+    fprintf(stderr, ", %s in memory", cli_bytes((double)done->memory_bytes, bytes));
 }
 
 static void show_line(void *context, const hr_progress *done)

@@ -77,17 +77,6 @@ static hr_finding *found(look *k, double saved_ns)
     return f;
 }
 
-static const char *bytes_text(double n, char out[32])
-{
-    if (n >= 1e9)
-        snprintf(out, 32, "%.1f GB", n / 1e9);
-    else if (n >= 1e6)
-        snprintf(out, 32, "%.1f MB", n / 1e6);
-    else
-        snprintf(out, 32, "%.1f kB", n / 1e3);
-    return out;
-}
-
 static int64_t pieces_of(int64_t bytes, int64_t each) { return HR_MAX(1, (bytes + each - 1) / each); }
 
 /* Requests to a store that bring few bytes each. */
@@ -96,7 +85,6 @@ static void small_requests(look *k)
     const hr_io_sums *io = &k->run->all_io[HR_IO_NETWORK];
     int64_t few = pieces_of(io->bytes, GOOD_REQUEST);
     double first = hr__share((double)io->first_ns, (double)io->ns);
-    char mean[32], good[32];
     hr_finding *f;
 
     if (io->requests < SOME || io->bytes / io->requests >= SMALL_REQUEST)
@@ -106,23 +94,22 @@ static void small_requests(look *k)
     snprintf(f->text, sizeof f->text,
              "%" PRId64 " requests for %" PRId64 " files brought %s each, and %.0f %% of their time passed before the "
              "first byte",
-             io->requests, HR_MAX(k->files, 1), bytes_text((double)io->bytes / (double)io->requests, mean),
+             io->requests, HR_MAX(k->files, 1), hr__bytes_label((double)io->bytes / (double)io->requests).text,
              100 * first);
     snprintf(f->advice, sizeof f->advice, "write files, row groups or chunks of %s: about %" PRId64 " request%s",
-             bytes_text(GOOD_REQUEST, good), few, few == 1 ? "" : "s");
+             hr__bytes_label(GOOD_REQUEST).text, few, few == 1 ? "" : "s");
 }
 
 /* A store whose bytes are waited for: a copy on the disk helps each later epoch. */
 static void slow_source(look *k)
 {
     const hr_io_sums *io = &k->run->all_io[HR_IO_NETWORK];
-    char speed[32];
     hr_finding *f;
 
     if (io->requests < 1 || !(f = found(k, waits_of(k, HR_CAUSE_NETWORK))))
         return;
     snprintf(f->text, sizeof f->text, "the store brought %s/s, and %.0f %% of the time was a wait for it",
-             bytes_text((double)k->run->sums.io[HR_IO_NETWORK].bytes / HR_MAX(k->period_ns, 1) * 1e9, speed),
+             hr__bytes_label((double)k->run->sums.io[HR_IO_NETWORK].bytes / HR_MAX(k->period_ns, 1) * 1e9).text,
              100 * hr__share(waits_of(k, HR_CAUSE_NETWORK), k->period_ns));
     snprintf(
         f->advice, sizeof f->advice,
@@ -136,7 +123,6 @@ static void small_pieces(look *k)
     int64_t n = of_files ? k->files : k->fragments;
     double ideal = ((double)k->stored / BYTES_A_SECOND + (double)k->rows / ROWS_A_SECOND) * 1e9 * of_period(k);
     double took = (double)k->run->sums.active_ns, rest = HR_MIN(ideal + k->busy_ns - k->read_ns, took);
-    char mean[32], good[32];
     hr_finding *f;
 
     if (n < MANY || k->run->all_io[HR_IO_NETWORK].requests > 0 || k->stored / n >= SMALL_PIECE)
@@ -144,10 +130,10 @@ static void small_pieces(look *k)
     if (!(f = found(k, (waits_for_threads(k) + waits_for_tables(k)) * (1 - hr__share(rest, took)))))
         return;
     snprintf(f->text, sizeof f->text, "%" PRId64 " %s of %s each were read, %.0f us of each for the beginning", n,
-             of_files ? "files" : "fragments", bytes_text((double)k->stored / (double)n, mean),
+             of_files ? "files" : "fragments", hr__bytes_label((double)k->stored / (double)n).text,
              (took - rest) / (double)n / of_period(k) / 1e3);
     snprintf(f->advice, sizeof f->advice, "write %s of %s: %" PRId64,
-             of_files ? "files" : "fragments (row groups, chunks)", bytes_text(GOOD_PIECE, good),
+             of_files ? "files" : "fragments (row groups, chunks)", hr__bytes_label(GOOD_PIECE).text,
              pieces_of(k->stored, GOOD_PIECE));
 }
 

@@ -83,13 +83,9 @@ __attribute__((format(printf, 3, 4))) static void say(char *out, size_t cap, con
 static void set(case_of *c, hr_verdict_kind kind) { c->v->kind = kind; }
 
 /* "1.5 ms" */
-typedef struct shown {
-    char text[32];
-} shown;
-
-static shown time_of(double ns)
+static hr_label time_of(double ns)
 {
-    shown s;
+    hr_label s;
 
     if (ns < 1e6)
         snprintf(s.text, sizeof s.text, "%.0f us", ns / 1e3);
@@ -100,22 +96,10 @@ static shown time_of(double ns)
     return s;
 }
 
-static shown bytes_of(double n)
-{
-    static const char *const units[] = { "B", "kB", "MB", "GB", "TB" };
-    int k = 0;
-    shown s;
-
-    for (; n >= 1000 && k < HR_LEN(units) - 1; k++)
-        n /= 1000;
-    snprintf(s.text, sizeof s.text, k ? "%.1f %s" : "%.0f %s", n, units[k]);
-    return s;
-}
-
 /* An operator's name, which has a user's text, cut. */
-static shown name_of(const hr_op_view *o)
+static hr_label name_of(const hr_op_view *o)
 {
-    shown s;
+    hr_label s;
 
     snprintf(s.text, sizeof s.text, "%s", o ? o->name : "read");
     if (o && strlen(o->name) >= sizeof s.text)
@@ -342,7 +326,7 @@ static void serial(case_of *c)
     if (c->op && c->run->spilled > 0 && c->op->is_block) {
         set(c, HR_VERDICT_SPILL);
         TEXT(c, "%s keeps its rows on disk: %s were spilled, of which memory holds %s", name_of(c->op).text,
-             bytes_of((double)c->op->spilled).text, bytes_of((double)c->run->limit_bytes).text);
+             hr__bytes_label((double)c->op->spilled).text, hr__bytes_label((double)c->run->limit_bytes).text);
         ADVICE(c, "raise the memory limit (HEADRACE_MEMORY_LIMIT), or select fewer columns before it");
         return;
     }
@@ -370,13 +354,13 @@ static void network(case_of *c)
         set(c, HR_VERDICT_LATENCY);
         TEXT(c, "requests take long: %s each, of which %.0f %% until the first byte; %" PRId64 " requests of %s",
              time_of(mean).text, 100 * first, io->requests,
-             bytes_of(io->requests ? (double)io->bytes / (double)io->requests : 0).text);
+             hr__bytes_label(io->requests ? (double)io->bytes / (double)io->requests : 0).text);
         ADVICE(c, "write larger files or row groups, or keep them in the cache (HEADRACE_CACHE_DIR)");
     } else {
         set(c, HR_VERDICT_BANDWIDTH);
         TEXT(c, "the network brought %s/s, in requests of %s and %s each",
-             bytes_of((double)io->bytes / HR_MAX(c->period_ns, 1) * 1e9).text,
-             bytes_of(io->requests ? (double)io->bytes / (double)io->requests : 0).text, time_of(mean).text);
+             hr__bytes_label((double)io->bytes / HR_MAX(c->period_ns, 1) * 1e9).text,
+             hr__bytes_label(io->requests ? (double)io->bytes / (double)io->requests : 0).text, time_of(mean).text);
         ADVICE(c, "read fewer columns, compress more, or keep the files in the cache (HEADRACE_CACHE_DIR)");
     }
 }
@@ -418,9 +402,9 @@ static void threads(case_of *c)
         TEXT(c,
              "the disk brought %s/s, and threads waited for it %.0f %% of their time; %" PRId64
              " reads of %s took %s each",
-             bytes_of((double)disk->bytes / HR_MAX(c->period_ns, 1) * 1e9).text,
+             hr__bytes_label((double)disk->bytes / HR_MAX(c->period_ns, 1) * 1e9).text,
              100 * hr__share((double)disk->ns, busy), disk->requests,
-             bytes_of(disk->requests ? (double)disk->bytes / (double)disk->requests : 0).text,
+             hr__bytes_label(disk->requests ? (double)disk->bytes / (double)disk->requests : 0).text,
              time_of(disk->requests ? (double)disk->ns / (double)disk->requests : 0).text);
         ADVICE(c, "put the files on a faster disk, read fewer columns, or compress them more");
         /* what else waited, for a thread or an older ticket, waited for the disk in its turn */
@@ -568,14 +552,14 @@ static void reader(case_of *c)
     if (s->piece_bytes < SMALL_CHUNK) {
         set(c, HR_VERDICT_CHUNKS);
         TEXT(c, "%s spends its time on small chunks: %.0f of %s, which take %s each", name_of(c->op).text, read,
-             bytes_of((double)s->piece_bytes).text, time_of((double)s->busy_ns / read).text);
-        ADVICE(c, "write the arrays again with chunks of about %s: %.0f instead of %.0f", bytes_of(GOOD_CHUNK).text,
-               HR_MAX(1, read * (double)s->piece_bytes / GOOD_CHUNK), read);
+             hr__bytes_label((double)s->piece_bytes).text, time_of((double)s->busy_ns / read).text);
+        ADVICE(c, "write the arrays again with chunks of about %s: %.0f instead of %.0f",
+               hr__bytes_label(GOOD_CHUNK).text, HR_MAX(1, read * (double)s->piece_bytes / GOOD_CHUNK), read);
         return;
     }
     set(c, HR_VERDICT_GROUPS);
     TEXT(c, "%s has too few pieces for %d threads: %" PRId64 ", with %.0f chunks of %s", name_of(c->op).text,
-         c->run->n_threads, s->calls, read, bytes_of((double)s->piece_bytes).text);
+         c->run->n_threads, s->calls, read, hr__bytes_label((double)s->piece_bytes).text);
     ADVICE(c, "write the arrays again with smaller chunks, or in several stores");
 }
 
@@ -699,12 +683,12 @@ static void memory(case_of *c)
     set(c, HR_VERDICT_MEMORY);
     c->waited_ns = (double)c->e->steps.wait_ns * hr__share(all - elsewhere, all);
     TEXT(c, "the memory limit of %s holds up work: threads were idle for want of memory %.0f %% of the time",
-         bytes_of((double)c->run->limit_bytes).text,
+         hr__bytes_label((double)c->run->limit_bytes).text,
          100 * hr__share((double)c->e->steps.wait_ns * hr__share(idle, all), c->period_ns));
     if (faults >= 0.1)
         TEXT(c, "; %.0f %% of the CPU time went into pages that it could not keep", 100 * faults);
     if (c->run->spilled > 0)
-        TEXT(c, "; %s were spilled", bytes_of((double)c->run->spilled).text);
+        TEXT(c, "; %s were spilled", hr__bytes_label((double)c->run->spilled).text);
     ADVICE(c, "raise the memory limit (HEADRACE_MEMORY_LIMIT), use smaller batches, or fewer threads");
 }
 

@@ -71,20 +71,6 @@ static hr_status survey_files(survey *v, hr_scan *scan, hr_error *err)
     return HR_OK;
 }
 
-/* 1536000000 -> "1.5 GB" */
-static const char *size_text(int64_t n, char out[32])
-{
-    double value = (double)n;
-
-    if (n >= 1000000000)
-        snprintf(out, 32, "%.1f GB", value / 1e9);
-    else if (n >= 1000000)
-        snprintf(out, 32, "%.0f MB", value / 1e6);
-    else
-        snprintf(out, 32, "%.0f kB", value / 1e3);
-    return out;
-}
-
 static int64_t pieces_of(int64_t bytes, int64_t each) { return HR_MAX(1, (bytes + each - 1) / each); }
 
 /* One piece, or a few large ones, leave threads idle. */
@@ -92,21 +78,19 @@ static void advise_on_threads(const survey *v, int threads, hr_text *out)
 {
     double together = v->largest ? HR_MIN((double)threads, (double)v->memory / (double)v->largest) : threads;
     double best = HR_MIN((double)threads, (double)pieces_of(v->memory, PIECE_BYTES));
-    char largest[32], all[32], each[32];
 
     if (v->memory < WORTH_BYTES || best < together * WORTH_GAIN)
         return;
     hr__text_add(out, "%s: fragment %d has %s in memory of %s, and one thread reads it: %.1f of %d threads have work",
-                 v->largest_file, v->largest_fragment, size_text(v->largest, largest), size_text(v->memory, all),
-                 together, threads);
-    hr__text_add(out, "; fragments of %s would be read up to %.1f times as fast\n", size_text(PIECE_BYTES, each),
-                 best / together);
+                 v->largest_file, v->largest_fragment, hr__bytes_label((double)v->largest).text,
+                 hr__bytes_label((double)v->memory).text, together, threads);
+    hr__text_add(out, "; fragments of %s would be read up to %.1f times as fast\n",
+                 hr__bytes_label((double)PIECE_BYTES).text, best / together);
 }
 
 /* Each thread holds what it reads and what it has made of it. */
 static void advise_on_memory(const survey *v, int threads, int64_t limit, hr_text *out)
 {
-    char largest[32], needs[32], is[32], each[32];
     int64_t at_once = HR_MIN(threads, v->n_fragments);
 
     if (v->largest <= PIECE_BYTES || v->largest > INT64_MAX / 2 / HR_MAX(1, at_once) ||
@@ -116,42 +100,41 @@ static void advise_on_memory(const survey *v, int threads, int64_t limit, hr_tex
                  "%s: fragment %d has %s in memory; %" PRId64
                  " of that size at once need about %s, the limit is %s, so "
                  "fewer threads read; fragments of %s let all of them read\n",
-                 v->largest_file, v->largest_fragment, size_text(v->largest, largest), at_once,
-                 size_text(2 * v->largest * at_once, needs), size_text(limit, is), size_text(PIECE_BYTES, each));
+                 v->largest_file, v->largest_fragment, hr__bytes_label((double)v->largest).text, at_once,
+                 hr__bytes_label((double)(2 * v->largest * at_once)).text, hr__bytes_label((double)limit).text,
+                 hr__bytes_label((double)PIECE_BYTES).text);
 }
 
 /* Threads divide it, but what chooses among fragments has no choice. */
 static void advise_on_large(const survey *v, hr_text *out)
 {
-    char largest[32], each[32];
-
     if (v->whole < LARGE_BYTES)
         return;
-    hr__text_add(
-        out,
-        "the largest of %" PRId64 " fragments has %s in memory: threads divide it, but "
-        "randomize_block_order(), and filters by statistics, take it whole; fragments of %s would be %" PRId64 "\n",
-        v->n_fragments, size_text(v->whole, largest), size_text(PIECE_BYTES, each), pieces_of(v->memory, PIECE_BYTES));
+    hr__text_add(out,
+                 "the largest of %" PRId64 " fragments has %s in memory: threads divide it, but "
+                 "randomize_block_order(), and filters by statistics, take it whole; fragments of %s would be %" PRId64
+                 "\n",
+                 v->n_fragments, hr__bytes_label((double)v->whole).text, hr__bytes_label((double)PIECE_BYTES).text,
+                 pieces_of(v->memory, PIECE_BYTES));
 }
 
 static void advise_on_small(const survey *v, hr_text *out)
 {
     int64_t small = v->remote ? SMALL_REMOTE : SMALL_LOCAL;
-    char mean[32], each[32];
 
     if ((v->n_files >= MANY && v->stored / v->n_files < SMALL_FILE) ||
         (v->n_files >= SOME && v->stored / v->n_files < small))
         hr__text_add(out,
                      "%" PRId64 " files have %s each on average, and each is %s; files of %s would be %" PRId64 "\n",
-                     v->n_files, size_text(v->stored / v->n_files, mean),
-                     v->remote ? "one request at least" : "opened and its metadata read", size_text(LARGE_FILE, each),
-                     pieces_of(v->stored, LARGE_FILE));
+                     v->n_files, hr__bytes_label((double)(v->stored / v->n_files)).text,
+                     v->remote ? "one request at least" : "opened and its metadata read",
+                     hr__bytes_label((double)LARGE_FILE).text, pieces_of(v->stored, LARGE_FILE));
     else if (v->n_fragments >= MANY && v->stored / v->n_fragments < small)
         hr__text_add(out, "%" PRId64 " fragments have %s each on average, %s; fragments of %s would be %" PRId64 "\n",
-                     v->n_fragments, size_text(v->stored / v->n_fragments, mean),
+                     v->n_fragments, hr__bytes_label((double)(v->stored / v->n_fragments)).text,
                      v->remote ? "and a request takes longer than its bytes"
                                : "and beginning one takes about as long as reading it",
-                     size_text(16 << 20, each), pieces_of(v->stored, 16 << 20));
+                     hr__bytes_label((double)(16 << 20)).text, pieces_of(v->stored, 16 << 20));
 }
 
 hr_status hr_plan_file_advice(hr_plan *p, char **out, hr_error *err)

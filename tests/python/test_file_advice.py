@@ -50,7 +50,7 @@ def large(tmp_path_factory):
 
 def test_one_large_row_group_keeps_threads_idle(large):
     (found,) = advice(large)
-    assert found.startswith(f"{large}: fragment 0 has 70 MB in memory of 70 MB, and one thread reads it")
+    assert found.startswith(f"{large}: fragment 0 has 70.4 MB in memory of 70.4 MB, and one thread reads it")
     assert "1.0 of 4 threads have work" in found and "up to 2.0 times as fast" in found  # two of 64 MiB
     assert advice(large, HEADRACE_NUM_THREADS="1") == []
 
@@ -84,7 +84,7 @@ def test_fragments_larger_than_memory_lets_all_threads_read(tmp_path):
     assert advice(path) == []
     (found,) = advice(path, "-m", "512MB")
     assert re.search(
-        r"fragment \d has 70 MB in memory; 4 of that size at once need about 563 MB, the limit is 512 MB",
+        r"4 of that size at once need about 563.2 MB, the limit is 512.0 MB",
         found,
     )
 
@@ -93,12 +93,12 @@ def test_many_small_row_groups_and_many_small_files(tmp_path):
     path = tmp_path / "small.parquet"
     pq.write_table(numbers(12_000), path, row_group_size=10)
     (found,) = advice(path)
-    assert re.match(r"1200 fragments have \d+ kB each on average", found) and "would be 1" in found
+    assert re.match(r"1200 fragments have \d+ B each on average", found) and "would be 1" in found
     for i in range(1001):
         (tmp_path / f"{i}.csv").write_text("a\n1\n")
     (found,) = advice(tmp_path / "*.csv")
     assert (
-        found.startswith("1001 files have 0 kB each on average, and each is opened") and "would be 1" in found
+        found.startswith("1001 files have 4 B each on average, and each is opened") and "would be 1" in found
     )
 
 
@@ -107,8 +107,8 @@ def test_a_large_row_group_that_threads_divide(tmp_path):
     path = tmp_path / "one.parquet"
     pq.write_table(numbers(6_000_000), path, row_group_size=6_000_000)
     (found,) = advice(path, HEADRACE_NUM_THREADS="2")
-    assert found.startswith("the largest of 1 fragments has 192 MB in memory: threads divide it, but ")
-    assert "randomize_block_order()" in found and found.endswith("fragments of 67 MB would be 3")
+    assert found.startswith("the largest of 1 fragments has 192.0 MB in memory: threads divide it, but ")
+    assert "randomize_block_order()" in found and found.endswith("fragments of 67.1 MB would be 3")
 
 
 def test_a_few_hundred_tiny_archives(tmp_path):
@@ -119,7 +119,8 @@ def test_a_few_hundred_tiny_archives(tmp_path):
             archive.addfile(member, io.BytesIO(bytes(100)))
     (found,) = advice(tmp_path / "*.tar")
     assert (
-        found.startswith("300 files have 10 kB each on average, and each is opened") and "would be 1" in found
+        found.startswith("300 files have 10.2 kB each on average, and each is opened")
+        and "would be 1" in found
     )
     (found,) = advice(*sorted(tmp_path.glob("*.tar"))[:100])
     assert found.startswith("100 files")

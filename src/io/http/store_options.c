@@ -178,16 +178,22 @@ static const struct refusal {
 static void *place_of(hr_store *s, const store_option *o) { return (char *)s + o->offset; }
 
 /* Whether the first n characters of `name` are one of the names. Offers all of them to `near` (NULL: to none). */
-static bool is_one_of(const char *names, const char *name, size_t n, hr_near *near)
+static bool is_one_of(const char *names, const char *name, size_t n)
 {
     for (size_t m; *names; names += m + (names[m] == ' ')) {
         m = strcspn(names, " ");
         if (m == n && strncasecmp(names, name, n) == 0)
             return true;
-        if (near)
-            hr__near_try(near, names, m);
     }
     return false;
+}
+
+static void try_each(const char *names, hr_near *near)
+{
+    for (size_t m; *names; names += m + (names[m] == ' ')) {
+        m = strcspn(names, " ");
+        hr__near_try(near, names, m);
+    }
 }
 
 /* ----------------------------------------------------------------------------------------------------------- values */
@@ -215,7 +221,7 @@ static const struct {
 static double unit_of(const char *p, size_t n)
 {
     for (int i = 0; i < HR_LEN(units); i++)
-        if (is_one_of(units[i].names, p, n, NULL))
+        if (is_one_of(units[i].names, p, n))
             return units[i].seconds;
     return 0;
 }
@@ -278,9 +284,9 @@ static hr_status set_text(hr_store *s, const store_option *o, const char *value,
 static hr_status set_switch(hr_store *s, const store_option *o, const char *value, hr_error *err)
 {
     size_t n = strlen(value);
-    bool on = is_one_of(TRUE, value, n, NULL);
+    bool on = is_one_of(TRUE, value, n);
 
-    if (!on && !is_one_of(FALSE, value, n, NULL))
+    if (!on && !is_one_of(FALSE, value, n))
         return wrong_value(o->names, "true or false", value, err);
     *(hr_switch *)place_of(s, o) = on ? HR_SWITCH_ON : HR_SWITCH_OFF;
     return HR_OK;
@@ -291,7 +297,7 @@ static hr_status set_payer(hr_store *s, const store_option *o, const char *value
 {
     static const store_option project = LINE("project", gs.project);
 
-    if (!value[0] || is_one_of(TRUE " " FALSE, value, strlen(value), NULL))
+    if (!value[0] || is_one_of(TRUE " " FALSE, value, strlen(value)))
         return set_switch(s, o, value, err);
     *(hr_switch *)place_of(s, o) = HR_SWITCH_ON;
     return set_text(s, &project, value, err);
@@ -321,10 +327,10 @@ static hr_status set_cache_size(hr_store *s, const char *value, hr_error *err)
 
 /* Sets all options of the table that have this name. */
 static hr_status set_of(hr_store *s, const store_option *table, int n_table, const char *name, size_t n,
-                        const char *value, hr_near *near, bool *found, hr_error *err)
+                        const char *value, bool *found, hr_error *err)
 {
     for (int i = 0; i < n_table; i++)
-        if (is_one_of(table[i].names, name, n, near)) {
+        if (is_one_of(table[i].names, name, n)) {
             HR_TRY(set_value(s, &table[i], value, err));
             *found = true;
         }
@@ -347,7 +353,7 @@ static bool is_named(const char *names, const char *name, size_t n)
 {
     size_t prefix = HR_MIN(prefix_of(name), n);
 
-    return is_one_of(names, name, n, NULL) || (prefix && is_one_of(names, name + prefix, n - prefix, NULL));
+    return is_one_of(names, name, n) || (prefix && is_one_of(names, name + prefix, n - prefix));
 }
 
 static hr_status refuse(const char *name, size_t n, const char *value, bool *found, hr_error *err)
@@ -356,7 +362,7 @@ static hr_status refuse(const char *name, size_t n, const char *value, bool *fou
         if (!is_named(refusals[i].names, name, n))
             continue;
         *found = true;
-        return is_one_of(refusals[i].fine, value, strlen(value), NULL)
+        return is_one_of(refusals[i].fine, value, strlen(value))
                    ? HR_OK
                    : hr_error_set(err, HR_UNSUPPORTED, "storage_options: %.*s: %s", (int)n, name, refusals[i].why);
     }
@@ -364,24 +370,33 @@ static hr_status refuse(const char *name, size_t n, const char *value, bool *fou
     return HR_OK;
 }
 
+static hr_status unknown(const char *option, size_t n, hr_error *err)
+{
+    hr_near near;
+
+    hr__near_begin(&near, option, n);
+    try_each("cache_size", &near);
+    for (int i = 0; i < HR_LEN(client_options); i++)
+        try_each(client_options[i].names, &near);
+    for (int i = 0; i < HR_LEN(store_options); i++)
+        try_each(store_options[i].names, &near);
+    return hr_error_set(err, HR_INVALID, "storage_options: there is no option '%.*s'%s", (int)n, option,
+                        hr__near_hint(&near));
+}
+
 hr_status hr__store_set(hr_store *s, const char *option, hr_error *err)
 {
     size_t n = strcspn(option, "="), prefix = HR_MIN(prefix_of(option), n);
     const char *value = option[n] ? option + n + 1 : "";
     bool found = false;
-    hr_near near;
 
-    hr__near_begin(&near, option, n);
-    if (is_one_of("cache_size", option, n, &near))
+    if (is_one_of("cache_size", option, n))
         return set_cache_size(s, value, err);
-    HR_TRY(set_of(s, client_options, HR_LEN(client_options), option + prefix, n - prefix, value, &near, &found, err));
-    HR_TRY(set_of(s, store_options, HR_LEN(store_options), option, n, value, &near, &found, err));
+    HR_TRY(set_of(s, client_options, HR_LEN(client_options), option + prefix, n - prefix, value, &found, err));
+    HR_TRY(set_of(s, store_options, HR_LEN(store_options), option, n, value, &found, err));
     if (!found)
         HR_TRY(refuse(option, n, value, &found, err));
-    if (found)
-        return HR_OK;
-    return hr_error_set(err, HR_INVALID, "storage_options: there is no option '%.*s'%s", (int)n, option,
-                        hr__near_hint(&near));
+    return found ? HR_OK : unknown(option, n, err);
 }
 
 static void clear_of(hr_store *s, const store_option *table, int n_table)
