@@ -45,8 +45,8 @@ DEPS_BUILD := gcc libc6-dev pkg-config python3 python3-venv python3-dev \
               libzstd-dev libdeflate-dev libisal-dev zlib1g-dev liblz4-dev libbrotli-dev \
               libjpeg62-turbo-dev libpng-dev libwebp-dev libgif-dev libtiff-dev \
               libpcre2-dev libutf8proc-dev libcurl4-openssl-dev libssl-dev libexpat1-dev
-# ccache: the library of build/release and the one inside the Python module have the same objects. mold: see DEBUG.
-DEPS_TEST := clang libcmocka-dev tzdata ccache mold
+# ccache: the library of build/release and the one inside the Python module have the same objects. lld: see FOR_TESTS.
+DEPS_TEST := clang libcmocka-dev tzdata ccache lld
 DEPS_PAGES := chromium chromium-driver
 DEPS_FUZZ = clang libclang-rt-$(shell clang -dumpversion 2>/dev/null | cut -d. -f1)-dev
 
@@ -168,12 +168,11 @@ format: venv
 	@$(ENV) ruff check --fix $(PY_FILES)
 	@[ -z '$(C_FILES)' ] || $(ENV) clang-format -i $(C_FILES)
 
-# Builds for tests: programs with the whole engine, which mold links in a third of the time. -g1: lines for stack
+# Builds for tests: programs with the whole engine, which lld links in a third of the time. -g1: lines for stack
 # traces, and no variables, which take a fifth of the time.
-# norelro: mold 1.10 begins what is to be read-only at .tbss, which may end on the page before it. Such a program does
-# not start ("cannot apply additional memory protection").
+# Not mold 1.10: for some sizes of code it places .tbss so that a program does not start, or links it for ever.
 FOR_TESTS := --werror -Ddefault_library=static -Db_lundef=false \
-             $(if $(shell command -v mold),'-Dc_link_args=-fuse-ld=mold -z norelro')
+             $(if $(shell command -v ld.lld),-Dc_link_args=-fuse-ld=lld)
 DEBUG := $(FOR_TESTS) -Dbuildtype=debug -Doptimization=1 -Dc_args=-g1
 
 .PHONY: c-asan c-tsan c-clang c-bare c-release c-valgrind py-test
