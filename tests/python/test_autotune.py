@@ -71,6 +71,21 @@ def test_threads_that_wait_for_a_disk_get_more(slow_disk, context, options):
         assert not t["on"] and t["threads"] == context.num_threads and t["moves"] == 0
 
 
+def test_an_epoch_that_nobody_takes_teaches_nothing(slow_disk, context):
+    """The story: it began before the epoch before it had ended, and what that one had learnt was forgotten when
+    it closed.
+    """
+    ds = hd.read_parquet(slow_disk)
+    tried = []
+    for _ in range(PASSES):
+        batches = ds.iter_batches(batch_size=500)
+        for _ in batches:
+            pass
+        tried += [move["threads"] for move in batches.stats("dict")["tuned"]["last_moves"]]
+        batches.close()
+    assert tried and len(tried) == len(set(tried)), tried
+
+
 def test_decisions_are_logged_on_request(slow_disk, context, caplog):
     caplog.set_level(logging.INFO, "headrace.data")
     batches = hd.read_parquet(slow_disk).iter_batches(batch_size=500)

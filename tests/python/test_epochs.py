@@ -230,6 +230,18 @@ def test_an_early_pass_ends_with_its_dataset(lightning):
     assert feed.closed
 
 
+def test_a_setting_of_the_process_holds_for_the_next_epoch(context):
+    """The story: an epoch that was open already had the number of threads from before."""
+    ds = plan()
+    for _ in range(2):
+        list(ds.iter_batches(batch_size=100))
+    held = ds._iterator.early.held()
+    context.num_threads = 1
+    begun = iter(ds.iter_batches(batch_size=100))
+    next(begun)
+    assert begun.under is not held and held.run.feed.closed
+
+
 def shares_of(n, epochs_of):
     def of(rank, share):
         return [ids(share.iter_batches(batch_size=50)) for _ in range(epochs_of)]

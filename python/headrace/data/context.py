@@ -61,6 +61,19 @@ _FIELDS = _HONOURED | WITHOUT_EFFECT
 _warned_of = set()
 
 
+_changes = 0  # of settings of the process
+
+
+def _count_change() -> None:
+    global _changes
+    _changes += 1
+
+
+def process_settings() -> int:
+    """Another number after each change of num_threads, memory_limit_bytes, spill_dir or spill_quota_bytes."""
+    return _changes
+
+
 class DataContext(Fields):
     """Settings of this process: DataContext.get_current() returns the one object.
 
@@ -250,6 +263,7 @@ class DataContext(Fields):
             raise _core.TypeMismatchError(
                 f"DataContext.num_threads: expected int or None, found {type(n).__name__} {n!r}"
             )
+        _count_change()
         _core.set_num_threads(0 if n is None else int(n))
 
     @property
@@ -258,6 +272,7 @@ class DataContext(Fields):
 
     @memory_limit_bytes.setter
     def memory_limit_bytes(self, n: int | None) -> int:
+        _count_change()
         _core.set_memory_limit(0 if n is None else bytes_of("memory_limit_bytes", n, 1, whole=True))
 
     @property
@@ -270,6 +285,7 @@ class DataContext(Fields):
             raise _core.TypeMismatchError(
                 f"DataContext.spill_dir: expected a path or None, found {type(folder).__name__} {folder!r}"
             )
+        _count_change()
         _core.set_spill_dir(folder)
 
     @property
@@ -279,6 +295,7 @@ class DataContext(Fields):
 
     @spill_quota_bytes.setter
     def spill_quota_bytes(self, n: int | None) -> int:
+        _count_change()
         _core.set_spill_quota(-1 if n is None else bytes_of("spill_quota_bytes", n, 0, whole=True))
 
     @property

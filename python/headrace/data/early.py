@@ -20,6 +20,7 @@ import weakref
 from typing import Any
 
 from headrace import _core
+from headrace.data.context import process_settings
 
 IDLE_S = 120.0
 
@@ -33,7 +34,7 @@ def _batches(request):
 
 
 def _key(owner, request):
-    return _batches(request), owner.run_options()
+    return _batches(request), owner.run_options(), process_settings()
 
 
 class Early:
