@@ -72,8 +72,8 @@ def test_threads_that_wait_for_a_disk_get_more(slow_disk, context, options):
 
 
 def test_an_epoch_that_nobody_takes_teaches_nothing(slow_disk, context):
-    """The story: it began before the epoch before it had ended, and what that one had learnt was forgotten when
-    it closed.
+    """The story: it had begun before the last epoch ended, and when it closed, what that one had learnt was
+    forgotten.
     """
     ds = hd.read_parquet(slow_disk)
     tried = []
