@@ -70,11 +70,20 @@ static bool run_once(const fault_run *r, int64_t call)
     return hit;
 }
 
+static bool is_thorough(void)
+{
+    static int all = -1;
+
+    if (all < 0)
+        all = getenv("HEADRACE_THOROUGH") != NULL;
+    return all;
+}
+
 /* After the first thousand, growing steps: calls of a long loop fail alike. TSan looks at threads and takes ten times
  * as long: there, each eighth call from the fiftieth on. */
 static int64_t step_from(int64_t call)
 {
-    return (THREADS_ARE_WATCHED && call >= 50 && repeats(10) < 10 ? 8 : 1) + call / 1000;
+    return (THREADS_ARE_WATCHED && call >= 50 && !is_thorough() ? 8 : 1) + call / 1000;
 }
 
 int run_with_faults_on(hr_status (*fn)(void *context, hr_error *err), void *context, int kinds)
@@ -156,14 +165,7 @@ void run_without_kernels(void (*fn)(void **state), void **state)
 
 /* --------------------------------------------------------------------------------------------------- random, files */
 
-int repeats(int n)
-{
-    static int all = -1;
-
-    if (all < 0)
-        all = getenv("HEADRACE_THOROUGH") != NULL;
-    return all || n < 10 ? n : n / 10;
-}
+int repeats(int n) { return is_thorough() || n < 10 ? n : n / 10; }
 
 uint64_t next_random(uint64_t *state)
 {

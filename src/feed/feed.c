@@ -677,8 +677,8 @@ void hr_feed_close(hr_feed *f)
     if (!f)
         return;
     trace_stats(f);
-    if (f->run && f->pid == hr__pid() &&
-        f->n_tables > 0) /* an epoch that was opened early may know less than the plan */
+    /* An epoch that was opened early, and not read, may know less than the plan does by now. */
+    if (f->run && f->pid == hr__pid() && f->n_tables > 0)
         hr__run_learned(f->run);
     hr__run_close(f->run);
     if (f->lanes.before != f->run) /* equal: the second run did not start */

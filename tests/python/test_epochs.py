@@ -224,9 +224,6 @@ def test_an_early_pass_ends_with_its_dataset(lightning):
         list(ds.iter_batches(batch_size=100))
     feed = ds._iterator.early.held().run.feed
     del ds
-    until = time.monotonic() + 60
-    while not feed.closed and time.monotonic() < until:
-        time.sleep(0.01)  # the thread that ends idle passes may look at it
     assert feed.closed
 
 

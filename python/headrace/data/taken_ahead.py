@@ -23,9 +23,8 @@ def fetcher():
         frame = frame.f_back
         if frame is None:
             return None
-        if (
-            frame.f_globals.get("__name__") in MODULES
-        ):  # of other frames, f_locals would keep the values alive
+        # Of no other frame: Python keeps the values of f_locals alive until the function ends.
+        if frame.f_globals.get("__name__") in MODULES:
             return weakref.ref(frame.f_locals["self"])
     return None
 
