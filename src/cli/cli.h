@@ -158,12 +158,33 @@ typedef struct inspect {
     hr_status (*print)(void *context, const input *in, hr_plan *p, hr_error *err);
     /* Of pipes: whether the rows that were copied suffice. NULL: they are copied whole. */
     bool (*suffices)(void *context, hr_plan *p);
-    bool (*own)(const input *in, const char *path); /* whether the command has printed it without a plan */
+    /* *done: the command has printed the path without a plan. */
+    hr_status (*own)(const input *in, const char *path, bool *done, hr_error *err);
 } inspect;
 int inspect_run(const command *cmd, const inspect *how, int argc, char **argv);
 
-/* --- stat_zarr.c. Prints the arrays of a Zarr store, or the advice on them. false: the path is no such store. */
-bool stat_zarr(const char *path, bool json, bool advice);
+/* --- stat_zarr.c: prints the arrays of a Zarr store, and the advice on them. *done: whether the path is one. */
+hr_status stat_zarr(const char *path, const input *in, bool *done, hr_error *err) HR_MUST_USE;
+
+/* --- zarr_arrays.c */
+#define ZARR_MOST_AXES 32
+typedef struct zarr_array {
+    char *path;
+    char type[64];
+    int n_axes;
+    int64_t shape[ZARR_MOST_AXES], chunks[ZARR_MOST_AXES], shards[ZARR_MOST_AXES];
+    bool has_shards;
+    int64_t item_bytes, n_chunks, chunk_bytes;
+} zarr_array;
+typedef struct zarr_arrays {
+    zarr_array *items;
+    int64_t n, cap;
+    bool is_store; /* it may have no arrays */
+} zarr_arrays;
+/* The arrays of the store at a path or URL, which must be zero before; !is_store: there is none. */
+hr_status zarr_find(const char *path, const input *in, zarr_arrays *out, hr_error *err) HR_MUST_USE;
+void zarr_clear(zarr_arrays *all);
+int64_t zarr_pieces(int64_t n, int64_t each); /* n / each, rounded up */
 
 /* --- output.c: commands that read files and write others */
 

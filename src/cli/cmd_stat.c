@@ -40,12 +40,10 @@ static hr_status stat_print(void *context, const input *in, hr_plan *p, hr_error
     return in->json ? HR_OK : print_advice(p, err);
 }
 
-static bool stat_own(const input *in, const char *path)
+static hr_status stat_own(const input *in, const char *path, bool *done, hr_error *err)
 {
-    if (in->format || !stat_zarr(path, in->json, false))
-        return false;
-    stat_zarr(path, in->json, true);
-    return true;
+    *done = false;
+    return in->format ? HR_OK : stat_zarr(path, in, done, err);
 }
 
 static int stat_run(const command *cmd, int argc, char **argv)

@@ -203,15 +203,21 @@ static hr_status plan_of_pipes(const inspect *how, input *in, int argc, char **a
     return input_plan(in, argc, argv, out, err);
 }
 
-/* Takes the paths out that the command prints without a plan. Returns the number of arguments that are left. */
-static int print_own(const inspect *how, const input *in, int argc, char **argv)
+/* Takes the paths out that the command prints without a plan. *argc becomes the number of arguments that are left. */
+static hr_status print_own(const inspect *how, const input *in, int *argc, char **argv, hr_error *err)
 {
     int n = optind;
 
-    for (int i = optind; i < argc; i++)
-        if (!how->own || !how->own(in, argv[i]))
+    for (int i = optind; i < *argc; i++) {
+        bool done = false;
+
+        if (how->own)
+            HR_TRY(how->own(in, argv[i], &done, err));
+        if (!done)
             argv[n++] = argv[i];
-    return n;
+    }
+    *argc = n;
+    return HR_OK;
 }
 
 static int inspect_files(const inspect *how, input *in, int argc, char **argv)
@@ -220,7 +226,8 @@ static int inspect_files(const inspect *how, input *in, int argc, char **argv)
     hr_plan *p = NULL;
     int status = 0;
 
-    argc = print_own(how, in, argc, argv);
+    if (print_own(how, in, &argc, argv, &err))
+        return cli_failed(&err);
     if (optind == argc)
         return 0;
 

@@ -1,5 +1,6 @@
 """headrace stat's advice on the layout of files, and none where the layout suits."""
 
+import contextlib
 import gzip
 import io
 import json
@@ -9,6 +10,7 @@ import tarfile
 import numpy as np
 import pytest
 from command import MISSING, headrace
+from object_server import ObjectServer, S3Server
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -201,3 +203,74 @@ def test_huge_numbers_of_zarr(tmp_path):
     text = '{"shape":[9223372036854775807,8],"chunks":[5,8],"dtype":"<f99999999999999999999"}'
     (tmp_path / "zarr.json").write_text(text)
     assert "[9223372036854775807, 8], chunks [5, 8]: " in headrace("stat", tmp_path)[0]
+
+
+@pytest.fixture(params=["s3", "http"])
+def served(request, tmp_path, monkeypatch):
+    """(folder, its URL, options of the command, server)"""
+    folder = tmp_path / "root" / "bucket"
+    folder.mkdir(parents=True)
+    server = (S3Server if request.param == "s3" else ObjectServer)(tmp_path / "root")
+    if request.param == "s3":
+        for name in ("AWS_PROFILE", "AWS_REGION", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
+        yield folder, "s3://bucket", ("--storage-option", f"endpoint={server.url}"), server
+    else:
+        yield folder, f"{server.url}/bucket", (), server
+    server.close()
+
+
+def group_of(folder, version, consolidated):
+    zarr = pytest.importorskip("zarr")
+    group = zarr.create_group(str(folder / "g.zarr"), zarr_format=version)
+    group.create_array("images", shape=(1000, 28), chunks=(2, 28), dtype="uint8")
+    group.create_group("m\u00e4r\U0001f600").create_array("y", shape=(1000,), chunks=(1000,), dtype="int64")
+    if consolidated:
+        with pytest.warns() if version == 3 else contextlib.nullcontext():
+            zarr.consolidate_metadata(str(folder / "g.zarr"))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("consolidated", [True, False])
+def test_zarr_at_urls_is_that_of_folders(served, version, consolidated):
+    """The story: stat printed zarr.json as the bytes of a file, or said that there is no such object."""
+    folder, url, options, server = served
+    group_of(folder, version, consolidated)
+    assert headrace("stat", f"{url}/g.zarr/images", *options)[0] == headrace(
+        "stat", folder / "g.zarr/images"
+    )[0].replace(str(folder), url)
+    if url.startswith("http") and not consolidated:
+        error = headrace("stat", f"{url}/g.zarr", status=1)[1]
+        assert "a Zarr group without consolidated metadata: web servers list no members" in error
+        return
+    for more in ((), ("--json",)):
+        here = headrace("stat", *more, folder / "g.zarr")[0]
+        assert here.count("\n") == (2 if more else 3)
+        server.forget()
+        there = headrace("stat", *more, f"{url}/g.zarr/", *options)[0]
+        assert sorted(there.splitlines()) == sorted(here.replace(str(folder), url).splitlines())
+        assert not any("images/c" in path or "images/0" in path for _, path, _, _ in server.requests)
+
+
+def test_urls_without_a_zarr_store(served):
+    folder, url, options, server = served
+    pq.write_table(numbers(10), folder / "a.parquet")
+    (folder / "empty.zarr").mkdir()
+    (folder / "empty.zarr" / ".zgroup").write_text('{"zarr_format": 2}')
+    (folder / "empty.zarr" / ".zmetadata").write_text('{"metadata": {"a/.zarray": "')
+    assert "no such object" in headrace("stat", f"{url}/none.zarr", *options, status=1)[1]
+    server.forget()
+    assert headrace("stat", f"{url}/a.parquet", *options)[0].startswith(f"{url}/a.parquet: 10 rows")
+    assert not any("zarr" in path for _, path, _, _ in server.requests)
+    assert headrace("stat", f"{url}/empty.zarr", *options)[0] == f"{url}/empty.zarr: zarr, no arrays\n"
+
+
+def test_the_signature_of_a_url_stays_in_requests(tmp_path):
+    group_of(tmp_path, 2, True)
+    server = ObjectServer(tmp_path)
+    out = headrace("stat", f"{server.url}/g.zarr?sig=secret")[0]
+    server.close()
+    assert out.startswith(f"{server.url}/g.zarr/images: zarr, ") and "secret" not in out
+    assert all(path.endswith("?sig=secret") for _, path, _, _ in server.requests)
