@@ -185,7 +185,8 @@ typedef struct hr_format {
     const char *doc;
     /* The column on which its readers do hr_open.image_steps. NULL: they do none. */
     const char *(*image_column)(const void *options);
-    /* Bytes from a file's beginning that `open` reads where hr_open.schema is NULL. NULL: it reads no more then. */
+    /* Bytes from a file's beginning that `open` reads where hr_open.schema is NULL; the scan announces them. NULL or 0:
+     * it reads no more then, or announces them itself. */
     int64_t (*type_bytes)(const void *options);
     int row_growth; /* > 0: each file is one row (or none), which in memory is about this many times as large */
     hr_opens opens;

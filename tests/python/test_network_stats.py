@@ -148,6 +148,67 @@ def test_the_bytes_of_a_csv_that_give_its_types_travel_once(before, server, tmp_
     assert size - (128 << 10) < server.body_bytes() <= size
 
 
+@pytest.mark.parametrize("before", ["schema", "nothing"])
+@pytest.mark.parametrize(
+    "given, n_bytes, n_requests",
+    [
+        ({"dtypes": {"a": "int64", "b": "int64"}}, 64 << 10, 1),
+        ({"dtypes": "int64"}, 64 << 10, 1),
+        ({"dtypes": {"a": "int64", "b": "int64"}, "names": ["a", "b"], "header": True}, 64 << 10, 1),
+        ({"dtypes": {"a": "int64"}}, 4 << 20, 2),  # the names must come first
+    ],
+)
+def test_types_that_are_given_travel_not(before, given, n_bytes, n_requests, server, tmp_path):
+    """schema() fetched 4 MiB for types that were given; without it, these travelled twice."""
+    lines = "".join(f"{i},{i * 7}\n" for i in range(200_000))
+    (tmp_path / "a.csv").write_text("a,b\n" + lines * 5)
+    ds = hd.read_csv(f"{server.url}/a.csv", **given)
+    if before == "schema":
+        assert ds.schema().types == ["int64", "int64"]
+        assert server.body_bytes() == n_bytes
+        assert [method for method, *_ in server.requests].count("GET") == n_requests
+    assert sum(len(b["a"]) for b in ds.iter_batches(batch_size=8192)) == 1_000_000
+    assert server.body_bytes() == (tmp_path / "a.csv").stat().st_size
+
+
+def test_a_schema_that_is_given_travels_not(server, tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n" + "1,2\n" * 100_000)
+    schema = pa.schema({"a": "int64", "b": "int64"})
+    assert hd.read_csv(f"{server.url}/a.csv", schema=schema).schema().names == ["a", "b"]
+    assert server.body_bytes() == 0
+
+
+@pytest.mark.parametrize("before", ["schema", "nothing"])
+@pytest.mark.parametrize("given", ["types", "no types"])
+def test_the_bytes_of_fixed_widths_that_give_types_travel_once(before, given, server, tmp_path):
+    """The first bytes behind them travelled twice, and 8 MiB for a schema."""
+    (tmp_path / "a.fwf").write_text("".join(f"{i:8}{i * 7:10}\n" for i in range(200_000)) * 5)
+    dtypes = {"dtypes": {"a": "int64", "b": "int64"}} if given == "types" else {}
+    ds = hd.read_fwf(f"{server.url}/a.fwf", widths=[8, 10], names=["a", "b"], **dtypes)
+    if before == "schema":
+        assert ds.schema().types == ["int64", "int64"]
+        assert server.body_bytes() == (64 << 10 if dtypes else (4 << 20) + (16 << 10))
+    assert sum(len(b["a"]) for b in ds.iter_batches(batch_size=8192)) == 1_000_000
+    assert server.body_bytes() == (tmp_path / "a.fwf").stat().st_size
+
+
+@pytest.mark.parametrize("before", ["schema", "nothing"])
+@pytest.mark.parametrize("layout", ["lines", "array"])
+@pytest.mark.parametrize("sample", [4 << 20, 1 << 20, 0])
+def test_the_bytes_of_json_that_give_its_types_travel_once(sample, layout, before, server, tmp_path):
+    """They came by one request after another, with two MiB that no type needed."""
+    rows = "".join(f'{{"a": {i}, "b": {i * 7}}}\n' for i in range(200_000)) * 3
+    (tmp_path / "a.json").write_text(rows if layout == "lines" else f"[{rows[:-1].replace('}', '},')[:-1]}]")
+    size = (tmp_path / "a.json").stat().st_size
+    ds = hd.read_json(f"{server.url}/a.json", sample_bytes=sample)
+    if before == "schema":
+        assert ds.schema().names == ["a", "b"]
+        assert server.body_bytes() == (sample + (256 << 10) if sample else size)
+        assert [method for method, *_ in server.requests].count("GET") <= (1 if sample else 3)
+    assert sum(len(b["a"]) for b in ds.iter_batches(batch_size=8192)) == 600_000
+    assert server.body_bytes() == size
+
+
 def test_rows_travel_while_the_types_do(server, tmp_path):
     """Nothing else was asked for until the bytes that give the types had come and were read."""
     lines = "".join(f"{i},{i * 7}\n" for i in range(200_000))

@@ -1068,6 +1068,8 @@ static hr_status infer_types(csv_head *h, const hr_open *how)
         needed |= !s->types[i] && is_wanted(s, how->projection, i);
     if (!needed)
         return HR_OK;
+    if (!s->streamed)
+        hr__source_ahead(s->source, h->n, s->values.options->infer_bytes - h->n);
     HR_GO(head_more(h, s->values.options->infer_bytes));
     HR_GO(head_index(h));
     while (h->index.n_newlines == 0 && !h->in.ended) {
@@ -1282,7 +1284,7 @@ static hr_status read_head(csv_head *h, const hr_open *how)
     return infer_types(h, how);
 }
 
-static int64_t csv_type_bytes(const void *options) { return ((const csv_options *)options)->infer_bytes; }
+static int64_t csv_type_bytes(const void *options) { return hr__csv_type_bytes(options); }
 
 static hr_status csv_open(hr_source *source, const hr_open *how, hr_scan_file **out, hr_error *err)
 {

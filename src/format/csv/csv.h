@@ -171,6 +171,9 @@ hr_status hr__csv_column(const csv_values *v, const csv_rows *rows, int column, 
 /* The type that pyarrow.csv infers for the values. *out is new. */
 hr_status hr__csv_infer(const csv_values *v, const csv_rows *rows, int column, hr_type **out,
                         hr_error *err) HR_MUST_USE;
+/* For hr_format.type_bytes. 0: options give types; only `open`, which knows the names, can tell whether it infers
+ * others, and announces the bytes for them. */
+int64_t hr__csv_type_bytes(const csv_options *o);
 
 /* --- encodings: csv_encoding.c */
 

@@ -89,3 +89,8 @@ done:
     hr__growbuf_clear(&scratch);
     return st;
 }
+
+int64_t hr__csv_type_bytes(const csv_options *o)
+{
+    return (o->dtypes && *o->dtypes) || (o->default_type && *o->default_type) ? 0 : o->infer_bytes;
+}

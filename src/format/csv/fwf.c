@@ -18,6 +18,7 @@
 
 #define MAX_LINE_BYTES (64 << 20)
 #define MAX_COLUMNS (1 << 16)
+#define HEAD_BYTES (16 << 10) /* read at once for the names of columns */
 #define TABLE_BYTES (1 << 20)
 #define MAX_BLOCK_BYTES (1 << 30) /* of fields: offsets in a block have 31 bits */
 
@@ -706,6 +707,9 @@ static hr_status infer_types(fwf_file *f, int n, hr_window *w, hr_error *err)
 
     for (int i = 0; i < n; i++)
         needed |= !f->types[f->columns[i]];
+    if (needed && !f->streamed)
+        hr__source_ahead(f->source, w->at, f->options->csv.infer_bytes + HEAD_BYTES - w->at);
+    w->end = f->options->csv.infer_bytes;
     for (int64_t step = 1; needed && w->at < f->options->csv.infer_bytes && step > 0;) {
         HR_GO(next_line(f, w, &line, &step, err));
         if (step && !is_blank(f, line))
@@ -818,7 +822,13 @@ static hr_status split_fragments(fwf_file *f, hr_error *err)
     return HR_OK;
 }
 
-static int64_t fwf_type_bytes(const void *options) { return ((const fwf_options *)options)->csv.infer_bytes; }
+/* With the end of the last line. */
+static int64_t fwf_type_bytes(const void *options)
+{
+    int64_t n = hr__csv_type_bytes(&((const fwf_options *)options)->csv);
+
+    return n ? n + HEAD_BYTES : 0;
+}
 
 static hr_status fwf_open(hr_source *source, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
@@ -842,6 +852,7 @@ static hr_status fwf_open(hr_source *source, const hr_open *how, hr_scan_file **
     HR_GO(read_spans(f, err));
     HR_GO(split_fragments(f, err));
     HR_GO(open_window(f, 0, how->account, &w, err));
+    w.end = HEAD_BYTES;
     HR_GO(read_names(f, &w, how, err));
     HR_GO(choose_columns(f, how->projection, &n_wanted, err));
     HR_GO(given_types(f, how, err));

@@ -368,6 +368,14 @@ static int json_bid(hr_view head)
     return n == 3 ? 16 : 0;
 }
 
+/* With the block in which the last row of the sample ends. */
+static int64_t json_type_bytes(const void *options)
+{
+    int64_t n = ((const hr_json_options *)options)->sample_bytes;
+
+    return n && n < INT64_MAX / 2 ? n + hr__json_block_bytes : INT64_MAX / 2;
+}
+
 const hr_format hr__format_json = {
     .name = "json",
     .suffixes = "json jsonl ndjson geojsonl",
@@ -375,6 +383,7 @@ const hr_format hr__format_json = {
     .options = json_option_table,
     .options_bytes = sizeof(hr_json_options),
     .bid = json_bid,
+    .type_bytes = json_type_bytes,
     .open = json_open,
     .write_options = hr__json_write_options,
     .write_options_bytes = sizeof(hr_json_write_options),
