@@ -1,10 +1,12 @@
 """The dashboard: what it serves and to whom, its records, and the page in a browser (make test-pages)."""
 
 import contextlib
+import errno
 import http.client
 import json
 import os
 import re
+import socket
 import threading
 import time
 from pathlib import Path
@@ -135,6 +137,31 @@ def test_one_is_open_at_a_time():
 def test_what_is_no_port(port):
     with pytest.raises(InvalidArgument, match="expected a number from 0 to 65535"):
         observe.dashboard(port)
+
+
+def test_closing_twice_and_a_taken_port():
+    """The story: close() within `with` raised that a list has no such item, and the system's "Address already
+    in use" named no port.
+    """
+    with observe.dashboard() as board:
+        board.close()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(OSError, match=rf"dashboard: port {port}: Address already in use") as caught:
+            observe.dashboard(port)
+        assert caught.value.errno == errno.EADDRINUSE
+    with observe.dashboard() as board:
+        assert get(board)[0] == 200
+
+
+def test_an_address_that_is_none(board, capfd):
+    """The story: anybody on the machine could print a traceback of ours in the program's output."""
+    with socket.create_connection(("127.0.0.1", board.port), timeout=60) as raw:
+        raw.sendall(b"GET http://[x/ HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        assert raw.makefile("rb").readline() == b"HTTP/1.1 403 Forbidden\r\n"
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_forked_child_has_no_dashboard(board):

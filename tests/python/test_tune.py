@@ -325,6 +325,56 @@ def test_no_loader():
         tune(at("slow"), step=at("bad_step"), measure_step=True)
 
 
+def test_errors_name_the_users_lines_alone(tmp_path):
+    """The story: a wrong name or a syntax error was a page of frames of importlib and ours."""
+    (tmp_path / "syntax.py").write_text("def make_loader(:\n    pass\n")
+    for where, lines in {
+        at("slowly"): 1,
+        at("number"): 1,
+        f"{tmp_path}/none.py:make": 1,
+        "no_such_module_here:make": 1,
+        f"{tmp_path}/syntax.py:make_loader": 5,
+        at("broken"): 5,  # in Python 3.13 one more
+    }.items():
+        with pytest.raises(CallbackError) as caught:
+            tune(where)
+        text = str(caught.value)
+        assert lines <= text.count("\n") + 1 <= lines + 1, text
+        assert "importlib" not in text and "child.py" not in text and "headrace.exceptions" not in text
+
+
+def test_a_loader_without_batches(tmp_path):
+    """The story: seven configurations ran, and none had enough batches to compare."""
+    with command(at("empty"), "--train-step-time", "0", "--out", tmp_path / "out") as run:
+        out, errors = run.communicate(timeout=300)
+    assert run.returncode == 1 and errors == "as given: no batch\n"
+    assert "The loader gave no batch." in out
+
+
+def test_errors_are_lines_that_a_terminal_may_show(only, tmp_path):
+    """The story: colours in a user's error reached the terminal, and a lone surrogate lost the report."""
+    report = tune(at("colours"), folder=tmp_path, train_step_time=0)
+    assert "KeyError" in report.results[0].error and report.results[0].error.isprintable()
+    only("as given")
+    report = tune(at("bad", "tune_torch_loaders"), train_step_time=0, epochs=1)
+    assert report.results[0].error == "in a worker: ValueError: row 28 is bad and its neighbour"
+
+
+def test_a_loader_that_is_not_made_in_time():
+    """The story: it was told to have given no batch."""
+    with pytest.raises(CallbackError, match="no loader for 3 s; its processes were ended"):
+        tune(at("slow_to_make"), silence=3)
+
+
+def test_a_report_that_cannot_be_written_is_told(only, tmp_path):
+    """The story: an OSError at the end, such as of a full disk, lost what was measured in many minutes."""
+    only("as given")
+    (tmp_path / "report.html").mkdir()
+    report = tune(at("slow"), folder=tmp_path, **FAST)
+    assert report.best and report.folder is None
+    assert "the report is not written: " in report.text() and "report.html" in report.notes[-1]
+
+
 @pytest.mark.parametrize(
     "arguments, error",
     [

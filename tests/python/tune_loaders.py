@@ -106,3 +106,16 @@ def step(batch):
 
 def bad_step(batch):
     raise RuntimeError("the step is broken")
+
+
+def empty(num_workers=0):
+    return []
+
+
+def colours():
+    yield from Slow(0)
+    raise KeyError("row \x1b[31m9\udc80")
+
+
+def slow_to_make():
+    threading.Event().wait()

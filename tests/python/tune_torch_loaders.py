@@ -21,3 +21,14 @@ def dataset():
 
 def loader():
     return DataLoader(Rows(), batch_size=4)
+
+
+class Bad(Rows):
+    def __getitem__(self, i):
+        if i == 28:
+            raise ValueError("row 28 is bad\nand its neighbour")
+        return super().__getitem__(i)
+
+
+def bad():
+    return DataLoader(Bad(), batch_size=4, num_workers=1)

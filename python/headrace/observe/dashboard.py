@@ -57,8 +57,10 @@ class Dashboard:
         self._live = Live()
         try:
             self._server = _Server((ADDRESS, port), self)
-        except BaseException:
+        except BaseException as e:
             self._live.close()
+            if isinstance(e, OSError) and e.errno is not None:
+                raise OSError(e.errno, f"dashboard: port {port}: {os.strerror(e.errno)}") from None
             raise
         self.port: int = self._server.server_address[1]
         self._text = page("Headrace", {"headrace": __version__}, SCRIPTS, connects=True).encode()
@@ -72,11 +74,12 @@ class Dashboard:
         return f"http://{ADDRESS}:{self.port}/?token={self.token}"
 
     def close(self) -> None:
-        """Stops the server. The runs go on."""
+        """Stops the server. The runs go on. A second call does nothing."""
         global _open
         with _lock:
-            if _open is self:
-                _open = None
+            if _open is not self:
+                return  # closed, or the parent's of a forked child
+            _open = None
         self._server.shutdown()
         self._server.server_close()
         self._live.close()
@@ -183,8 +186,11 @@ class _Handler(BaseHTTPRequestHandler):
         raise AttributeError(name)
 
     def _answer(self) -> None:
-        address = urlsplit(self.path)
-        words = parse_qs(address.query)
+        try:
+            address = urlsplit(self.path)
+            words = parse_qs(address.query)
+        except ValueError:
+            address, words = urlsplit(""), {}  # no path and no token
         if not self._is_ours():
             self._send(HTTPStatus.FORBIDDEN, "text/plain", b"expected a request of this machine's own page\n")
         elif not self._knows_token(words):

@@ -93,14 +93,17 @@ def main(argv: list[str] | None = None) -> int:
             show=_Shown(),
         )
     except (HeadraceError, OSError) as e:
-        print(f"headrace.tune: {e}", file=sys.stderr)
+        print(f"headrace.tune: {str(e).removeprefix('tune: ')}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("headrace.tune: stopped before anything was measured", file=sys.stderr)
         return 130
-    print(report.text())
-    print(f"\nPage: {report.folder}/report.html", flush=True)
-    return 0 if report.complete else 130
+    print(report.text(), flush=True)
+    if report.folder:
+        print(f"\nPage: {report.folder}/report.html", flush=True)
+    if not report.complete:
+        return 130
+    return 0 if report.folder and report.best else 1
 
 
 if __name__ == "__main__":

@@ -89,6 +89,8 @@ def most_of(results: list[Result], floor_s: float) -> float:
 def words(target: Target | None, results: list[Result], floor_s: float) -> list[str]:
     """Sentences, the most important first."""
     start, best = start_of(results), best_of(results)
+    if results and not any(r.n_batches or r.status in FAILED for r in results):
+        return ["The loader gave no batch."]
     if not start or not best:
         return ["No configuration gave enough batches to compare."]
     most = most_of(results, floor_s)

@@ -6,6 +6,7 @@ code go to the log of the configuration.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pickle
@@ -16,6 +17,7 @@ from dataclasses import asdict
 from typing import Any
 
 from headrace import _core
+from headrace.exceptions import HeadraceError
 from headrace.tune.configurations import Configuration
 
 
@@ -34,12 +36,45 @@ def main(fd: int, parent: int) -> int:
     try:
         _run(request, send)
     except BaseException as e:
-        traceback.print_exc()
-        notes = sum(len(str(note).split("\n")) for note in getattr(e, "__notes__", ()))
-        line = " ".join(traceback.format_exception_only(e)[-1 - notes].split())
-        send({"event": "error", "text": line[:500], "time": time.monotonic()})
+        frames = _frames_of_user(e)
+        text = line_of(e, frames)
+        if frames is None and not isinstance(e, SyntaxError):
+            print(text, file=sys.stderr)
+        else:
+            traceback.print_exception(type(e), e, frames)
+        send({"event": "error", "text": text[:500], "time": time.monotonic()})
         return 1
     return 0
+
+
+def _frames_of_user(error):
+    """The traceback from the first frame of the user's code on. None: the text alone says what is wrong."""
+    frames = error.__traceback__
+    while frames and _is_ours(frames.tb_frame.f_code.co_filename):
+        frames = frames.tb_next
+    if frames is None and not isinstance(error, (HeadraceError, ImportError, SyntaxError)):
+        return error.__traceback__  # a mistake of ours
+    return frames
+
+
+def _is_ours(file):
+    ours = os.path.dirname(file) == os.path.dirname(__file__)
+    return ours or file == importlib.__file__ or file.startswith("<frozen ")
+
+
+def line_of(error: BaseException, frames: Any) -> str:
+    """The error as one line that a terminal may show. Of an error in a worker of torch its last lines, which
+    the error itself has below the worker's traceback.
+    """
+    notes = sum(len(str(note).split("\n")) for note in getattr(error, "__notes__", ()))
+    text = traceback.format_exception_only(error)[-1 - notes].rstrip()
+    if "Original Traceback (most recent call last)" in text:
+        lines = text.split("\n")
+        indented = [i for i, line in enumerate(lines) if line.startswith(" ")]
+        text = "in a worker: " + " ".join(lines[indented[-1] + 1 :] if indented else lines)
+    elif isinstance(error, HeadraceError):
+        text = str(error) if frames is None else f"{type(error).__name__}: {error}"
+    return "".join(c if c.isprintable() else " " for c in " ".join(text.split()))
 
 
 def _run(request, send):

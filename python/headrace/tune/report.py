@@ -137,7 +137,7 @@ class Report:
         (folder / "summary.json").write_text(json.dumps(self.as_dict(), indent=1, allow_nan=False) + "\n")
         self._save_csv(folder / "summary.csv")
         path = folder / "report.html"
-        path.write_text(self.html())
+        path.write_text(self.html(), encoding="utf-8", errors="replace")
         return path
 
     def _save_csv(self, path):

@@ -74,7 +74,11 @@ def tune(
     logs = Path(folder)
     logs.mkdir(parents=True, exist_ok=True)
     report = _Tuning(make_loader, step, logs, show, locals()).run()
-    report.save(logs)
+    try:
+        report.save(logs)
+    except OSError as e:  # what was measured is not lost
+        report.notes.append(f"the report is not written: {e}")
+        report.folder = None
     return report
 
 
@@ -160,6 +164,8 @@ class _Tuning:
                     break
                 report.results.append(result)
                 self.tell(result)
+                if len(report.results) == 1 and result.status == "done" and not result.n_batches:
+                    break  # nor would it have any with other settings
         except StopIteration:
             pass
         except KeyboardInterrupt:
@@ -174,7 +180,7 @@ class _Tuning:
         if seen.outcome == "interrupted":
             raise KeyboardInterrupt
         if seen.outcome != "done" and seen.outcome != "stopped":
-            raise CallbackError(f"tune: {self.name}: {seen.text}{_end_of(log)}")
+            raise CallbackError(f"tune: {self.name}: {seen.text}{_end_of(log, seen.text)}")
         if self.measure_step:
             self.step_s = sorted(seen.floor)[len(seen.floor) // 2] if seen.floor else 0.0
             self.request |= {"step": None, "step_s": self.step_s}
@@ -198,7 +204,8 @@ class _Tuning:
                 f"{advice.percent(result.wait_share)} of the time"
             )
         else:
-            self.show(f"{name}: {result.error or 'too few batches'}")
+            few = "too few batches" if result.n_batches else "no batch"
+            self.show(f"{name}: {result.error or few}")
 
     def _live(self, name):
         update = getattr(self.show, "update", None)
@@ -213,7 +220,7 @@ def _file_name(text):
     return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[:80]
 
 
-def _end_of(log):
-    """The last lines of a log, indented; "" for an empty one."""
+def _end_of(log, text):
+    """The last lines of a log, indented; "" for one that has nothing but `text`."""
     lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
-    return "".join(f"\n  {line}" for line in lines)
+    return "" if lines == [text] else "".join(f"\n  {line}" for line in lines)

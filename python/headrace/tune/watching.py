@@ -153,7 +153,8 @@ class _Watcher:
                 break  # a worker that has outlived it holds the pipe
             elif now - heard > self.silence_s:
                 self.run.outcome = "silent"
-                self.run.text = f"no batch for {self.silence_s:g} s; its processes were ended"
+                what = "no batch" if self.run.made else "no loader"
+                self.run.text = f"{what} for {self.silence_s:g} s; its processes were ended"
                 kill_all(self.process.pid)
                 break
             if now - sampled >= EVERY_S:
