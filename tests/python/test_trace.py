@@ -185,7 +185,7 @@ def test_the_report(tmp_path, trace):
 
 def test_text_of_users_is_text(tmp_path):
     event = {"ph": "X", "pid": 1, "tid": 1, "ts": 0.0, "dur": 5.0, "name": BAD}
-    (tmp_path / "t.json").write_text(json.dumps({"traceEvents": [event]}))
+    (tmp_path / "t.json").write_text(json.dumps({"otherData": {"stats": None}, "traceEvents": [event]}))
     page = report(tmp_path / "t.json", tmp_path / "out.html").read_text()
     assert BAD not in page and BAD in data_of(page)["operations"]
 
@@ -193,7 +193,7 @@ def test_text_of_users_is_text(tmp_path):
 def page_of(tmp_path, spans):
     """The data of the page of a trace with these spans of one thread: begin and length in us, name."""
     events = [{"ph": "X", "pid": 1, "tid": 1, "ts": b, "dur": d, "name": name} for b, d, name in spans]
-    (tmp_path / "t.json").write_text(json.dumps({"traceEvents": events}))
+    (tmp_path / "t.json").write_text(json.dumps({"otherData": {"stats": None}, "traceEvents": events}))
     return data_of(report(tmp_path / "t.json").read_text())
 
 
@@ -231,8 +231,12 @@ def test_a_short_burst_has_narrow_bins(tmp_path):
     )
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"traceEvents": 3}', "\x1f\x8bnot gzip"])
+OF_TORCH = '{"schemaVersion": 1, "traceEvents": [{"ph": "X", "pid": 1, "tid": "a", "ts": 1, "dur": 2}]}'
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"traceEvents": 3}', "\x1f\x8bnot gzip", OF_TORCH])
 def test_what_is_no_trace_is_an_error(tmp_path, text):
+    """A story: a trace of torch's profiler was a TypeError, since its tracks have names."""
     path = tmp_path / "t.json"
     path.write_text(text, encoding="latin-1")
     with pytest.raises(DataError, match="expected a trace of Headrace"):

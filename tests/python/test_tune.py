@@ -331,6 +331,7 @@ def test_errors_name_the_users_lines_alone(tmp_path):
     for where, lines in {
         at("slowly"): 1,
         at("number"): 1,
+        at("takes_one"): 1,
         f"{tmp_path}/none.py:make": 1,
         "no_such_module_here:make": 1,
         f"{tmp_path}/syntax.py:make_loader": 5,
@@ -383,6 +384,8 @@ def test_a_report_that_cannot_be_written_is_told(only, tmp_path):
         ({"seconds": -1}, InvalidArgument),
         ({"measure_step": True}, InvalidArgument),
         ({"train_step_time": "1"}, TypeMismatchError),
+        ({"train_step_time": math.nan}, InvalidArgument),
+        ({"silence": math.inf}, InvalidArgument),
     ],
 )
 def test_wrong_arguments(arguments, error):

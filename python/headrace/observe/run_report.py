@@ -39,9 +39,10 @@ def read_trace(path: str | os.PathLike[str]) -> dict[str, Any]:
         opened = gzip.open if Path(name).read_bytes()[:2] == b"\x1f\x8b" else open
         with opened(name, "rt", encoding="utf-8") as f:
             found = json.load(f)
-        if isinstance(found["traceEvents"], list):
+        events = found["traceEvents"]
+        if isinstance(events, list) and "stats" in (found.get("otherData") or {}):
             return found
-        what = type(found["traceEvents"]).__name__
+        what = "one of another program" if isinstance(events, list) else type(events).__name__
     except (ValueError, KeyError, TypeError, EOFError, OSError) as e:
         if isinstance(e, OSError) and not isinstance(e, gzip.BadGzipFile):
             raise

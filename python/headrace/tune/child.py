@@ -18,6 +18,7 @@ from typing import Any
 
 from headrace import _core
 from headrace.exceptions import HeadraceError
+from headrace.tune import targets
 from headrace.tune.configurations import Configuration
 
 
@@ -49,10 +50,11 @@ def main(fd: int, parent: int) -> int:
 
 def _frames_of_user(error):
     """The traceback from the first frame of the user's code on. None: the text alone says what is wrong."""
-    frames = error.__traceback__
+    frames, by = error.__traceback__, ""
     while frames and _is_ours(frames.tb_frame.f_code.co_filename):
-        frames = frames.tb_next
-    if frames is None and not isinstance(error, (HeadraceError, ImportError, SyntaxError)):
+        frames, by = frames.tb_next, frames.tb_frame.f_code.co_name
+    expected = isinstance(error, (HeadraceError, ImportError, SyntaxError))
+    if frames is None and not expected and by != targets.called.__name__:  # which calls make_loader
         return error.__traceback__  # a mistake of ours
     return frames
 

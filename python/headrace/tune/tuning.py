@@ -5,6 +5,7 @@ Tests: test_tune.py.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -89,7 +90,8 @@ def _check(given):
             raise InvalidArgument(f"tune: {name}: expected at least 1, found 0")
     for name in ("train_step_time", "seconds", "silence"):
         check(f"tune: {name}", given[name], "float")
-        if given[name] < 0 or given[name] == 0 and name != "train_step_time":
+        positive = given[name] > 0 or given[name] == 0 and name == "train_step_time"
+        if not positive or not math.isfinite(given[name]):
             raise InvalidArgument(f"tune: {name}: expected a positive number, found {given[name]}")
     if given["measure_step"] and given["step"] is None:
         raise InvalidArgument("tune: measure_step: expected a step to measure; step is None")
