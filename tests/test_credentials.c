@@ -3,9 +3,12 @@
 
 #include "io/http/http.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 static char *member(const char *json, const char *name) { return hr__json_text(json, (int64_t)strlen(json), name); }
 
@@ -178,6 +181,79 @@ static void processes_share_what_is_fetched(void **state)
     assert_int_equal(system(command), 0);
     hr__free(command);
     assert_no_leak(before);
+}
+
+static char shared_folder[] = "/tmp/headrace-test-XXXXXX";
+
+/* What the processes of other runs have left. */
+static void empty_shared_folder(void)
+{
+    char path[64];
+    DIR *d;
+
+    snprintf(path, sizeof path, "%s/headrace", shared_folder);
+    if ((d = opendir(path))) {
+        for (struct dirent *e; (e = readdir(d));)
+            (void)unlinkat(dirfd(d), e->d_name, 0);
+        closedir(d);
+    }
+}
+
+/* Two processes, one after the other: the second takes what the first has left, or asks for itself. */
+static hr_status fetch_and_share(hr_error *err)
+{
+    const char *name = "s";
+    hr_identity *i = NULL;
+    hr_status st = HR_OK;
+    char token[40];
+
+    for (int process = 0; process < 2; process++) {
+        HR_GO(hr__identity_shared("test", fetch_test, &name, 1, &i, err));
+        HR_GO(hr__identity_wait(i, err));
+        HR_GO(token_now(i, token, err));
+        assert_string_equal(token, atomic_load(&n_fetches) == 1 ? "s1" : "s2");
+        hr__identity_unref(i);
+        i = NULL;
+        hr__identities_forget();
+    }
+done:
+    hr__identity_unref(i);
+    hr__identities_forget();
+    return st;
+}
+
+/* Between runs, so that no fault is spent on it. */
+static hr_status fetch_and_share_anew(hr_error *err)
+{
+    empty_shared_folder();
+    begin_test(3600);
+    return fetch_and_share(err);
+}
+
+/* The file went around base/os once: no test could make its calls fail. */
+static hr_status a_fault_costs_a_request(hr_error *err)
+{
+    hr_status st = fetch_and_share_anew(err);
+
+    assert_int_equal(st, HR_OK);
+    assert_in_range(atomic_load(&n_fetches), 1, 2);
+    return st;
+}
+
+static void faults_of_the_shared_file(void **state)
+{
+    char *command;
+
+    (void)state;
+    assert_non_null(mkdtemp(shared_folder));
+    setenv("XDG_RUNTIME_DIR", shared_folder, 1);
+    setenv("HEADRACE_SHARE_CREDENTIALS", "on", 1);
+    assert_true(run_with_faults(a_fault_costs_a_request, HR_FAULT_IO | MAY_RECOVER) > 12);
+    assert_true(run_with_faults(fetch_and_share_anew, HR_FAULT_MEMORY | HR_FAULT_IO | MAY_RECOVER) > 20);
+    unsetenv("XDG_RUNTIME_DIR");
+    command = hr__printf(NULL, "rm -r %s", shared_folder);
+    assert_int_equal(system(command), 0);
+    hr__free(command);
 }
 
 #endif
@@ -490,6 +566,7 @@ int main(void)
         cmocka_unit_test(answers_are_taken),
 #ifdef HR_HAVE_S3
         cmocka_unit_test(processes_share_what_is_fetched),
+        cmocka_unit_test(faults_of_the_shared_file),
 #endif
         cmocka_unit_test(equal_identities_are_one),
         cmocka_unit_test(they_are_renewed_before_they_end),

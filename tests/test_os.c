@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -594,6 +595,55 @@ static int open_descriptors(void)
     return n;
 }
 
+static void private_files(void **state)
+{
+    char dir[64], path[128], link[128];
+    int before = open_descriptors(), d, fd, other;
+
+    (void)state;
+    temp_dir_new(dir);
+    snprintf(path, sizeof path, "%s/private", dir);
+    d = hr__dir_open_private(path); /* makes it */
+    assert_true(d >= 0);
+    fd = hr__file_create_private(d, "a");
+    assert_true(fd >= 0);
+    assert_int_equal(hr__file_write(fd, "x", 1), 1);
+    assert_int_equal(hr__file_close_written(fd), 0);
+    assert_int_equal(hr__file_create_private(d, "a"), -EEXIST);
+    fd = hr__file_open_private(d, "a");
+    assert_true(fd >= 0);
+    hr__file_close(fd);
+    assert_int_equal(hr__file_rename_in(d, "a", "b"), 0);
+    assert_int_equal(hr__file_open_private(d, "a"), -ENOENT);
+    assert_int_equal(symlinkat("b", d, "link"), 0);
+    assert_int_equal(hr__file_open_private(d, "link"), -ELOOP);
+    assert_int_equal(hr__file_lock_private(d, "link"), -ELOOP);
+    assert_int_equal(linkat(d, "b", d, "second", 0), 0);
+    assert_int_equal(hr__file_open_private(d, "b"), -EPERM);
+    assert_int_equal(hr__file_remove_in(d, "second"), 0);
+    assert_int_equal(fchmodat(d, "b", 0640, 0), 0);
+    assert_int_equal(hr__file_open_private(d, "b"), -EPERM);
+    assert_int_equal(mkdirat(d, "folder", 0700), 0);
+    assert_int_equal(hr__file_open_private(d, "folder"), -EPERM);
+    fd = hr__file_lock_private(d, "lock");
+    assert_true(fd >= 0);
+    assert_int_equal(hr__file_lock_private(d, "lock"), -EAGAIN);
+    hr__file_close(fd);
+    other = hr__file_lock_private(d, "lock");
+    assert_true(other >= 0);
+    hr__file_close(other);
+    hr__file_close(d);
+    snprintf(link, sizeof link, "%s/link", dir);
+    assert_int_equal(symlink(path, link), 0);
+    assert_true(hr__dir_open_private(link) < 0);
+    assert_int_equal(hr__link_read(link, path, 4), -ENAMETOOLONG);
+    assert_int_equal(hr__link_read(link, path, sizeof path), (int)strlen(path));
+    assert_int_equal(chmod(path, 0750), 0);
+    assert_int_equal(hr__dir_open_private(path), -EPERM);
+    temp_dir_free(dir);
+    assert_int_equal(open_descriptors(), before);
+}
+
 /* Descriptors that the receiver has no room for are closed, not leaked. */
 static void unwanted_descriptors(void **state)
 {
@@ -772,6 +822,7 @@ int main(void)
         cmocka_unit_test(files),
         cmocka_unit_test(interrupted_writes),
         cmocka_unit_test(folders),
+        cmocka_unit_test(private_files),
         cmocka_unit_test(large_folder),
         cmocka_unit_test(private_maps),
         cmocka_unit_test(memfds),

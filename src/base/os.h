@@ -121,6 +121,16 @@ int hr__disk_space(const char *path, int64_t *free_bytes, int64_t *all_bytes);
 void hr__file_close(int fd);
 int hr__file_duplicate(int fd);              /* another descriptor of the same open file, CLOEXEC; -> fd */
 int hr__file_open_to_lock(const char *path); /* the file exists and is no link; -> fd */
+/* Private files: this user's regular files, with one name, that nobody else may read or write. -EPERM: it is another
+ * one. A link is -ELOOP. `dir`: a descriptor of the folder. */
+int hr__dir_open_private(const char *path);             /* made if it is missing; -> fd */
+int hr__file_open_private(int dir, const char *name);   /* read-only; -> fd */
+int hr__file_create_private(int dir, const char *name); /* write-only; -EEXIST if it is there; -> fd */
+/* Made if it is missing. -> a descriptor, which hr__file_close lets go; -EAGAIN: another process has the lock */
+int hr__file_lock_private(int dir, const char *name);
+int hr__file_rename_in(int dir, const char *from, const char *to); /* replaces `to` */
+int hr__file_remove_in(int dir, const char *name);
+int hr__link_read(const char *path, char *out, int cap); /* where it leads, with a zero byte; -> bytes without it */
 /* Locks the whole file. The lock belongs to the descriptor and its copies in forked children, and goes with the last of
  * them. 0: locked. -EAGAIN: another descriptor has the lock. -EOPNOTSUPP: locks of this file system prove nothing,
  * since other processes see the file through another kernel (NFS, FUSE) or another inode (overlays). */

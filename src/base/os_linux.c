@@ -592,11 +592,10 @@ int64_t hr__memory_physical(void)
 static int add_namespace(hr_hash *h, const char *link)
 {
     char text[64];
-    ssize_t n = hr__fault(HR_FAULT_IO) ? (errno = EIO, -1) : readlink(link, text, sizeof text - 1);
+    int n = hr__link_read(link, text, sizeof text);
 
     if (n < 0)
-        return -errno;
-    text[n] = 0;
+        return n;
     hr__hash_text(h, text);
     return 0;
 }
@@ -1049,6 +1048,84 @@ int hr__file_open_to_lock(const char *path)
         return -EIO;
     RETRY(fd, open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     return fd < 0 ? -errno : fd;
+}
+
+/* fd, or -EPERM and closed. */
+static int private_or_closed(int fd, mode_t kind)
+{
+    struct stat s;
+    int rc;
+
+    if (fd < 0)
+        return -errno;
+    rc = fstat(fd, &s) ? -errno : 0;
+    if (rc == 0 && ((s.st_mode & S_IFMT) != kind || s.st_uid != geteuid() || (s.st_mode & 077) != 0 ||
+                    (kind == S_IFREG && s.st_nlink != 1)))
+        rc = -EPERM;
+    if (rc == 0)
+        return fd;
+    (void)close(fd);
+    return rc;
+}
+
+static int open_in(int dir, const char *name, int flags)
+{
+    int fd;
+
+    RETRY(fd, openat(dir, name, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600));
+    return fd;
+}
+
+int hr__dir_open_private(const char *path)
+{
+    if (hr__fault(HR_FAULT_IO))
+        return -EIO;
+    (void)mkdir(path, 0700);
+    return private_or_closed(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), S_IFDIR);
+}
+
+int hr__file_open_private(int dir, const char *name)
+{
+    return hr__fault(HR_FAULT_IO) ? -EIO : private_or_closed(open_in(dir, name, O_RDONLY), S_IFREG);
+}
+
+int hr__file_create_private(int dir, const char *name)
+{
+    return hr__fault(HR_FAULT_IO) ? -EIO : private_or_closed(open_in(dir, name, O_WRONLY | O_CREAT | O_EXCL), S_IFREG);
+}
+
+int hr__file_lock_private(int dir, const char *name)
+{
+    int fd = hr__fault(HR_FAULT_IO) ? -EIO : private_or_closed(open_in(dir, name, O_RDWR | O_CREAT), S_IFREG), rc;
+
+    if (fd < 0)
+        return fd;
+    RETRY(rc, flock(fd, LOCK_EX | LOCK_NB));
+    if (rc == 0)
+        return fd;
+    rc = -errno;
+    (void)close(fd);
+    return rc;
+}
+
+int hr__file_rename_in(int dir, const char *from, const char *to)
+{
+    return hr__fault(HR_FAULT_IO) ? -EIO : renameat(dir, from, dir, to) ? -errno : 0;
+}
+
+int hr__file_remove_in(int dir, const char *name)
+{
+    return hr__fault(HR_FAULT_IO) ? -EIO : unlinkat(dir, name, 0) ? -errno : 0;
+}
+
+int hr__link_read(const char *path, char *out, int cap)
+{
+    ssize_t n = hr__fault(HR_FAULT_IO) ? (errno = EIO, -1) : readlink(path, out, (size_t)cap);
+
+    if (n < 0 || n == cap)
+        return n < 0 ? -errno : -ENAMETOOLONG;
+    out[n] = 0;
+    return (int)n;
 }
 
 /* File systems of one kernel, where all processes see a file through one inode. On others only we may see a lock, and

@@ -17,28 +17,17 @@
 
 #include "io/http/http.h"
 
-#include <fcntl.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #define MAX_AGE_S 600
 #define MAX_BYTES 65536
 #define WAIT_NS ((int64_t)5 * 1000000000)
 #define LOOK_MS 20
 #define TITLE "headrace-credentials 1"
-
-static bool is_private(int fd, bool folder)
-{
-    struct stat s;
-
-    return fd >= 0 && fstat(fd, &s) == 0 && s.st_uid == geteuid() && (s.st_mode & 077) == 0 &&
-           (folder ? S_ISDIR(s.st_mode) : S_ISREG(s.st_mode) && s.st_nlink == 1);
-}
 
 char *hr__shared_folder(void)
 {
@@ -47,21 +36,7 @@ char *hr__shared_folder(void)
     if (value && strcmp(value, "off") == 0)
         return NULL;
     return runtime && runtime[0] == '/' ? hr__printf(NULL, "%s/headrace", runtime)
-                                        : hr__printf(NULL, "/dev/shm/headrace-%lld", (long long)geteuid());
-}
-
-/* < 0: it cannot be used. */
-static int open_folder(const char *path)
-{
-    int fd;
-
-    (void)mkdir(path, 0700);
-    fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && !is_private(fd, true)) {
-        close(fd);
-        fd = -1;
-    }
-    return fd;
+                                        : hr__printf(NULL, "/dev/shm/headrace-%lld", (long long)hr__uid());
 }
 
 /* Adds which container this is: its mounts and its network. False: it is not known. */
@@ -71,11 +46,9 @@ static bool add_namespaces(hr_text *out)
     char target[64];
 
     for (int i = 0; i < HR_LEN(links); i++) {
-        ssize_t n = readlink(links[i], target, sizeof target);
-
-        if (n <= 0 || n == sizeof target)
+        if (hr__link_read(links[i], target, sizeof target) <= 0)
             return false;
-        hr__text_add(out, "%.*s\n", (int)n, target);
+        hr__text_add(out, "%s\n", target);
     }
     return true;
 }
@@ -104,14 +77,8 @@ static int take_lock(int folder, const char *name)
     int fd;
 
     snprintf(lock, sizeof lock, "%s.l", name);
-    fd = openat(folder, lock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        if (hr__clock_ns() > until || hr__reads_stop()) {
-            close(fd);
-            return -1;
-        }
+    while ((fd = hr__file_lock_private(folder, lock)) == -EAGAIN && hr__clock_ns() <= until && !hr__reads_stop())
         hr__wait_readable(-1, LOOK_MS);
-    }
     return fd;
 }
 
@@ -152,13 +119,13 @@ static bool take_text(const char *text, hr_credentials *out)
 
 static bool read_file(int folder, const char *name, hr_credentials *out)
 {
-    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    char *text = is_private(fd, false) ? hr__zalloc(NULL, MAX_BYTES + 1) : NULL;
+    int fd = hr__file_open_private(folder, name);
+    char *text = fd >= 0 ? hr__zalloc(NULL, MAX_BYTES + 1) : NULL;
     int64_t n = text ? hr__file_read_at(fd, text, MAX_BYTES, 0) : 0;
     bool ok = n > 0 && take_text(text, out);
 
     if (fd >= 0)
-        close(fd);
+        hr__file_close(fd);
     hr__secret_free(text);
     return ok;
 }
@@ -184,28 +151,26 @@ static void write_file(int folder, const char *name, const hr_credentials *c)
     add_line(&text, "token", c->token);
     hr__text_add(&text, "end\n");
     snprintf(temporary, sizeof temporary, "%s.%d", name, hr__pid());
-    (void)unlinkat(folder, temporary, 0);
-    fd = text.failed || text.n > MAX_BYTES
-             ? -1
-             : openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    ok = fd >= 0 && write(fd, text.data, (size_t)text.n) == (ssize_t)text.n;
+    (void)hr__file_remove_in(folder, temporary);
+    fd = text.failed || text.n > MAX_BYTES ? -1 : hr__file_create_private(folder, temporary);
+    ok = fd >= 0 && hr__file_write(fd, text.data, text.n) == text.n;
     if (fd >= 0)
-        close(fd);
-    if (fd >= 0 && (!ok || renameat(folder, temporary, folder, name) < 0))
-        (void)unlinkat(folder, temporary, 0);
+        ok = hr__file_close_written(fd) == 0 && ok;
+    if (fd >= 0 && (!ok || hr__file_rename_in(folder, temporary, name) < 0))
+        (void)hr__file_remove_in(folder, temporary);
     hr__secret_free(text.data);
 }
 
 hr_shared hr__shared_begin(const char *folder, const char *kind, const char *const *with, int n)
 {
-    hr_shared s = { .folder = folder ? open_folder(folder) : -1, .lock = -1 };
+    hr_shared s = { .folder = folder ? hr__dir_open_private(folder) : -1, .lock = -1 };
 
     if (s.folder < 0)
         return s;
     if (make_name(kind, with, n, s.name))
         s.lock = take_lock(s.folder, s.name);
     if (s.lock < 0) {
-        close(s.folder);
+        hr__file_close(s.folder);
         s.folder = -1;
     }
     return s;
@@ -225,8 +190,8 @@ void hr__shared_leave(const hr_shared *s, const hr_credentials *c)
 void hr__shared_end(hr_shared *s)
 {
     if (s->lock >= 0)
-        close(s->lock);
+        hr__file_close(s->lock);
     if (s->folder >= 0)
-        close(s->folder);
+        hr__file_close(s->folder);
     s->lock = s->folder = -1;
 }
