@@ -573,6 +573,52 @@ static void test_the_cache_is_advised(void **state)
     assert_true(v.files[1].gain > 1.99 && v.files[1].gain < 2.01);
 }
 
+/* A run with its start has one request at least. The story: 200 rows of a filter took 1.65 s, of which a request took
+ * 0.42, and one large file promised to take 0.05. */
+static void test_one_request_remains(void **state)
+{
+    scene *s = scene_new(990);
+    hr_verdict v;
+
+    (void)state;
+    of_small_requests(s); /* 100 that take 80 % of the time before the first byte */
+    s->e.is_whole = true;
+    s->run.sums.io[HR_IO_NETWORK].ns = s->run.all_io[HR_IO_NETWORK].ns = 100 * 250 * MS;
+    s->run.sums.io[HR_IO_NETWORK].first_ns = s->run.all_io[HR_IO_NETWORK].first_ns = 100 * 249 * MS;
+    hr__verdict_of(&s->e, &v);
+    assert_int_equal(v.kind, HR_VERDICT_LATENCY);
+    assert_true(v.gain > 3.9 && v.gain < 4.1);
+    assert_true(v.files[0].gain > 3.9 && v.files[0].gain < 4.1);
+    assert_true(v.files[1].gain > 50); /* the cache needs none */
+    s->stage.files = 1;
+    hr__verdict_of(&s->e, &v);
+    assert_contains(v.files[0].text, "100 requests for 1 file brought");
+}
+
+/* The story: a count of 10,000 rows took a second, in which two processes started that then worked for 3 % of it. "Give
+ * it more workers (about 100.0 times as fast)", it said. */
+static void test_the_start_of_workers_is_no_limit(void **state)
+{
+    scene *s = scene_new(990);
+    hr_verdict v;
+
+    (void)state;
+    caused(s, HR_CAUSE_FUNCTION, 900);
+    served(s, 2, false, 60, 5);
+    s->e.is_whole = true;
+    hr__verdict_of(&s->e, &v);
+    assert_int_equal(v.kind, HR_VERDICT_SHORT);
+    assert_contains(v.text, "the workers of map(f) had to start");
+    assert_true(!v.starved && v.gain == 1 && !v.advice[0] && !v.n_files);
+    served(s, 2, false, 1500, 5);
+    hr__verdict_of(&s->e, &v);
+    assert_int_equal(v.kind, HR_VERDICT_FUNCTION);
+    served(s, 2, false, 60, 5);
+    s->e.is_whole = false; /* without the start */
+    hr__verdict_of(&s->e, &v);
+    assert_int_equal(v.kind, HR_VERDICT_FUNCTION);
+}
+
 /* The gain ends where the next resource is the limit. */
 static void test_the_next_limit(void **state)
 {
@@ -767,11 +813,18 @@ static void test_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_cause),        cmocka_unit_test(test_the_next_limit),
-        cmocka_unit_test(test_the_cpus),          cmocka_unit_test(test_workers),
-        cmocka_unit_test(test_findings_on_files), cmocka_unit_test(test_the_cache_is_advised),
-        cmocka_unit_test(test_too_short),         cmocka_unit_test(test_a_whole_run),
-        cmocka_unit_test(test_long_names),        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_each_cause),
+        cmocka_unit_test(test_the_next_limit),
+        cmocka_unit_test(test_the_cpus),
+        cmocka_unit_test(test_workers),
+        cmocka_unit_test(test_findings_on_files),
+        cmocka_unit_test(test_the_cache_is_advised),
+        cmocka_unit_test(test_one_request_remains),
+        cmocka_unit_test(test_the_start_of_workers_is_no_limit),
+        cmocka_unit_test(test_too_short),
+        cmocka_unit_test(test_a_whole_run),
+        cmocka_unit_test(test_long_names),
+        cmocka_unit_test(test_steps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

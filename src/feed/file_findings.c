@@ -84,18 +84,21 @@ static void small_requests(look *k)
 {
     const hr_io_sums *io = &k->run->all_io[HR_IO_NETWORK];
     int64_t few = pieces_of(io->bytes, GOOD_REQUEST);
-    double first = hr__share((double)io->first_ns, (double)io->ns);
+    double first = hr__share((double)io->first_ns, (double)io->ns), saved;
     hr_finding *f;
 
     if (io->requests < SOME || io->bytes / io->requests >= SMALL_REQUEST)
         return;
-    if (!(f = found(k, waits_of(k, HR_CAUSE_NETWORK) * first * (1 - hr__share((double)few, (double)io->requests)))))
+    saved = waits_of(k, HR_CAUSE_NETWORK) * first * (1 - hr__share((double)few, (double)io->requests));
+    if (k->e->is_whole)
+        saved = HR_MIN(saved, k->period_ns - hr__request_ns(io));
+    if (!(f = found(k, saved)))
         return;
     snprintf(f->text, sizeof f->text,
-             "%" PRId64 " requests for %" PRId64 " files brought %s each, and %.0f %% of their time passed before the "
-             "first byte",
-             io->requests, HR_MAX(k->files, 1), hr__bytes_label((double)io->bytes / (double)io->requests).text,
-             100 * first);
+             "%" PRId64 " requests for %" PRId64 " file%s brought %s each, and %.0f %% of their time passed before "
+             "the first byte",
+             io->requests, HR_MAX(k->files, 1), k->files > 1 ? "s" : "",
+             hr__bytes_label((double)io->bytes / (double)io->requests).text, 100 * first);
     snprintf(f->advice, sizeof f->advice, "write files, row groups or chunks of %s: about %" PRId64 " request%s",
              hr__bytes_label(GOOD_REQUEST).text, few, few == 1 ? "" : "s");
 }

@@ -281,6 +281,8 @@ static void find_gain(case_of *c)
         least = HR_MAX(least, with_chunks(c));
     if (c->v->kind == HR_VERDICT_OTHERS)
         least = HR_MAX(least, with_cpus(c));
+    if (c->v->kind == HR_VERDICT_LATENCY && c->e->is_whole)
+        least = HR_MAX(least, hr__request_ns(&c->run->sums.io[HR_IO_NETWORK]));
     c->v->most = c->e->steps.step_ns > 0 ? c->period_ns / (double)c->e->steps.step_ns : 0;
     c->v->gain = least > 0 ? HR_MAX(1.0, c->period_ns / least) : 1.0;
     c->v->gain = HR_MIN(c->v->gain, 100.0);
@@ -343,8 +345,7 @@ static void serial(case_of *c)
 static void network(case_of *c)
 {
     const hr_io_sums *io = &c->run->sums.io[HR_IO_NETWORK];
-    double first = hr__share((double)io->first_ns, (double)io->ns),
-           mean = io->requests ? (double)io->ns / (double)io->requests : 0;
+    double first = hr__share((double)io->first_ns, (double)io->ns), mean = hr__request_ns(io);
 
     if (c->run->sums.throttled > 0 && c->run->sums.throttled * 50 >= io->requests) {
         set(c, HR_VERDICT_THROTTLE);
@@ -606,6 +607,19 @@ static bool lacks_cpus(const case_of *c)
                        : (double)s->cpu_ns > 0.4 * (double)s->busy_ns;
 }
 
+/* A whole run in which the function's workers were idle for most of the waits for them: they had to start. */
+static bool is_start(const case_of *c)
+{
+    return c->e->is_whole && (double)c->op->sums.served.busy_ns < 0.5 * c->waited_ns;
+}
+
+static void start(case_of *c)
+{
+    TEXT(c, "the workers of %s had to start: too short a run to judge", name_of(c->op).text);
+    c->v->starved = false;
+    c->op = NULL;
+}
+
 static void function(case_of *c)
 {
     const hr_served *s;
@@ -638,6 +652,10 @@ static void function(case_of *c)
     }
     if (takes_turns(c, c->op)) {
         turns(c);
+        return;
+    }
+    if (is_start(c)) {
+        start(c);
         return;
     }
     if (lacks_cpus(c) && crowded_out(c, (double)s->busy_ns, (double)s->cpu_ns))

@@ -92,6 +92,11 @@ typedef struct hr_verdict {
 } hr_verdict;
 /* From 0 to 1; 0 of nothing. */
 static inline double hr__share(double part, double whole) { return whole > 0 ? HR_MIN(part / whole, 1.0) : 0; }
+/* The mean time of a request: even one alone takes it, so a run with its start is no shorter. */
+static inline double hr__request_ns(const hr_io_sums *io)
+{
+    return io->requests ? (double)io->ns / (double)io->requests : 0;
+}
 void hr__verdict_of(const hr_evidence *e, hr_verdict *out);
 /* file_findings.c: sets v->files. The rest of *v is known. */
 void hr__file_findings(const hr_evidence *e, hr_verdict *v);

@@ -174,8 +174,13 @@ def _of_network(n):
     if not n["requests"] and not n["cached_bytes"]:  # of a reader in Python, which asks by the engine
         received = bytes_text(outside["received_bytes"])
         cached = f"{bytes_text(outside['cached_bytes'])} from the cache, " if outside["cached_bytes"] else ""
-        return f"Network: {outside['requests']:,} requests, {received}, {cached}outside the run"
-    return f"Network: {n['requests']:,} requests, {received}, {cached}{n['retries']:,} retries"
+        return f"Network: {_many(outside['requests'], 'request')}, {received}, {cached}outside the run"
+    asked, again = _many(n["requests"], "request"), _many(n["retries"], "retry", "retries")
+    return f"Network: {asked}, {received}, {cached}{again}"
+
+
+def _many(n, one, more=""):
+    return f"{n:,} {one if n == 1 else more or one + 's'}"
 
 
 def _of_ranks(s):
