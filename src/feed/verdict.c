@@ -35,6 +35,7 @@
 #define OTHERS 0.2           /* and for this share of the time by other processes, makes ours wait */
 #define ASLEEP 0.15          /* what computes for a smaller share of its time waits for something else than CPUs */
 #define DELAYED 0.1          /* of the time of calls: the worker could run, and had no CPU */
+#define IDLE_WORKERS 0.2     /* of the waits for them: workers that were busy for a smaller share had to start */
 #define SMALL_CHUNK (128 << 10) /* a smaller chunk of an array takes longer to begin than to read, */
 #define GOOD_CHUNK (1 << 20)    /* and of this size its beginning is a small part */
 #define FAULT_NS 4000           /* a page fault takes less, with the zeros of the page */
@@ -610,7 +611,7 @@ static bool lacks_cpus(const case_of *c)
 /* A whole run in which the function's workers were idle for most of the waits for them: they had to start. */
 static bool is_start(const case_of *c)
 {
-    return c->e->is_whole && (double)c->op->sums.served.busy_ns < 0.5 * c->waited_ns;
+    return c->e->is_whole && (double)c->op->sums.served.busy_ns < IDLE_WORKERS * c->waited_ns;
 }
 
 static void start(case_of *c)
@@ -661,6 +662,8 @@ static void function(case_of *c)
     if (lacks_cpus(c) && crowded_out(c, (double)s->busy_ns, (double)s->cpu_ns))
         return;
     set(c, HR_VERDICT_FUNCTION);
+    if (c->e->is_whole) /* the start of the workers remains */
+        c->waited_ns = HR_MIN(c->waited_ns, (double)s->busy_ns);
     servers = s->servers / HR_MAX(c->at_once, 1);
     if (c->n_alike > 1)
         TEXT(c, "the %d functions %s: of each ", c->n_alike, name_of(c->op).text);
