@@ -415,7 +415,7 @@ static hr_status list_sort_eval(const hr_bound_call *call, const hr_eval *how, h
             HR_GO(hr__error_memory(err, "list_sort", n * (int64_t)sizeof *spare));
         for (int64_t k = 0; k < n; k++)
             p.picked[p.n + k] = begin + k;
-        if (s.items->type->id != HR_T_NULL)
+        if (n > 0 && s.items->type->id != HR_T_NULL)
             sort_items(&s, p.picked + p.n, n, spare);
         p.n += n;
         picking_row(&p, i + 1);

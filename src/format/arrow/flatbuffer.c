@@ -194,7 +194,7 @@ static uint8_t *push(hr_flat_builder *b, int64_t n)
             b->cap = cap;
         }
     }
-    if (b->failed)
+    if (b->failed || !b->data)
         return NULL;
     b->n += n;
     return b->data + b->cap - b->n;

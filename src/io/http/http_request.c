@@ -235,10 +235,11 @@ static void add_words(const hr_http_request *r, hr_text *out)
         snprintf(open, sizeof open, "<%s>", tags[i]);
         begin = strstr(body, open);
         end = begin ? strchr(begin + strlen(open), '<') : NULL;
-        begin += end ? strlen(open) : 0;
-        if (end)
-            hr__text_add(out, "%s%.*s", found++ ? ": " : ", ",
-                         (int)HR_MIN(end - begin, (ptrdiff_t)strcspn(begin, "\r\n")), begin);
+        if (!end)
+            continue;
+        begin += strlen(open);
+        hr__text_add(out, "%s%.*s", found++ ? ": " : ", ",
+                     (int)HR_MIN(end - begin, (ptrdiff_t)strcspn(begin, "\r\n")), begin);
     }
     if (!found && r->answer.code[0]) {
         hr__text_add(out, ", %s", r->answer.code);

@@ -253,10 +253,13 @@ static hr_status deal_groups(hr_account *account, uint32_t *rows, int64_t n, int
     int64_t n_groups = n / GROUP_ROWS, n_sections = (n + section - 1) / section, each = section / GROUP_ROWS;
     int64_t n_room = 2 * n_groups + n_sections + n;
     uint32_t *order = hr__alloc(account, (size_t)n_room * sizeof *order);
-    uint32_t *section_of = order + n_groups, *next = section_of + n_groups, *from = next + n_sections;
+    uint32_t *section_of, *next, *from;
 
     if (!order)
         return hr__error_memory(err, "local_shuffle", n_room * (int64_t)sizeof *order);
+    section_of = order + n_groups;
+    next = section_of + n_groups;
+    from = next + n_sections;
     for (int64_t i = 0; i < n_groups; i++)
         order[i] = (uint32_t)i;
     hr__random_permute(order, n_groups, key);

@@ -111,11 +111,12 @@ hr_status hr__length_take(const hr_length_batches *b, int k, const hr_mem *mem, 
     hr_origin *origin = NULL;
     hr_status st = HR_OK;
     hr_table **parts = hr__alloc(b->account, n_parts * sizeof *parts + (size_t)o->n_rows * sizeof(uint32_t));
-    uint32_t *picks = (uint32_t *)(void *)(parts + n_parts);
+    uint32_t *picks;
 
     *out = NULL;
     if (!parts)
         return hr__error_memory(err, "batch_by_length", o->n_rows * (int64_t)sizeof *picks);
+    picks = (uint32_t *)(void *)(parts + n_parts);
     if (o->n_parts)
         memcpy(parts, o->parts, (size_t)o->n_parts * sizeof *parts);
     parts[o->n_parts] = in;
