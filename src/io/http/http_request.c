@@ -238,8 +238,8 @@ static void add_words(const hr_http_request *r, hr_text *out)
         if (!end)
             continue;
         begin += strlen(open);
-        hr__text_add(out, "%s%.*s", found++ ? ": " : ", ",
-                     (int)HR_MIN(end - begin, (ptrdiff_t)strcspn(begin, "\r\n")), begin);
+        hr__text_add(out, "%s%.*s", found++ ? ": " : ", ", (int)HR_MIN(end - begin, (ptrdiff_t)strcspn(begin, "\r\n")),
+                     begin);
     }
     if (!found && r->answer.code[0]) {
         hr__text_add(out, ", %s", r->answer.code);
