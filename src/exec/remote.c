@@ -3,8 +3,8 @@
  * 1. A ticket announces what it will read when it is made: all tickets of the window are under way at once. The budget
  *    may refuse that.
  * 2. Before its first read the ticket announces again. What is not here suspends the ticket (HR_PENDING), and the
- *    pool's thread goes on with other work. Then the budget refuses nothing up to half of the memory limit: the
- *    ticket was admitted.
+ *    pool's thread goes on with other work. Then the budget refuses nothing as long as less than three quarters of the
+ *    memory limit are in use: the ticket was admitted. Beyond, its reads fetch what they need, and wait (5).
  * 3. take.c announces fragments beyond the window as well, up to 64 MiB or a sixteenth of the memory limit: the window
  *    is as large as the threads need, which is too little for a network.
  * 4. Files are opened before their turn: see open_ahead.c.
@@ -51,11 +51,20 @@ void hr__ticket_announce(hr_ticket *t)
     }
 }
 
+/* Bytes that a ticket may request although half of the limit is in use: up to three quarters, since its tables need
+ * room as well. */
+static int64_t may_request(hr_account *a)
+{
+    int64_t limit = hr__account_limit(a), left = limit / 4 * 3 - hr__account_used(a);
+
+    return HR_MAX(HR_MIN(left, limit / 2), limit / 32);
+}
+
 static void bytes_came(void *context) { hr__resume(context, HR_OK, NULL); }
 
 hr_status hr__ticket_await(hr_ticket *t)
 {
-    int64_t most = hr__account_limit(t->stage->run->account) / 2;
+    int64_t most = may_request(t->stage->run->account);
     hr_resume *resume = NULL;
     hr_status st;
 

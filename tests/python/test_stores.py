@@ -240,6 +240,21 @@ def test_a_whole_that_is_too_large_is_one_error(name, server, tmp_path, monkeypa
         getattr(hd, f"read_{name[6:]}")(f"{server.url}/{name}").take_all()
 
 
+def test_threads_share_the_limit(server, tmp_path, monkeypatch):
+    """Each of 16 threads could request half of the limit: once they held two and a half limits together."""
+    rng = np.random.default_rng(0)
+    t = pa.table({name: rng.random(3_000_000) for name in "abcd"})
+    pq.write_table(t, tmp_path / "large.parquet", row_group_size=500_000, compression="none")
+    server.root = tmp_path
+    context = hd.DataContext.get_current()
+    monkeypatch.setattr(context, "memory_limit_bytes", 32 << 20)
+    monkeypatch.setattr(context, "num_threads", 16)
+    for _ in range(3):
+        ds = hd.read_parquet(f"{server.url}/large.parquet")
+        assert sum(len(b["a"]) for b in ds.iter_batches(batch_size=65536)) == t.num_rows
+        assert ds.stats("dict")["peak_bytes"] < 1.9 * (32 << 20)
+
+
 def test_what_is_not_there_is_named(server):
     with pytest.raises(NotFoundError, match=r"/nothing.csv: no such object \(HTTP 404\)"):
         hd.read_csv(f"{server.url}/nothing.csv")
