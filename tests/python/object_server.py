@@ -10,6 +10,7 @@ import itertools
 import os
 import random
 import re
+import socket
 import threading
 import time
 from html import escape
@@ -22,6 +23,19 @@ class Server(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
     request_queue_size = 256
+
+
+def is_awaited(handler):
+    """Whether the client still waits for the answer: it has not closed the connection."""
+    try:
+        flags = socket.MSG_PEEK | socket.MSG_DONTWAIT
+        return (
+            socket.socket.recv(handler.connection, 1, flags) != b""
+        )  # also of TLS, whose own takes no flags
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
 class ObjectServer:
@@ -39,7 +53,8 @@ class ObjectServer:
         self.metadata = {}  # by path: more headers
         self.numbers = itertools.count()
         self.requests = []
-        self.at_once = self.most_at_once = 0
+        self.at_work = set()  # handlers of requests
+        self.most_at_once = 0  # of these, whose clients had not given up
         self.delay_s = 0.0
         self.lock = threading.Lock()
         self.server = Server(("127.0.0.1", 0), self._handler())
@@ -51,6 +66,10 @@ class ObjectServer:
     def close(self):
         self.server.shutdown()
         self.server.server_close()
+
+    @property
+    def at_once(self):
+        return sum(is_awaited(handler) for handler in tuple(self.at_work))
 
     def body_bytes(self):
         return sum(n for method, _, _, n in self.requests if method == "GET")
@@ -76,7 +95,7 @@ class ObjectServer:
         with self.lock:
             number = len(self.requests)
             self.requests.append((handler.command, handler.path, -1, 0))
-            self.at_once += 1
+            self.at_work.add(handler)
             self.most_at_once = max(self.most_at_once, self.at_once)
         try:
             if self.delay_s:
@@ -87,7 +106,7 @@ class ObjectServer:
             handler.close_connection = True
         finally:
             with self.lock:
-                self.at_once -= 1
+                self.at_work.discard(handler)
 
     def store(self, file, data):
         """Replaces it. Who reads it at this time gets the old bytes or the new ones."""

@@ -30,12 +30,12 @@ class ListServer(S3Server):
         if self.on_list:
             self.on_list(len(self.requests))
         with self.lock:
-            self.at_once += 1
+            self.at_work.add(handler)
             self.most_at_once = max(self.most_at_once, self.at_once)
         time.sleep(self.delay_s)
         self._page(handler, query)
         with self.lock:
-            self.at_once -= 1
+            self.at_work.discard(handler)
 
     def _page(self, handler, query):
         prefix = query["prefix"][0]
@@ -356,7 +356,7 @@ class AzListServer(AzServer):
 
     def _list(self, handler, container, query):
         with self.lock:
-            self.at_once += 1
+            self.at_work.add(handler)
             self.most_at_once = max(self.most_at_once, self.at_once)
         time.sleep(self.delay_s)
         begin = query["prefix"]
@@ -384,7 +384,7 @@ class AzListServer(AzServer):
         handler.end_headers()
         handler.wfile.write(body)
         with self.lock:
-            self.at_once -= 1
+            self.at_work.discard(handler)
 
 
 @pytest.fixture

@@ -80,11 +80,30 @@ def test_a_throttled_host_gets_fewer_requests(server):
 
 @pytest.mark.parametrize("most", [1, 3])
 def test_max_connections_is_a_limit(most, server):
+    """The server counted, too, what the client had given up: requests that a busy machine did not answer in
+    time, and those that count() announces and nobody reads.
+    """
     server.delay_s = 0.002
+    again, held = threading.Event(), []
+
+    def fault(number, handler):
+        if handler.command != "GET":
+            return None
+        if held and handler.path == held[0].path:
+            again.set()
+        if held:
+            return None
+        held.append(handler)
+        handler.close_connection = True
+        return again.wait(60)  # its client gives up meanwhile
+
+    server.fault = fault
     urls = [f"{server.url}/{i:03}.bin" for i in range(60)]
-    # The server counts what the client has given up, too: no hedges, and no count(), which announces more.
-    ds = hd.read_binary_files(urls, storage_options={"max_connections": most, "hedges": False})
+    options = {"max_connections": most, "hedges": False, "first_byte_timeout": 0.5, "max_retries": 50}
+    ds = hd.read_binary_files(urls, storage_options=options)
     assert len(ds.to_arrow()) == 60
+    assert again.is_set() and host_of(ds.stats("dict"), server)["retries"] >= 1
+    assert ds.count() == 60
     assert server.most_at_once == most
     assert host_of(ds.stats("dict"), server)["peak_in_flight"] == most
 
