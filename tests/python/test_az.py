@@ -120,7 +120,7 @@ def test_what_is_not_there(options):
     with pytest.raises(NotFoundError, match="az://lake/y: no such object, and nothing below it"):
         hd.read_text("az://lake/y", storage_options=options)
     with pytest.raises(
-        NotFoundError, match=r"az://nothing/: no such object \(HTTP 404\), ContainerNotFound: refused$"
+        NotFoundError, match=r"az://nothing/: no such container \(HTTP 404\), ContainerNotFound: refused$"
     ):
         hd.read_text("az://nothing/", storage_options=options)
 

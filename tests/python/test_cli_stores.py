@@ -1,9 +1,13 @@
 """The command and URLs: headrace ls, and --storage-option of all commands."""
 
 import json
+import signal
+import socket
+import subprocess
+import threading
 
 import pytest
-from command import MISSING, headrace
+from command import COMMAND, MISSING, environment, headrace
 from object_server import S3Server
 
 pytestmark = pytest.mark.skipif(MISSING, reason="needs build/release (make lib)")
@@ -84,3 +88,86 @@ def test_wrong_options_show_no_values(server):
     )
     error = headrace("ls", "s3://bucket/lake", "--storage-option", "hush", status=2)[1]
     assert error == "headrace: --storage-option: expected NAME=VALUE\n"
+
+
+@pytest.fixture
+def closed():
+    """A port of this machine that nobody listens at."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        yield s.getsockname()[1]
+
+
+def place_of(name, server, closed):
+    """(bucket, options, what the error says)."""
+    here = f"endpoint={server.url}"
+    return {
+        "key": (
+            "bucket",
+            [here, "key=AKIAOTHER", "secret=hush"],
+            "access denied (HTTP 403), InvalidAccessKeyId",
+        ),
+        "secret": (
+            "bucket",
+            [here, f"key={server.key}", "secret=hush"],
+            "access denied (HTTP 403), SignatureDoesNotMatch",
+        ),
+        "half": ("bucket", [here, "secret=hush"], "a secret access key without its access key id"),
+        "bucket": ("none", [here], "no such bucket (HTTP 404)"),
+        "port": (
+            "bucket",
+            [f"endpoint=http://127.0.0.1:{closed}"],
+            f"no connection to the host 127.0.0.1:{closed}",
+        ),
+        "name": ("bucket", ["endpoint=http://no.invalid"], "the name of the host no.invalid is not known"),
+    }[name]
+
+
+@pytest.mark.parametrize("name", ["key", "secret", "half", "bucket", "port", "name"])
+def test_a_hostile_place_is_one_line(name, server, closed, tmp_path):
+    """Errors did not name the host; a bucket that is missing was "no such object"; a secret without its key
+    was ignored, and the keys of the environment served.
+    """
+    bucket, options, words = place_of(name, server, closed)
+    at = [word for o in [*options, "max_retries=1"] for word in ("--storage-option", o)]
+    url = f"s3://{bucket}/lake"
+    (tmp_path / "a.csv").write_text("n\n1\n")
+    for command in (
+        ["ls", url],
+        ["count", f"{url}/a.csv"],
+        ["head", f"{url}/a.csv"],
+        ["stat", f"{url}/a.csv"],
+        ["schema", f"{url}/a.csv"],
+        ["convert", tmp_path / "a.csv", f"{url}/b.csv"],
+        ["convert", f"{url}/a.csv", tmp_path / "out.csv"],
+        ["clean", f"{url}/out"],
+    ):
+        error = headrace(*command, *at, status=1)[1]
+        assert words in error and "hush" not in error, command
+    assert not (tmp_path / "out.csv").exists() and not server.uploads
+    assert sorted(p.name for p in server.root.rglob("*.csv")) == [".x.csv", "a.csv", "c d.csv"]
+
+
+@pytest.mark.parametrize("phase", ["read", "write"])
+def test_an_interrupt_leaves_nothing_to_see(phase, server, at):
+    """The request that a phase hangs at never gets an answer."""
+    reached, end = threading.Event(), threading.Event()
+
+    def hang(*_):
+        reached.set()
+        end.wait(60)
+
+    if phase == "write":
+        server.on_write = lambda kind, path, handler: hang() if kind == "PART" else None
+    else:
+        server.fault = lambda number, handler: hang() if handler.command == "GET" else None
+    words = [COMMAND, "convert", "s3://bucket/lake/a.csv", "s3://bucket/lake/new.csv", *at]
+    command = subprocess.Popen(words, env=environment(), stderr=subprocess.PIPE)
+    assert reached.wait(60)
+    command.send_signal(signal.SIGINT)
+    assert command.wait(30) == -signal.SIGINT and command.stderr.read() == b""
+    end.set()
+    server.on_write = server.fault = None
+    assert headrace("ls", "s3://bucket/lake/*.csv", *at)[0] == "s3://bucket/lake/a.csv\n"
+    headrace("clean", "--all", "s3://bucket/lake/new.csv", *at)
+    assert not server.uploads

@@ -512,6 +512,8 @@ static hr_status identity_of(const hr_s3 *s3, const hr_aws_profile *profile, con
 
     if (s3->key_id)
         return fixed(s3->key_id, s3->secret, s3->token, out, err);
+    if (s3->secret)
+        return hr_error_set(err, HR_INVALID, "a secret access key without its access key id");
     if (s3->token_file && !with[ROLE])
         return hr_error_set(err, HR_INVALID, "aws_web_identity_token_file without aws_role_arn");
     if (s3->token_file)

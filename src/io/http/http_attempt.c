@@ -342,6 +342,23 @@ static bool is_of_proxy(const hr_http_request *r, CURLcode code, char *text, siz
     return true;
 }
 
+/* `what` and the host of the URL without a password: it is often an option's or the environment's, and not in the name
+ * of the object. */
+static const char *of_host(const hr_http_request *r, const char *what, const char *more, char *text, size_t cap)
+{
+    const char *url = r->target ? r->target : r->url, *at = strstr(url, "://"), *user;
+    size_t n;
+
+    at = at ? at + 3 : url;
+    n = strcspn(at, "/?#");
+    if ((user = memrchr(at, '@', n))) {
+        n -= (size_t)(user + 1 - at);
+        at = user + 1;
+    }
+    snprintf(text, cap, "%s %.*s%s", what, (int)HR_MIN(n, 200), at, more);
+    return text;
+}
+
 /* An answer that was stopped by on_body is judged by its status. */
 const char *hr__attempt_wrong(const hr_http_request *r, int curl_code, char *text, size_t cap, bool *may_retry)
 {
@@ -353,9 +370,9 @@ const char *hr__attempt_wrong(const hr_http_request *r, int curl_code, char *tex
     switch (code) {
     case CURLE_OK:
     case CURLE_WRITE_ERROR: return NULL;
-    case CURLE_COULDNT_RESOLVE_HOST: return "the name of the host is not known";
-    case CURLE_COULDNT_CONNECT: return "no connection to the host";
-    case CURLE_OPERATION_TIMEDOUT: return "no connection to the host in time";
+    case CURLE_COULDNT_RESOLVE_HOST: return of_host(r, "the name of the host", " is not known", text, cap);
+    case CURLE_COULDNT_CONNECT: return of_host(r, "no connection to the host", "", text, cap);
+    case CURLE_OPERATION_TIMEDOUT: return of_host(r, "no connection in time to the host", "", text, cap);
     case CURLE_PARTIAL_FILE: return "the server sends fewer bytes than it promised";
     case CURLE_GOT_NOTHING: return "the server closed the connection without an answer";
     case CURLE_PEER_FAILED_VERIFICATION: *may_retry = false; return "the server's certificate is not valid";

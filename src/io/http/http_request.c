@@ -288,9 +288,13 @@ static hr_status refused(hr_http_request *r)
     hr_text words = { 0 };
     hr_status st = status_of(r->answer.status);
     const char *what = r->kind && r->kind->meaning ? r->kind->meaning(r, &st) : NULL;
+    bool exists = hr__http_says(r, "BlobAlreadyExists");
 
     if (!what)
-        what = meaning(hr__http_says(r, "BlobAlreadyExists") ? 412 : r->answer.status);
+        what = r->answer.status != 404                 ? meaning(exists ? 412 : r->answer.status)
+               : hr__http_says(r, "NoSuchBucket")      ? "no such bucket"
+               : hr__http_says(r, "ContainerNotFound") ? "no such container"
+                                                       : meaning(404);
     add_words(r, &words);
     if (r->answer.status == 407)
         add_proxy(r, &words);
