@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define WORTH 1.05
 #define MANY 50                 /* files or fragments; fewer say little */
@@ -30,7 +31,6 @@ typedef struct look {
     double period_ns, wait_ns;
     double all_ns;                          /* waits with any cause */
     double cause_ns[HR_N_CAUSES];           /* of all stages */
-    double read_ns, busy_ns;                /* of threads: reading, and all they did */
     int64_t files, fragments, stored, rows; /* of the whole run */
     int leaf;                               /* the stage that read most rows; -1: none */
 } look;
@@ -45,15 +45,33 @@ static double waits_for_threads(const look *k)
            waits_of(k, HR_CAUSE_HANDOVER) + waits_of(k, HR_CAUSE_OPENING);
 }
 
-/* Waits for serial operators that did not run: they get many small tables one by one, and each time want a thread. */
-static double waits_for_tables(const look *k)
+/* The time of an operator if the files came in few large tables. A rebatch then cuts each batch out of one of them, and
+ * does not put it together from many; other operators count as they were. */
+static double with_large_tables(const hr_op_view *o)
+{
+    double busy = (double)o->sums.call.busy_ns;
+    int64_t n_rows = strncmp(o->name, "rebatch(", 8) ? 0 : strtoll(o->name + 8, NULL, 10);
+
+    if (n_rows < 1 || o->sums.rows_out < 1)
+        return busy;
+    return busy * hr__share((double)o->sums.rows_out / (double)n_rows, (double)o->sums.call.calls);
+}
+
+/* The time of all operators. large: if the files came in few large tables. */
+static double busy_of_operators(const look *k, bool large, bool serial_alone)
 {
     double busy = 0;
 
     for (int i = 0; i < k->run->n_ops; i++)
-        if (k->run->ops[i].is_serial)
-            busy += (double)k->run->ops[i].sums.call.busy_ns;
-    return HR_MAX(0, waits_of(k, HR_CAUSE_SERIAL) - busy);
+        if (k->run->ops[i].is_serial || !serial_alone)
+            busy += large ? with_large_tables(&k->run->ops[i]) : (double)k->run->ops[i].sums.call.busy_ns;
+    return busy;
+}
+
+/* Waits for serial operators that did not run: they get many small tables one by one, and each time want a thread. */
+static double waits_for_tables(const look *k, bool large)
+{
+    return HR_MAX(0, waits_of(k, HR_CAUSE_SERIAL) - busy_of_operators(k, large, true));
 }
 
 /* The part of the whole run that the period is, by rows. */
@@ -125,12 +143,12 @@ static void small_pieces(look *k)
     bool of_files = k->files >= MANY && k->fragments < 4 * k->files;
     int64_t n = of_files ? k->files : k->fragments;
     double ideal = ((double)k->stored / BYTES_A_SECOND + (double)k->rows / ROWS_A_SECOND) * 1e9 * of_period(k);
-    double took = (double)k->run->sums.active_ns, rest = HR_MIN(ideal + k->busy_ns - k->read_ns, took);
+    double took = (double)k->run->sums.active_ns, rest = HR_MIN(ideal + busy_of_operators(k, true, false), took);
     hr_finding *f;
 
     if (n < MANY || k->run->all_io[HR_IO_NETWORK].requests > 0 || k->stored / n >= SMALL_PIECE)
         return;
-    if (!(f = found(k, (waits_for_threads(k) + waits_for_tables(k)) * (1 - hr__share(rest, took)))))
+    if (!(f = found(k, (waits_for_threads(k) + waits_for_tables(k, true)) * (1 - hr__share(rest, took)))))
         return;
     snprintf(f->text, sizeof f->text, "%" PRId64 " %s of %s each were read, %.0f us of each for the beginning", n,
              of_files ? "files" : "fragments", hr__bytes_label((double)k->stored / (double)n).text,
@@ -199,7 +217,7 @@ static void unused_rows(look *k)
     hr_finding *f;
 
     if (used >= UNUSED || s->fragments < 2 ||
-        !(f = found(k, (waits_for_threads(k) + waits_for_tables(k)) * (1 - least))))
+        !(f = found(k, (waits_for_threads(k) + waits_for_tables(k, false)) * (1 - least))))
         return;
     snprintf(f->text, sizeof f->text,
              "%.2g %% of %" PRId64 " rows were wanted, and their %" PRId64 " fragments (row groups) were read%s%.60s",
@@ -222,7 +240,6 @@ static look look_at(const hr_evidence *e, hr_verdict *v)
             k.cause_ns[c] += (double)s->sums.cause_ns[c];
             k.all_ns += (double)s->sums.cause_ns[c];
         }
-        k.read_ns += (double)s->reads.busy_ns;
         k.files += s->files;
         k.fragments += s->fragments;
         k.stored += s->stored_bytes;
@@ -230,9 +247,6 @@ static look look_at(const hr_evidence *e, hr_verdict *v)
         if (s->is_leaf && (k.leaf < 0 || s->rows_read > e->run->stages[k.leaf].rows_read))
             k.leaf = i;
     }
-    k.busy_ns = k.read_ns;
-    for (int i = 0; i < e->run->n_ops; i++)
-        k.busy_ns += (double)e->run->ops[i].sums.call.busy_ns;
     return k;
 }
 
