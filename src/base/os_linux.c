@@ -956,18 +956,26 @@ int hr__dir_create(const char *path)
 
 int hr__dir_remove(const char *path) { return rmdir(path) ? -errno : 0; }
 
-int hr__dir_lock(const char *path)
+/* fd with its lock, or an error, and closed. -EAGAIN: another descriptor has the lock. */
+static int locked_or_closed(int fd)
 {
-    int fd = hr__fault(HR_FAULT_IO) ? -EIO : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
+    int rc;
 
-    if (fd < 0)
-        return fd == -EIO ? fd : -errno;
     RETRY(rc, flock(fd, LOCK_EX | LOCK_NB));
     if (rc == 0)
         return fd;
     rc = -errno;
     (void)close(fd);
     return rc;
+}
+
+int hr__dir_lock(const char *path)
+{
+    int fd = hr__fault(HR_FAULT_IO) ? -EIO : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        return fd == -EIO ? fd : -errno;
+    return locked_or_closed(fd);
 }
 
 int hr__files_limit(void)
@@ -1096,16 +1104,9 @@ int hr__file_create_private(int dir, const char *name)
 
 int hr__file_lock_private(int dir, const char *name)
 {
-    int fd = hr__fault(HR_FAULT_IO) ? -EIO : private_or_closed(open_in(dir, name, O_RDWR | O_CREAT), S_IFREG), rc;
+    int fd = hr__fault(HR_FAULT_IO) ? -EIO : private_or_closed(open_in(dir, name, O_RDWR | O_CREAT), S_IFREG);
 
-    if (fd < 0)
-        return fd;
-    RETRY(rc, flock(fd, LOCK_EX | LOCK_NB));
-    if (rc == 0)
-        return fd;
-    rc = -errno;
-    (void)close(fd);
-    return rc;
+    return fd < 0 ? fd : locked_or_closed(fd);
 }
 
 int hr__file_rename_in(int dir, const char *from, const char *to)
