@@ -259,7 +259,9 @@ hr_http_next hr__http_settle(hr_http_request *r, const char *wrong, bool may_ret
 
 /* --- url.c */
 char *hr__url_encoded(const char *url, hr_account *account); /* blanks and bytes beyond ASCII as %XX; "%" stays */
-bool hr__url_same_host(const char *a, const char *b);        /* scheme, host and port */
+/* Where the host begins, after "https://" and "name:password@". *end: behind its port. */
+const char *hr__url_host(const char *url, const char **end);
+bool hr__url_same_host(const char *a, const char *b); /* scheme, host and port */
 /* Whether an address ("10.0.0.1", "fe80::1") is of this host, of a private network, or no address of one host. */
 bool hr__address_is_private(const char *address);
 /* Whether the host is the domain, or lies below it; letters of both cases are equal. */

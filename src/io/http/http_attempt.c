@@ -346,16 +346,9 @@ static bool is_of_proxy(const hr_http_request *r, CURLcode code, char *text, siz
  * of the object. */
 static const char *of_host(const hr_http_request *r, const char *what, const char *more, char *text, size_t cap)
 {
-    const char *url = r->target ? r->target : r->url, *at = strstr(url, "://"), *user;
-    size_t n;
+    const char *end, *host = hr__url_host(r->target ? r->target : r->url, &end);
 
-    at = at ? at + 3 : url;
-    n = strcspn(at, "/?#");
-    if ((user = memrchr(at, '@', n))) {
-        n -= (size_t)(user + 1 - at);
-        at = user + 1;
-    }
-    snprintf(text, cap, "%s %.*s%s", what, (int)HR_MIN(n, 200), at, more);
+    snprintf(text, cap, "%s %.*s%s", what, (int)HR_MIN(end - host, 200), host, more);
     return text;
 }
 

@@ -256,8 +256,16 @@ bool hr__http_says(const hr_http_request *r, const char *code)
 
 static hr_status status_of(int status) { return status == 404 || status == 410 ? HR_NOT_FOUND : HR_IO; }
 
-static const char *meaning(int status)
+static const char *meaning(const hr_http_request *r)
 {
+    int status = r->answer.status;
+
+    if (hr__http_says(r, "BlobAlreadyExists"))
+        status = 412;
+    else if (status == 404 && hr__http_says(r, "NoSuchBucket"))
+        return "no such bucket";
+    else if (status == 404 && hr__http_says(r, "ContainerNotFound"))
+        return "no such container";
     switch (status) {
     case 401: return "no valid credentials";
     case 403: return "access denied";
@@ -288,13 +296,9 @@ static hr_status refused(hr_http_request *r)
     hr_text words = { 0 };
     hr_status st = status_of(r->answer.status);
     const char *what = r->kind && r->kind->meaning ? r->kind->meaning(r, &st) : NULL;
-    bool exists = hr__http_says(r, "BlobAlreadyExists");
 
     if (!what)
-        what = r->answer.status != 404                 ? meaning(exists ? 412 : r->answer.status)
-               : hr__http_says(r, "NoSuchBucket")      ? "no such bucket"
-               : hr__http_says(r, "ContainerNotFound") ? "no such container"
-                                                       : meaning(404);
+        what = meaning(r);
     add_words(r, &words);
     if (r->answer.status == 407)
         add_proxy(r, &words);

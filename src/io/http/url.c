@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-/* Where the host begins, after "https://" and "name:password@". */
-static const char *host_of(const char *url, const char **end)
+const char *hr__url_host(const char *url, const char **end)
 {
     const char *p = strstr(url, "://"), *at;
 
@@ -42,10 +41,10 @@ static const char *store_query(const char *rest)
     return NULL;
 }
 
-/* As host_of, but "container@account" of Azure is no password. */
+/* As hr__url_host, but "container@account" of Azure is no password. */
 static const char *shown_from(const char *url, const char **end)
 {
-    const char *host = host_of(url, end), *container = hr__kind_of(url) ? hr__place(url).bucket : host;
+    const char *host = hr__url_host(url, end), *container = hr__kind_of(url) ? hr__place(url).bucket : host;
 
     return container < host && hr__kind_of(url) == &hr__az_kind && !memchr(container, ':', (size_t)(host - container))
                ? container
@@ -105,7 +104,7 @@ char *hr__url_encoded(const char *url, hr_account *account)
 
 bool hr__url_same_host(const char *a, const char *b)
 {
-    const char *a_end, *b_end, *a_host = host_of(a, &a_end), *b_host = host_of(b, &b_end);
+    const char *a_end, *b_end, *a_host = hr__url_host(a, &a_end), *b_host = hr__url_host(b, &b_end);
     size_t n = (size_t)(a_end - a_host);
 
     if (strncasecmp(a, b, strcspn(a, ":") + 1) != 0)
@@ -153,7 +152,7 @@ static const char *variable(const char *name, const char *other)
 /* The name of the host, without its port and the brackets of IPv6. */
 static const char *name_of(const char *url, size_t *n)
 {
-    const char *end, *host = host_of(url, &end);
+    const char *end, *host = hr__url_host(url, &end);
 
     if (*host != '[') {
         *n = strcspn(host, ":/?#");
