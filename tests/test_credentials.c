@@ -183,12 +183,12 @@ static void processes_share_what_is_fetched(void **state)
     assert_no_leak(before);
 }
 
-static char shared_folder[] = "/tmp/headrace-test-XXXXXX";
+static char shared_folder[64];
 
 /* What the processes of other runs have left. */
 static void empty_shared_folder(void)
 {
-    char path[64];
+    char path[80];
     DIR *d;
 
     snprintf(path, sizeof path, "%s/headrace", shared_folder);
@@ -242,18 +242,14 @@ static hr_status a_fault_costs_a_request(hr_error *err)
 
 static void faults_of_the_shared_file(void **state)
 {
-    char *command;
-
     (void)state;
-    assert_non_null(mkdtemp(shared_folder));
+    temp_dir_new(shared_folder);
     setenv("XDG_RUNTIME_DIR", shared_folder, 1);
     setenv("HEADRACE_SHARE_CREDENTIALS", "on", 1);
     assert_true(run_with_faults(a_fault_costs_a_request, HR_FAULT_IO | MAY_RECOVER) > 12);
     assert_true(run_with_faults(fetch_and_share_anew, HR_FAULT_MEMORY | HR_FAULT_IO | MAY_RECOVER) > 20);
     unsetenv("XDG_RUNTIME_DIR");
-    command = hr__printf(NULL, "rm -r %s", shared_folder);
-    assert_int_equal(system(command), 0);
-    hr__free(command);
+    temp_dir_free(shared_folder);
 }
 
 #endif
