@@ -31,7 +31,7 @@ static scene *scene_new(int64_t wait_ms)
     s.stage.longest_file = s.stage.held_file = (char *)"c.parquet";
     s.stage.reads = (hr_call_sums){ 20, 100 * MS, 90 * MS };
     s.ops[0] = (hr_op_view){ .name = (char *)"map(f)" };
-    s.ops[1] = (hr_op_view){ .name = (char *)"rebatch(8)", .is_serial = true };
+    s.ops[1] = (hr_op_view){ .name = (char *)"rebatch(8)", .is_serial = true, .table_rows = 8 };
     s.run = (hr_run_view){
         .stages = &s.stage, .n_stages = 1, .ops = s.ops, .n_ops = 2, .n_threads = 4, .n_cpus = 4, .limit_bytes = 1 << 30
     };
@@ -455,6 +455,7 @@ static void of_small_files_to_large_batches(scene *s)
 {
     of_small_files_put_together(s);
     s->ops[1].name = (char *)"rebatch(1000)";
+    s->ops[1].table_rows = 1000;
 }
 /* The operator itself takes the time. */
 static void of_small_files_beside_serial(scene *s)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import os
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -69,6 +70,7 @@ KINDS = {
     "count": (lambda v: is_whole(v, 0), "an int of at least 0"),
     "float": (lambda v: isinstance(v, Real) and not isinstance(v, bool), "a number"),
     "str": (lambda v: isinstance(v, str), "str"),
+    "path": (lambda v: isinstance(v, (str, os.PathLike)), "str or os.PathLike"),
     "texts": (_is_texts, "a list of str"),
     "list": (lambda v: isinstance(v, (list, tuple)), "a list"),
     "dict": (lambda v: isinstance(v, dict), "dict"),

@@ -141,6 +141,21 @@ static hr_status check_number(const char *name, int most, hr_error *err)
     return HR_OK;
 }
 
+/* A number of seconds, as "10" or "2.5", if there is one. */
+static hr_status check_seconds(const char *name, hr_error *err)
+{
+    static const char digits[] = "0123456789";
+    const char *text = getenv(name), *rest;
+    size_t n = text ? strspn(text, digits) : 0;
+
+    if (!text || !*text)
+        return HR_OK;
+    rest = text[n] == '.' ? text + n + 1 : text + n;
+    if (n < 1 || n > 8 || rest[text[n] == '.' ? strspn(rest, digits) : 0])
+        return hr_error_set(err, HR_INVALID, "%s: '%s', expected a number of seconds", name, text);
+    return HR_OK;
+}
+
 hr_status cli_check_environment(hr_error *err)
 {
     static const char *const sizes[] = { "HEADRACE_MEMORY_LIMIT", "HEADRACE_CACHE_SIZE" };
@@ -164,6 +179,8 @@ hr_status cli_check_environment(hr_error *err)
         return hr_error_set(err, HR_INVALID, "HEADRACE_SHARE_CREDENTIALS: '%s', expected on or off", share);
     if (autotune && *autotune && strcmp(autotune, "on") != 0 && strcmp(autotune, "off") != 0)
         return hr_error_set(err, HR_INVALID, "HEADRACE_AUTOTUNE: '%s', expected on or off", autotune);
+    HR_TRY(check_seconds("HEADRACE_STALL_TIMEOUT", err));
+    HR_TRY(check_seconds("HEADRACE_STALL_WARNING", err));
     HR_TRY(check_number("HEADRACE_NUM_THREADS", 1024, err));
     return check_number("HEADRACE_NETWORK_THREADS", 9, err);
 }

@@ -245,6 +245,7 @@ typedef struct hr_op_view {
     char *name;
     int stage;
     bool is_serial, is_block, calls; /* calls: a function of the user's */
+    int64_t table_rows;              /* > 0: it only cuts its rows into tables of so many */
     int64_t spilled;                 /* bytes of the whole run */
     hr_op_sums sums;
 } hr_op_view;

@@ -441,6 +441,7 @@ static bool view_op(hr_run *r, int i, int mark, hr_op_view *out)
     hr_op_state *o = r->ops[i];
 
     *out = (hr_op_view){ .name = name_of(o->run.op), .stage = -1, .sums = op_sums(o) };
+    out->table_rows = o->run.op->table_rows;
     out->spilled = hr__account_spill_written(o->run.account);
     out->is_block = o->run.op->cls->kind == HR_OP_BLOCK;
     out->calls = o->run.op->cls->served != NULL;

@@ -10,7 +10,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #define WORTH 1.05
 #define MANY 50                 /* files or fragments; fewer say little */
@@ -50,11 +49,10 @@ static double waits_for_threads(const look *k)
 static double with_large_tables(const hr_op_view *o)
 {
     double busy = (double)o->sums.call.busy_ns;
-    int64_t n_rows = strncmp(o->name, "rebatch(", 8) ? 0 : strtoll(o->name + 8, NULL, 10);
 
-    if (n_rows < 1 || o->sums.rows_out < 1)
+    if (o->table_rows < 1 || o->sums.rows_out < 1)
         return busy;
-    return busy * hr__share((double)o->sums.rows_out / (double)n_rows, (double)o->sums.call.calls);
+    return busy * hr__share((double)o->sums.rows_out / (double)o->table_rows, (double)o->sums.call.calls);
 }
 
 /* The time of all operators. large: if the files came in few large tables. */

@@ -129,7 +129,7 @@ static void advise_on_small(const survey *v, hr_text *out)
                      v->n_files, hr__bytes_label((double)(v->stored / v->n_files)).text,
                      v->remote ? "one request at least" : "opened and its metadata read",
                      hr__bytes_label((double)LARGE_FILE).text, pieces_of(v->stored, LARGE_FILE));
-    else if (v->n_fragments >= MANY && v->stored / v->n_fragments < small)
+    else if (v->n_fragments >= SOME && v->stored / v->n_fragments < small)
         hr__text_add(out, "%" PRId64 " fragments have %s each on average, %s; fragments of %s would be %" PRId64 "\n",
                      v->n_fragments, hr__bytes_label((double)(v->stored / v->n_fragments)).text,
                      v->remote ? "and a request takes longer than its bytes"

@@ -104,6 +104,10 @@ def test_unknown_names_are_errors(context):
         AttributeError, match="DataContext has no 'memory_limit'; did you mean 'memory_limit_bytes'"
     ):
         context.memory_limit = "3GB"
+    with pytest.raises(
+        exceptions.TypeMismatchError, match="DataContext.trace_path: expected str or os.PathLike or None"
+    ):
+        context.trace_path = 3
     with pytest.raises(AttributeError, match="no 'max_errored_block'; did you mean 'max_errored_blocks'"):
         print(context.max_errored_block)
     with pytest.raises(AttributeError, match="DataContext has no 'qqqq'$"):

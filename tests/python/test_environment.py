@@ -43,9 +43,14 @@ def command(**variables):
         ("HEADRACE_PROGRESS", "0"),
         ("HEADRACE_AUTOTUNE", "maybe"),
         ("HEADRACE_SHARE_CREDENTIALS", "maybe"),
+        ("HEADRACE_STALL_TIMEOUT", "-2"),
+        ("HEADRACE_STALL_WARNING", "10s"),
+        ("HEADRACE_STALL_WARNING", "1.5.0"),
+        ("HEADRACE_STALL_WARNING", "nan"),
     ],
 )
 def test_wrong_values_are_refused_alike(name, value):
+    """The story: the command took a wrong HEADRACE_STALL_TIMEOUT as none, and would have waited for ever."""
     found = python(**{name: value})
     assert found.returncode == 1
     last = found.stderr.strip().splitlines()[-1]
@@ -57,6 +62,8 @@ def test_wrong_values_are_refused_alike(name, value):
 def test_right_values():
     found = python(HEADRACE_NUM_THREADS="3", HEADRACE_MEMORY_LIMIT="64MiB", HEADRACE_SPILL_QUOTA="")
     assert (found.stdout, found.stderr) == ("3 3\n", "")
+    for seconds in ("0", "2.5", "10.", ""):
+        assert "STALL" not in command(HEADRACE_STALL_WARNING=seconds, HEADRACE_STALL_TIMEOUT=seconds).stderr
 
 
 @pytest.mark.parametrize(

@@ -93,10 +93,14 @@ def test_fragments_larger_than_memory_lets_all_threads_read(tmp_path):
 
 
 def test_many_small_row_groups_and_many_small_files(tmp_path):
+    """The story: 400 row groups of 7 kB, which took three times as long as one, had no advice."""
     path = tmp_path / "small.parquet"
     pq.write_table(numbers(12_000), path, row_group_size=10)
     (found,) = advice(path)
     assert re.match(r"1200 fragments have \d+ B each on average", found) and "would be 1" in found
+    for n_group, advised in ((120, True), (122, False)):
+        pq.write_table(numbers(12_000), path, row_group_size=n_group)
+        assert bool(advice(path)) == advised
     for i in range(1001):
         (tmp_path / f"{i}.csv").write_text("a\n1\n")
     (found,) = advice(tmp_path / "*.csv")

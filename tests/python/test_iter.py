@@ -47,6 +47,29 @@ def test_batches_are_exact(tmp_path_factory, size, drop_last, prefetch):
     assert found == expected
 
 
+@pytest.mark.parametrize(
+    "wrong, error",
+    [
+        ({"prefetch_batches": -1}, exceptions.InvalidArgument),
+        ({"prefetch_batches": "1"}, exceptions.TypeMismatchError),
+        ({"prefetch_batches": 1.5}, exceptions.TypeMismatchError),
+        ({"prefetch_batches": True}, exceptions.TypeMismatchError),
+        ({"prefetch_batches": None}, exceptions.TypeMismatchError),
+        ({"batch_size": 0}, exceptions.InvalidArgument),
+        ({"batch_size": True}, exceptions.InvalidArgument),
+        ({"batch_size": 1.5}, exceptions.InvalidArgument),
+        ({"batch_size": float("inf")}, exceptions.InvalidArgument),
+        ({"batch_size": float("nan")}, exceptions.InvalidArgument),
+        ({"batch_size": "all"}, exceptions.InvalidArgument),
+    ],
+)
+def test_wrong_numbers_of_batches(wrong, error):
+    """The story: 1.5 batches ahead were 1, and a text was an error of Python's, without the option's name."""
+    with pytest.raises(error, match=f"^{next(iter(wrong))}: expected "):
+        list(hd.range(3).iter_batches(**wrong))
+    assert ids_of(hd.range(3).iter_batches(batch_size=2.0, prefetch_batches=np.int64(2))) == [[0, 1], [2]]
+
+
 def test_batches_across_files(folder):
     ds = hd.read_parquet(folder)
     for size in (1, 4, 8, 50, 64):

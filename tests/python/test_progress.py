@@ -196,6 +196,53 @@ def test_the_total_is_shown_where_it_is_known():
     assert look(1.0) is None or look(1.0).done == 1  # closed meanwhile
 
 
+class FakeRun:
+    """Statistics one after the other, each with what differs from a run that has done nothing."""
+
+    def __init__(self, *looks):
+        self.looks = list(looks)
+
+    def stats(self):
+        plain = {"done": 0.0, "taken_rows": 0, "rows_read": 0, "read_ns": 1, "operators": []}
+        return json.dumps(plain | self.looks.pop(0))
+
+
+def operation(name, rows, **more):
+    return {"name": name, "rows_out": rows, "bytes_out": 8 * rows, "busy_ns": 0, "wait_ns": 0} | more
+
+
+def test_rows_before_a_function_are_not_its_own():
+    """The story: "0%, 400,000 rows" before the function had returned once, and later 15,000 rows."""
+    cut = operation("rebatch(1000)", 4000)
+    run = FakeRun(
+        {"rows_read": 4000, "operators": [cut, operation("map_batches(f)", 0, served={})]},
+        {"rows_read": 4000, "operators": [cut, operation("map_batches(f)", 15, served={})]},
+        {
+            "rows_read": 4000,
+            "operators": [cut, operation("map_batches(f)", 15, served={}), operation("sort", 0)],
+        },
+    )
+    look = progress.of_run(run, "materialize").look
+    assert look(1.0).text.startswith("4,000 rows read")
+    assert look(2.0).text.startswith("15 rows, ") and look(3.0).text.startswith("15 rows, ")
+
+
+def test_rows_that_go_into_a_sort_are_not_the_end():
+    """The story: with a known total, all rows before a sort were 100 %, and the first ones after it 1 %."""
+    ds = hd.range(400)
+    half = {"done": 0.5, "rows_read": 400}
+    run = FakeRun(
+        half | {"operators": [operation("map", 400), operation("sort", 0)]},
+        half | {"operators": [operation("map", 400), operation("sort", 100)], "taken_rows": 100},
+        half | {"operators": [operation("map", 400), operation("sort", 400)], "taken_rows": 400},
+    )
+    look = progress.of_run(run, "materialize", ds._node).look
+    assert look(1.0).done == 0.5
+    second, third = look(2.0), look(3.0)
+    assert second.text.startswith("100 of 400 rows") and second.done == 0.625
+    assert third.text.startswith("400 of 400 rows") and third.done == 1
+
+
 def test_passes_show_it_on_request(tmp_path):
     call = "hd.DataContext.get_current().enable_iteration_progress_bars = {}; [b for b in ds.iter_batches()]"
     assert bars(on_a_terminal(tmp_path, on=True, rows=800, call=call.format(True)))[0][0] == "epoch 1"

@@ -183,6 +183,21 @@ def test_the_report(tmp_path, trace):
     assert "http://" not in page and "https://" not in page  # it loads nothing
 
 
+@pytest.mark.parametrize(
+    "name, page",
+    [
+        ("trace-rank1.json.gz", "trace-rank1"),
+        ("2026.11.29.json", "2026.11.29"),
+        ("run.1", "run.1"),
+        (".json", ".json"),
+    ],
+)
+def test_the_page_has_the_name_of_its_trace(tmp_path, trace, name, page):
+    """The story: 2026.11.29.json and 2026.11.30.json had one page, 2026.html."""
+    (tmp_path / name).write_bytes((tmp_path / "trace.json").read_bytes())
+    assert report(tmp_path / name) == tmp_path / f"{page}.html"
+
+
 def test_text_of_users_is_text(tmp_path):
     event = {"ph": "X", "pid": 1, "tid": 1, "ts": 0.0, "dur": 5.0, "name": BAD}
     (tmp_path / "t.json").write_text(json.dumps({"otherData": {"stats": None}, "traceEvents": [event]}))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from headrace import lazy_module
@@ -14,6 +15,7 @@ from headrace._core import InvalidArgument
 from headrace.data.context import check_format, check_seed, is_whole
 from headrace.data.iterables import Iterable
 from headrace.data.torch_batches import TorchBatches
+from headrace.settings import check
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -346,17 +348,19 @@ def _shuffle(size, seed):
     return {"shuffle_rows": int(size), "shuffle_seed": None if seed is None else int(seed)}
 
 
+def _is_size(value):
+    """A number that an int equals, as 32.0 from a file of settings."""
+    return isinstance(value, Real) and not isinstance(value, bool) and value >= 1 and value % 1 == 0
+
+
 def request_of(batch_size, drop_last, prefetch_batches, own_memory=False):
-    if batch_size is not None and (
-        isinstance(batch_size, bool) or int(batch_size) != batch_size or batch_size < 1
-    ):
+    if batch_size is not None and not _is_size(batch_size):
         raise InvalidArgument(f"batch_size: expected a number of at least 1, or None, found {batch_size!r}")
-    if prefetch_batches < 0:
-        raise InvalidArgument(f"prefetch_batches: expected 0 or more, found {prefetch_batches}")
+    prefetch_batches = check("prefetch_batches", prefetch_batches, "count")
     return {
         "batch_rows": int(batch_size or 0),
         "drop_last": bool(drop_last),
-        "prefetch": int(prefetch_batches) or -1,
+        "prefetch": prefetch_batches or -1,
         "own_memory": own_memory,
         "shuffle_rows": 0,
         "shuffle_seed": None,

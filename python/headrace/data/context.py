@@ -28,7 +28,7 @@ from headrace.data.context_fields import (
     ShuffleStrategy,
 )
 from headrace.data.execution_options import INF, ExecutionOptions, ExecutionResources, bytes_of
-from headrace.settings import check, is_whole, unknown
+from headrace.settings import NoAttribute, check, is_whole, unknown
 from headrace.udf import states
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _HONOURED = {
     # Headrace's own
     "seed": (0, "int"),
     "enable_iteration_progress_bars": (False, "bool"),
-    "trace_path": (None, "any"),
+    "trace_path": (None, "path|None"),
     "autotune": (True, "bool"),
     "first_threads": (None, "count|None"),
     "most_prefetch_batches": (64, "count"),
@@ -162,7 +162,7 @@ class DataContext(Fields):
             elif name in _FIELDS:
                 value = self._checked(name, value)
             else:
-                raise AttributeError(unknown("DataContext", name, cls._known()), name=name, obj=self)
+                raise NoAttribute(unknown("DataContext", name, cls._known()))
             super().__setattr__(name, value)
 
     def _checked(self, name, value):
@@ -189,7 +189,7 @@ class DataContext(Fields):
                 return getattr(self, ALIASES[name])
             if name.startswith("_"):
                 raise AttributeError(f"'DataContext' object has no attribute {name!r}")
-            raise AttributeError(unknown("DataContext", name, type(self)._known()), name=name, obj=self)
+            raise NoAttribute(unknown("DataContext", name, type(self)._known()))
 
     def __repr__(self) -> str:
         """Shows the settings that differ from their defaults."""

@@ -220,6 +220,7 @@ def of_run(run: Any, title: str, node: Any = None, on: bool = True) -> Progress:
     context = DataContext.get_current()
     taken, read = Rate(), Rate("rows read")
     total: list[int | None] = []
+    before = 0.0  # the work that had passed when no row had come out: of a sort, all that goes into it
 
     def look(seconds: float) -> Look | None:
         try:
@@ -230,10 +231,20 @@ def of_run(run: Any, title: str, node: Any = None, on: bool = True) -> Progress:
             return None
         if not total:
             total.append(known_rows(node))
-        rows = _rows(known)
-        text = taken.text(rows, total[0]) if rows else read.text(known["rows_read"])
+        nonlocal before
+        rows = written_rows(known) or known["taken_rows"]
+        done = known["done"]
+        if not rows:
+            before = done
+        elif total[0]:
+            done = before + (1 - before) * rows / total[0]
+        if rows:
+            text = taken.text(rows, total[0])
+        elif made := _made(known):
+            text = taken.text(made)
+        else:
+            text = read.text(known["rows_read"])
         lines = _lines(known) if context.execution_options.verbose_progress else []
-        done = rows / total[0] if total[0] and rows else known["done"]
         return Look(done, text + _rest(known), lines)
 
     return Progress(title, look, on=on and context.enable_progress_bars)
@@ -252,13 +263,10 @@ def known_rows(node):
         return None
 
 
-def _rows(known):
-    """Rows that a write or the consumer took; else those of the last operation that has made any."""
-    written = written_rows(known)
-    if written:
-        return written
-    made = (o["rows_out"] for o in reversed(known["operators"]) if o["rows_out"])
-    return known["taken_rows"] or next(made, 0)
+def _made(known):
+    """Rows of the last operation that has made any, or of the function that it waits for."""
+    of = (o["rows_out"] for o in reversed(known["operators"]) if o["rows_out"] or "served" in o)
+    return next(of, 0)
 
 
 def _rest(known):

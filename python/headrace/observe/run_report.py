@@ -57,9 +57,13 @@ def report(trace: str | os.PathLike[str], to: str | os.PathLike[str] | None = No
     with the suffix .html. DataError: the file is no trace.
     """
     path = Path(trace)
-    target = Path(to) if to is not None else path.with_name(path.name.split(".")[0] + ".html")
+    target = Path(to) if to is not None else path.with_name(_stem(path.name) + ".html")
     target.write_text(_text(read_trace(path), path.name), encoding="utf-8")
     return target
+
+
+def _stem(name):
+    return name.removesuffix(".gz").removesuffix(".json") or name
 
 
 def _text(trace, name):
