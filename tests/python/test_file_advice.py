@@ -4,12 +4,16 @@ import contextlib
 import gzip
 import io
 import json
+import os
 import re
+import shutil
 import tarfile
 
 import numpy as np
 import pytest
+from cloud_servers import AzServer, GsServer
 from command import MISSING, headrace
+from hdfs_server import NameNode
 from object_server import ObjectServer, S3Server
 
 pa = pytest.importorskip("pyarrow")
@@ -209,20 +213,35 @@ def test_huge_numbers_of_zarr(tmp_path):
     assert "[9223372036854775807, 8], chunks [5, 8]: " in headrace("stat", tmp_path)[0]
 
 
-@pytest.fixture(params=["s3", "http"])
+SERVERS = {"s3": S3Server, "gs": GsServer, "az": AzServer, "webhdfs": NameNode, "http": ObjectServer}
+OF_STORES = re.compile("AWS_|AZURE_|GOOGLE_|HADOOP_|WEBHDFS_|STORAGE_EMULATOR")
+
+
+def options_of(kind, server):
+    if kind == "s3":
+        return {
+            "endpoint": server.url,
+            "aws_access_key_id": server.key,
+            "aws_secret_access_key": server.secret,
+        }
+    if kind == "gs":
+        return {"endpoint": server.url, "token": server.bearer}
+    if kind == "az":
+        return {"endpoint": server.url, "account_name": server.account, "account_key": server.key}
+    return {}
+
+
+@pytest.fixture(params=SERVERS)
 def served(request, tmp_path, monkeypatch):
     """(folder, its URL, options of the command, server)"""
-    folder = tmp_path / "root" / "bucket"
+    kind, folder = request.param, tmp_path / "root" / "bucket"
     folder.mkdir(parents=True)
-    server = (S3Server if request.param == "s3" else ObjectServer)(tmp_path / "root")
-    if request.param == "s3":
-        for name in ("AWS_PROFILE", "AWS_REGION", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
-            monkeypatch.delenv(name, raising=False)
-        monkeypatch.setenv("AWS_ACCESS_KEY_ID", server.key)
-        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", server.secret)
-        yield folder, "s3://bucket", ("--storage-option", f"endpoint={server.url}"), server
-    else:
-        yield folder, f"{server.url}/bucket", (), server
+    for name in filter(OF_STORES.match, list(os.environ)):
+        monkeypatch.delenv(name)
+    server = SERVERS[kind](tmp_path / "root")
+    url = {"http": f"{server.url}/bucket", "webhdfs": f"webhdfs://{getattr(server, 'host', '')}/bucket"}
+    given = [word for k, v in options_of(kind, server).items() for word in ("--storage-option", f"{k}={v}")]
+    yield folder, url.get(kind, f"{kind}://bucket"), given, server
     server.close()
 
 
@@ -256,6 +275,20 @@ def test_zarr_at_urls_is_that_of_folders(served, version, consolidated):
         there = headrace("stat", *more, f"{url}/g.zarr/", *options)[0]
         assert sorted(there.splitlines()) == sorted(here.replace(str(folder), url).splitlines())
         assert not any("images/c" in path or "images/0" in path for _, path, _, _ in server.requests)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_members_whose_names_look_like_patterns(served, version):
+    """An object that exists is no pattern: "run[1]" is not "run1", and "all*" is one array."""
+    folder, url, options, _ = served
+    if url.startswith("http"):
+        pytest.skip("web servers list no members")
+    group_of(folder, version, False)
+    for name in ("run[1]", "run1", "run[2]", "all*", "a?", "[", "a b%20", "{x}"):
+        shutil.copytree(folder / "g.zarr/images", folder / "g.zarr" / name)
+    here, there = headrace("stat", folder / "g.zarr")[0], headrace("stat", f"{url}/g.zarr", *options)[0]
+    assert here.count("run[1]: zarr") == 1 and here.count(": zarr, ") == 10
+    assert sorted(there.splitlines()) == sorted(here.replace(str(folder), url).splitlines())
 
 
 def test_urls_without_a_zarr_store(served):
