@@ -50,7 +50,8 @@ void hr__cond_broadcast(hr_cond *c);
 /* The thread blocks all signals but those of its own faults. -errno on failure. */
 int hr__thread_start(hr_thread *out, const char *name, void (*fn)(void *), void *arg);
 void hr__thread_join(hr_thread t);
-int hr__pid(void); /* cached; corrected in a forked child */
+int hr__pid(void);      /* cached; corrected in a forked child */
+bool hr__is_fork(void); /* the process was forked after it had loaded the engine */
 int hr__uid(void);
 /* Names a process among all processes that share a file system. Containers of one host share the kernel's boot id but
  * not the numbers of processes, so `space` is a hash of the boot id and of the namespaces of pid and start_ticks. */
@@ -101,6 +102,7 @@ int hr__file_create_scratch(const char *folder); /* to read and write; has no na
 int hr__file_create_new(const char *path);       /* -EEXIST if it is there; -> fd */
 int hr__file_link(int fd, const char *path);     /* a name for an unnamed file; -EEXIST if it is there */
 int hr__file_rename(const char *from, const char *to, bool replace); /* -EEXIST unless `replace` */
+bool hr__file_may_replace(const char *path); /* nothing has the name, or a regular file, not by a link */
 int hr__file_remove(const char *path);
 void hr__file_touch(int fd);        /* it was written now; cannot fail */
 int hr__file_sync(int fd);          /* contents and size are on the disk */

@@ -252,6 +252,7 @@ void hr__thread_join(hr_thread t) { must(pthread_join(t, NULL)); }
 /* --- forks */
 
 static atomic_int cached_pid;
+static atomic_bool is_fork;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 /* Held from `prepare` to `parent`: no lock joins the list during a fork. */
 static hr_mutex fork_list = HR_MUTEX_INIT;
@@ -276,6 +277,7 @@ static void fork_parent(void)
 static void fork_child(void)
 {
     atomic_store(&cached_pid, 0);
+    atomic_store(&is_fork, true);
     fork_parent();
 }
 
@@ -306,6 +308,8 @@ int hr__pid(void)
     }
     return pid;
 }
+
+bool hr__is_fork(void) { return atomic_load(&is_fork); }
 
 int hr__uid(void) { return (int)geteuid(); }
 
@@ -1003,6 +1007,13 @@ int hr__file_stat(const char *path, hr_stat *out)
     if (hr__fault(HR_FAULT_IO))
         return -EIO;
     return stat_done(stat(path, &s), &s, out);
+}
+
+bool hr__file_may_replace(const char *path)
+{
+    struct stat s;
+
+    return lstat(path, &s) ? errno == ENOENT : S_ISREG(s.st_mode);
 }
 
 int hr__file_stat_fd(int fd, hr_stat *out)

@@ -118,8 +118,8 @@ static const char *rank_of_environment(void)
     return NULL;
 }
 
-/* The file of HEADRACE_TRACE: the process's later runs and a launcher's other ranks write files beside it. In a folder,
- * "FOLDER/", it has a name of ours. */
+/* The file of HEADRACE_TRACE: the process's later runs, a launcher's other ranks, and forked processes, such as the
+ * workers of a DataLoader, write files beside it. In a folder, "FOLDER/", it has a name of ours. */
 static char *path_of_environment(hr_account *a, const char *path)
 {
     static atomic_int n_runs;
@@ -130,6 +130,8 @@ static char *path_of_environment(hr_account *a, const char *path)
 
     if (rank)
         n = snprintf(mark, sizeof mark, "-rank%s", rank);
+    if (hr__is_fork())
+        n += snprintf(mark + n, sizeof mark - (size_t)n, "-process%d", hr__pid());
     if (run > 1)
         snprintf(mark + n, sizeof mark - (size_t)n, "-%d", run);
     return is_folder ? hr__printf(a, "%strace%s.json.gz", path, mark) : marked(a, path, mark);
@@ -551,6 +553,34 @@ static int write_events(const hr_trace *t, int fd)
     return rc;
 }
 
+/* The file has its name when it is complete: other processes may write one of the same name, and the disk may fill.
+ * What is no regular file, or lies in a folder that takes no files, is written in place. -> 0, or -errno. */
+static int write_file(const hr_trace *t)
+{
+    static atomic_int n_files;
+    char *part = NULL;
+    int fd = -1, rc, closed = 0;
+
+    if (hr__file_may_replace(t->path))
+        part = hr__printf(t->account, "%s.%d-%d.part", t->path, hr__pid(), atomic_fetch_add(&n_files, 1));
+    if (part && (fd = hr__file_create_new(part)) < 0) {
+        hr__free(part);
+        part = NULL;
+    }
+    if (fd < 0)
+        fd = hr__file_create(t->path);
+    rc = fd < 0 ? fd : write_events(t, fd);
+    if (fd >= 0)
+        closed = hr__file_close_written(fd);
+    rc = rc ? rc : closed;
+    if (part && !rc)
+        rc = hr__file_rename(part, t->path, true);
+    if (part && rc)
+        (void)hr__file_remove(part);
+    hr__free(part);
+    return rc;
+}
+
 void hr__trace_stats(hr_trace *t, const char *stats)
 {
     hr__free(t->stats);
@@ -559,16 +589,12 @@ void hr__trace_stats(hr_trace *t, const char *stats)
 
 void hr__trace_close(hr_trace *t, bool write)
 {
-    int fd, rc;
+    int rc;
 
     if (!t)
         return;
-    write = write && t->path;
-    fd = write ? hr__file_create(t->path) : -1;
-    rc = fd < 0 ? fd : write_events(t, fd);
-    if (fd >= 0)
-        hr__file_close(fd);
-    if (write && rc) /* not an error: the run itself succeeded */
+    rc = write && t->path ? write_file(t) : 0;
+    if (rc) /* not an error: the run itself succeeded */
         hr__log(HR_LOG_WARNING, "%s: the trace cannot be written: %s", t->path, strerror(-rc));
     hr__mutex_clear(&t->lock);
     hr__free(t->events);

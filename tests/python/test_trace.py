@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -160,6 +161,44 @@ def test_a_folder_that_is_missing_costs_no_run(tmp_path):
     env = {"HEADRACE_TRACE": str(tmp_path / "none" / "t.json")}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert done.stdout == "45\n" and "the trace cannot be written: No such file" in done.stderr
+
+
+def test_a_trace_has_its_name_when_it_is_whole(tmp_path):
+    """The story: a full disk left half a trace, in place of the good one of an earlier run."""
+    code = "import headrace.data as hd; hd.range(5000, override_num_blocks=500).random_shuffle().take_all()"
+    path = tmp_path / "t.json"
+    path.write_text("of an earlier run")
+    limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)); {code}"
+    run = [sys.executable, "-c", limited]
+    env = {"HEADRACE_TRACE": str(path)}
+    done = subprocess.run(run, env=env, capture_output=True, text=True, check=True)
+    assert f"{path}: the trace cannot be written: File too large" in done.stderr
+    assert [p.read_text() for p in tmp_path.iterdir()] == ["of an earlier run"]
+
+
+def test_a_link_and_a_device_stay(tmp_path):
+    code = "import headrace.data as hd; hd.range(100).take(3)"
+    (tmp_path / "real.json").write_text("")
+    (tmp_path / "link.json").symlink_to("real.json")
+    for name in (tmp_path / "link.json", os.devnull, "/dev/stdout"):
+        env = {"HEADRACE_TRACE": str(name)}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+        )
+        assert done.stderr == ""
+    assert json.loads(done.stdout)["traceEvents"]
+    assert (tmp_path / "link.json").is_symlink() and read_trace(tmp_path / "real.json")["traceEvents"]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_forked_processes_have_traces_of_their_own(tmp_path):
+    """The story: all workers of a DataLoader wrote one file, and the last one's was left."""
+    code = "import os, headrace.data as hd\nif pid := os.fork(): os.waitpid(pid, 0)\nhd.range(9).take(3)"
+    env = {"HEADRACE_TRACE": str(tmp_path / "t.json")}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True)
+    child, parent = sorted(p.name for p in tmp_path.iterdir())
+    assert re.fullmatch(r"t-process\d+\.json", child) and parent == "t.json"
+    assert read_trace(tmp_path / child)["traceEvents"] and read_trace(tmp_path / parent)["traceEvents"]
 
 
 # ------------------------------------------------------------------------------------------ the report
