@@ -16,6 +16,8 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+# More than cores: some C tests wait for a server, or for the clock.
+C_TEST_JOBS ?= $(shell echo $$(($(JOBS) + 2)))
 # Processes of the Python tests: a gigabyte of memory each. Tests of stalls and deaths wait, so there is one more.
 PYTEST_JOBS ?= $(shell echo $$(($(JOBS) < 8 ? $(JOBS) + 1 : 8)))
 FUZZ_SECONDS ?= 30
@@ -76,7 +78,7 @@ venv: $(VENV)/.made
 $(VENV)/.made: requirements/dev.txt
 	$(call say,virtual environment in $(VENV))
 	@[ -x $(PY) ] || $(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install -q --disable-pip-version-check -r requirements/dev.txt
+	@$(PY) -m pip install -q --disable-pip-version-check --no-compile -r requirements/dev.txt
 	@touch $@
 
 # libzstd before 1.5.6 decodes some damaged blocks to other bytes. The engine finds them itself then, which takes a third
@@ -107,7 +109,7 @@ setup = [ $(BUILD)/$(1)/build.ninja -nt $(ZSTD)/.made ] || rm -rf $(BUILD)/$(1);
         [ -f $(BUILD)/$(1)/build.ninja ] || $(MESON) setup $(BUILD)/$(1) $(2) >$(BUILD)/$(1).log 2>&1 || { cat $(BUILD)/$(1).log; exit 1; }
 compile = $(ENV) ninja -C $(BUILD)/$(1) -j$(JOBS) --quiet
 # $(call check,DIR,OPTIONS): meson's summary, then the closing line of each cmocka program.
-check = $(ENV) $(PY) tests/run_c.py $(BUILD)/$(1) --num-processes $(JOBS) $(2); \
+check = $(ENV) $(PY) tests/run_c.py $(BUILD)/$(1) --num-processes $(C_TEST_JOBS) $(2); \
         grep -ahE '^\[  (PASSED|FAILED|SKIPPED)|^\[ *(PASSED|FAILED|SKIPPED) *\]' $(BUILD)/$(1)/meson-logs/testlog*.txt || true
 
 $(BUILD)/.dir:
@@ -201,10 +203,10 @@ c-valgrind: venv zstd | $(BUILD)/.dir
 	@HR_CPU=scalar JSIMD_FORCENONE=1 $(MESON) test -C $(BUILD)/valgrind --no-rebuild --print-errorlogs --num-processes $(JOBS) -t 60 \
 	    --wrapper='valgrind -q --error-exitcode=9 --num-callers=25 --suppressions=$(CURDIR)/tests/valgrind.supp' $(VALGRIND_TESTS)
 
-# Compiled only, and so without optimization: most tests read what these libraries unpack.
+# The library and the command, compiled only, and so without optimization: most tests read what these libraries unpack.
 c-bare: venv zstd | $(BUILD)/.dir
 	$(call say,C: gcc -Werror without any optional library)
-	@$(call setup,bare,$(FOR_TESTS) -Dbuildtype=plain --auto-features=disabled)
+	@$(call setup,bare,$(FOR_TESTS) -Dbuildtype=plain -Dtests=false -Dexamples=false --auto-features=disabled)
 	@$(call compile,bare)
 	@for url in http://h/x.csv s3://b/x gs://b/x az://c/x webhdfs://h/x; do \
 	    said=$$($(BUILD)/bare/src/cli/headrace head $$url 2>&1 || true); \

@@ -79,11 +79,16 @@ static bool is_thorough(void)
     return all;
 }
 
-/* After the first thousand, growing steps: calls of a long loop fail alike. TSan looks at threads and takes ten times
- * as long: there, each eighth call from the fiftieth on. */
+/* After the first thousand, growing steps: calls of a long loop fail alike. Without a sanitizer each of the thousand
+ * fails, and what it leaves over is counted. A sanitizer takes ten times as long: growing steps from the two hundredth
+ * call on. TSan looks at threads: each eighth call from the fiftieth on. */
 static int64_t step_from(int64_t call)
 {
-    return (THREADS_ARE_WATCHED && call >= 50 && !is_thorough() ? 8 : 1) + call / 1000;
+    if (!SANITIZED || is_thorough())
+        return 1 + call / 1000;
+    if (THREADS_ARE_WATCHED)
+        return (call >= 50 ? 8 : 1) + call / 1000;
+    return 1 + (call >= 200 ? call / 50 : 0);
 }
 
 int run_with_faults_on(hr_status (*fn)(void *context, hr_error *err), void *context, int kinds)

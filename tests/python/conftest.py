@@ -15,6 +15,15 @@ os.environ.setdefault("HEADRACE_SHARE_CREDENTIALS", "off")  # tests count what e
 os.environ.setdefault("HEADRACE_RULES", "strict")  # a rule that changes a plan's columns is an error
 
 
+def pytest_collection_modifyitems(config, items):
+    """Leaves out what is marked `thorough`, unless HEADRACE_THOROUGH asks for it or its name is given."""
+    if os.environ.get("HEADRACE_THOROUGH") or any("::" in str(word) for word in config.args):
+        return
+    left_out = [item for item in items if item.get_closest_marker("thorough")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+
+
 def pytest_collection_finish():
     """gc.collect() in tests looks at what tests made, not at the million objects of all imported libraries,
     which take half a second each time.

@@ -204,7 +204,10 @@ def test_shares_do_not_go_to_workers():
     shard.close()
 
 
-@pytest.mark.parametrize("method, workers", [("fork", 1), ("fork", 2), ("spawn", 2)])
+@pytest.mark.parametrize(
+    "method, workers",
+    [("fork", 1), ("fork", 2), pytest.param("spawn", 2, marks=pytest.mark.thorough)],
+)
 def test_a_share_without_a_launcher_goes_to_workers(folder, method, workers):
     """The story: the program that also runs without torchrun ended in its workers."""
     ds = hd.read_parquet(folder).random_shuffle()

@@ -27,7 +27,7 @@ WIDE = 12_500  # doubles: 100 KB
 ROWS = 3_000  # of them: 300 MB
 
 
-@pytest.fixture(params=["processes", "threads", "inline"])
+@pytest.fixture(params=["processes", pytest.param("threads", marks=pytest.mark.thorough), "inline"])
 def compute(request):
     return request.param
 

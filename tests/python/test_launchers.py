@@ -268,7 +268,9 @@ def test_the_order_of_streaming_split(runs, rows, name, ranks):
     assert len(set(expected.values())) == 1  # 2,400 rows: no number of ranks leaves one out
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 3), (4, 1), (1, 2)])
+@pytest.mark.parametrize(
+    ("before", "after"), [pytest.param(2, 3, marks=pytest.mark.thorough), (4, 1), (1, 2)]
+)
 def test_resume_with_other_numbers_of_ranks(runs, rows, before, after):
     whole = [b for b in in_order(split_here(plan("shuffle", rows), 1, 20))]
     code, text, out = runs.torchrun(before, READ, PLAN="shuffle", STOP="6")
@@ -404,7 +406,7 @@ def lanes_here(rows, n, batch_size, monkeypatch):
     return [sorted(itertools.chain(*out[i : i + n])) for i in range(0, len(out), n)]
 
 
-@pytest.mark.parametrize("name", ["shuffle", "rows"])
+@pytest.mark.parametrize("name", ["shuffle", pytest.param("rows", marks=pytest.mark.thorough)])
 def test_two_hosts(runs, rows, name, monkeypatch):
     """Two agents of torchrun: each host runs an engine, and the order is that of one host, of one lane or of
     12."""
@@ -444,7 +446,7 @@ def test_two_hosts(runs, rows, name, monkeypatch):
     assert all(places(f["states"]) == [(0, 400)] for f in found)
 
 
-@pytest.mark.parametrize("name", ["map", "rows"])
+@pytest.mark.parametrize("name", [pytest.param("map", marks=pytest.mark.thorough), "rows"])
 def test_hosts_by_network_namespaces(runs, rows, name, monkeypatch):
     """Abstract sockets belong to a network namespace, as to a host; the ranks are dealt in turn, as MPI
     can."""

@@ -106,7 +106,7 @@ ODD = [
 ]
 NAMES = [f"{a}{b}/{c}" for a in "abcXYZ" for b in "lmnop012" for c in range(30)]
 SHAPES = {
-    "numbers": NUMBERS,
+    "numbers": NUMBERS[:1200],
     "days": DAYS,
     "hex": HEX,
     "odd": ODD,
@@ -152,7 +152,7 @@ def test_a_store_that_begins_at_the_beginning(server, shape):
 
 def test_random_keys(server):
     rng = random.Random(1)
-    for _ in range(60):
+    for _ in range(25):
         letters = rng.choice(["01", "0123456789", "abc/", "aB0-/_.", "é0z/"])
         keys = {
             "".join(rng.choices(letters, k=rng.randint(1, 7))).strip("/") or "x"
@@ -423,7 +423,7 @@ def test_folders_of_azure_are_complete(azure, shape, order):
 
 def test_random_keys_of_azure(azure):
     rng = random.Random(2)
-    for _ in range(40):
+    for _ in range(20):
         letters = rng.choice(["01", "ab/", "aB0-/.", "é0z/"])
         keys = {"".join(rng.choices(letters, k=rng.randint(1, 9))).strip("/") or "x" for _ in range(300)}
         azure.keys = [k for k in keys if not any(part[:1] in ("", ".", "_") for part in k.split("/"))]
@@ -648,7 +648,7 @@ def test_a_store_that_lists_no_level(files):
 def test_random_beginnings(files):
     rng = random.Random(3)
     found = 0
-    for _ in range(150):
+    for _ in range(60):
         letters = rng.choice(["01", "ab/", "aB0-/.", "a-/", "é0z/"])
         keys = {"".join(rng.choices(letters, k=rng.randint(1, 9))).strip("/") or "x" for _ in range(60)}
         keys = [k for k in keys if not any(part[:1] in ("", ".", "_") for part in k.split("/"))]
@@ -660,7 +660,7 @@ def test_random_beginnings(files):
             want = [f"s3://bucket/{key}" for key in in_bytes(files.keys)]
             assert [r["path"] for r in ds.take(40)][::10] == want[:4]
             assert ds.input_files() == want
-    assert found > 50
+    assert found > 20
 
 
 def test_the_list_goes_on_behind_its_beginning(files):

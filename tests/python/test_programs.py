@@ -23,6 +23,8 @@ NEEDS = {
     "transformers_trainer": ("transformers", "accelerate", "torch"),
     "write_job": ("pandas", "pyarrow"),
 }
+# What these show is in docs/lightning.md and docs/transformers.md, which run, too.
+AS_A_PAGE = ("lightning_module", "transformers_trainer")
 RAY = os.environ.get("HEADRACE_RAY") or (sys.executable if importlib.util.find_spec("ray") else None)
 
 
@@ -53,7 +55,13 @@ def test_the_ten_programs_are_programs_of_ray(expected):
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", make_programs.names())
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.thorough] if name in AS_A_PAGE else [])
+        for name in make_programs.names()
+    ],
+)
 def test_on_headrace(name, expected):
     for package in NEEDS.get(name, ()):
         pytest.importorskip(package)

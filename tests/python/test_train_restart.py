@@ -25,7 +25,12 @@ def server():
         yield one
 
 
-@pytest.mark.parametrize(("number", "ranks"), [(n, 0) for n in range(8)] + [(8, 2)])
+@pytest.mark.parametrize(
+    ("number", "ranks"),
+    [(n, 0) for n in range(4)]
+    + [pytest.param(n, 0, marks=pytest.mark.thorough) for n in range(4, 8)]
+    + [(8, 2)],
+)
 def test_killed_and_started_again(server, number, ranks):
     case = train_torture.draw(number, ranks)
     if ranks:
