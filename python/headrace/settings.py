@@ -48,6 +48,13 @@ def _is_texts(value):
     return isinstance(value, (list, tuple)) and all(isinstance(v, str) for v in value)
 
 
+def line_of(error: Exception) -> str:
+    """An error as a command says it: of the system's, the file and the words, without the number."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
 class NoAttribute(AttributeError):
     """An AttributeError whose text has the hint. Python gives it the name and the object, from which a
     traceback would make another one; this class drops them.
@@ -71,6 +78,7 @@ KINDS = {
     "float": (lambda v: isinstance(v, Real) and not isinstance(v, bool), "a number"),
     "str": (lambda v: isinstance(v, str), "str"),
     "path": (lambda v: isinstance(v, (str, os.PathLike)), "str or os.PathLike"),
+    "function": (callable, "a function"),
     "texts": (_is_texts, "a list of str"),
     "list": (lambda v: isinstance(v, (list, tuple)), "a list"),
     "dict": (lambda v: isinstance(v, dict), "dict"),

@@ -305,3 +305,13 @@ def test_the_command(tmp_path, trace):
     words = [sys.executable, "-m", "headrace.observe", str(tmp_path / "trace.json"), str(tmp_path / "o.html")]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout == f"{tmp_path / 'o.html'}\n" and data_of((tmp_path / "o.html").read_text())["rows"]
+
+
+def test_a_trace_that_is_missing_and_a_page_that_cannot_be_written(tmp_path, trace):
+    for words, error in (
+        ([tmp_path / "none.json"], f"{tmp_path}/none.json: No such file or directory"),
+        ([tmp_path / "trace.json", tmp_path], f"{tmp_path}: Is a directory"),
+    ):
+        run = [sys.executable, "-m", "headrace.observe", *map(str, words)]
+        done = subprocess.run(run, capture_output=True, text=True)
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", f"headrace: {error}\n")

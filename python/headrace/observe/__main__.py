@@ -5,6 +5,7 @@ import sys
 
 from headrace._core import HeadraceError
 from headrace.observe import report
+from headrace.settings import line_of
 
 
 def main() -> int:
@@ -19,7 +20,7 @@ def main() -> int:
     try:
         print(report(words.trace, words.out))
     except (HeadraceError, OSError) as e:
-        print(f"headrace: {e}", file=sys.stderr)
+        print(f"headrace: {line_of(e)}", file=sys.stderr)
         return 1
     return 0
 

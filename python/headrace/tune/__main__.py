@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from headrace.exceptions import HeadraceError
+from headrace.settings import line_of
 from headrace.tune.tuning import tune
 
 
@@ -93,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
             show=_Shown(),
         )
     except (HeadraceError, OSError) as e:
-        print(f"headrace.tune: {str(e).removeprefix('tune: ')}", file=sys.stderr)
+        print(f"headrace.tune: {line_of(e).removeprefix('tune: ')}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("headrace.tune: stopped before anything was measured", file=sys.stderr)

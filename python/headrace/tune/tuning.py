@@ -65,6 +65,8 @@ def tune(
         CallbackError: make_loader or the step failed. InvalidArgument: a wrong argument.
     """
     _check(locals())
+    check("tune: folder", folder, "path|None")
+    check("tune: show", show, "function|None")
     if folder is None:
         with tempfile.TemporaryDirectory(prefix="headrace-tune-") as logs:
             tuning = _Tuning(make_loader, step, Path(logs), show, locals())
@@ -83,10 +85,21 @@ def tune(
     return report
 
 
+_KINDS = {
+    "epochs": "count",
+    "batches": "count|None",
+    "batch_size": "count|None",
+    "step": "function|str|None",
+    "measure_step": "bool",
+    "shuffle": "bool",
+    "thorough": "bool",
+}
+
+
 def _check(given):
-    for name, kind in (("epochs", "count"), ("batches", "count|None"), ("batch_size", "count|None")):
+    for name, kind in _KINDS.items():
         check(f"tune: {name}", given[name], kind)
-        if given[name] == 0:
+        if kind.startswith("count") and given[name] == 0:
             raise InvalidArgument(f"tune: {name}: expected at least 1, found 0")
     for name in ("train_step_time", "seconds", "silence"):
         check(f"tune: {name}", given[name], "float")
