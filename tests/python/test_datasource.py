@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import headrace.data as hd
-from headrace import _core
+from headrace import _core, exceptions
 
 
 class Squares(hd.Datasource):
@@ -179,6 +179,23 @@ def test_from_torch():
     assert hd.from_torch(Stream()).take(2) == [{"a": 0, "b": "0"}, {"a": 1, "b": "1"}]
     with pytest.raises(TypeError, match="expected a torch Dataset"):
         hd.from_torch(5)
+
+
+def test_workers_of_from_torch():
+    """The story: a verdict advised more workers, and from_torch took no number."""
+    torch = pytest.importorskip("torch")
+
+    class Pids(torch.utils.data.Dataset):
+        def __len__(self):
+            return 4000
+
+        def __getitem__(self, i):
+            return os.getpid()
+
+    pids = {row["item"] for row in hd.from_torch(Pids(), concurrency=1).take_all()}
+    assert len(pids) == 1 and pids != {os.getpid()}
+    with pytest.raises(exceptions.InvalidArgument, match="concurrency: expected a number of at least 1"):
+        hd.from_torch(Pids(), concurrency=0)
 
 
 # ---------------------------------------------------------------------------------------- other packages

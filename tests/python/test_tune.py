@@ -517,15 +517,16 @@ def test_gpus_by_nvidia_smi(tmp_path, monkeypatch, only):
 # ------------------------------------------------------------------------------------------ the plan
 
 
-def names(target, cores=8, gpus=0, thorough=False, wait=lambda options: 0.1):
-    """The configurations of a plan, and its notes; wait: of each step, by the options."""
+def names(target, cores=8, gpus=0, thorough=False, wait=lambda options: 0.1, busy=8.0):
+    """The configurations of a plan, and its notes; wait: of each step, by the options; busy: cores."""
     notes, found = [], []
     todo = configurations.plan(target, Machine(cores, gpus), thorough, notes)
     try:
         made = next(todo)
         while True:
             found.append(made.name)
-            made = todo.send(figures(wait(made.options), name=made.name, library=made.library))
+            shown = figures(wait(made.options), name=made.name, library=made.library, cpu_cores=busy)
+            made = todo.send(shown)
     except StopIteration:
         return found, notes
 
@@ -548,6 +549,21 @@ def test_the_plan():
     assert "num_workers=16, persistent_workers=False" in found
     assert "num_workers=16, persistent_workers=True, multiprocessing_context=spawn" in found
     assert not any("pin_memory" in n for n in found)
+
+
+def test_the_plan_of_a_dataset_that_waits():
+    """The story: torch was measured with twice as many workers as cores, and Headrace was not: the best
+    loader of a dataset that reads from a store was always torch's.
+    """
+    more, target = "Headrace: from_torch, concurrency=16", Target("loader", converts=True, batches=100)
+    assert more in names(target, busy=0.5)[0] and more in names(target, busy=math.nan)[0]
+    assert (
+        more not in names(target, busy=6.0)[0] and more not in names(target, busy=0.5, wait=lambda o: 0.0)[0]
+    )
+    best = figures(0.0, name=more, library="headrace")
+    best.configuration.options["concurrency"] = 16
+    (how,) = [s for s in said(figures(0.3), best) if s.startswith("To use it")]
+    assert "from_torch(dataset, concurrency=16).iter_torch_batches(" in how
 
 
 def test_the_plan_of_a_step_that_is_fed():

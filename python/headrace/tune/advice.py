@@ -182,8 +182,8 @@ def _how(target, best):
     before = f", with the environment {env}" if env else ""
     if library == HEADRACE and target and target.is_torch:
         return (
-            "To use it: headrace.data.from_torch(dataset).iter_torch_batches(batch_size=...). Batches are "
-            "dicts of columns; tuples of the dataset become item_0, item_1, ..."
+            f"To use it: headrace.data.from_torch(dataset{text and ', ' + text}).iter_torch_batches("
+            "batch_size=...). Batches are dicts of columns; tuples of the dataset become item_0, item_1, ..."
         )
     if library == HEADRACE:
         return f"To use it: iter_torch_batches({text})."

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 GAIN = 1.05  # a smaller ratio of two speeds is noise
 FED = 0.02  # share of the time that the step waits, below which it is fed
+IDLE = 0.6  # share of a trainer's cores, below which they are idle
 OVER = 1.5  # threads that want to run, for each core, from which on they are too many
 KNOBS = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "multiprocessing_context")
 ONE_THREAD = {
@@ -130,9 +131,18 @@ class _Sweep:
             options["pin_memory"] = True
         return {k: v for k, v in options.items() if k in self.knobs}
 
+    def share(self):
+        """The trainer's share of the cores."""
+        return max(1, self.machine.cores // self.machine.trainers)
+
+    def is_idle(self, result):
+        """Whether workers for each core leave the step waiting, and cores idle: the dataset waits itself."""
+        fed = result.measured and result.wait_share <= FED
+        return not fed and not result.cpu_cores > IDLE * self.share()
+
     def numbers(self):
         """Numbers of workers from few to twice the trainer's share of the cores, which is too many."""
-        share = max(1, self.machine.cores // self.machine.trainers)
+        share = self.share()
         usual = {1, self.machine.workers // 2, self.machine.workers, share, 2 * share}
         return sorted(n for n in usual if n >= max(1, share // 8))
 
@@ -186,7 +196,12 @@ class _Sweep:
     def ours(self) -> Plan:
         if self.target.is_torch:
             if self.target.converts:
-                yield Configuration("Headrace: from_torch", HEADRACE)
+                result = yield Configuration("Headrace: from_torch", HEADRACE)
+                if result and self.is_idle(result):
+                    n = 2 * self.share()
+                    yield Configuration(
+                        f"Headrace: from_torch, concurrency={n}", HEADRACE, {"concurrency": n}
+                    )
             else:
                 self.notes.append(f"from_torch is left out: {self.target.why_not}")
             options = {"num_workers": self.machine.workers}

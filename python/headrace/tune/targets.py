@@ -159,7 +159,7 @@ class Loaders:
             return self._plain(made, kind, options)
         loader = made if kind == "loader" else self._wrapped(made, kind)
         if configuration.library == HEADRACE:
-            return self._converted(loader)
+            return self._converted(loader, options)
         if configuration.library == HEADRACE_LOADER:
             from headrace.torch import DataLoader
 
@@ -220,15 +220,15 @@ class Loaders:
             options = {k: v for k, v in options.items() if k in ("num_workers", "pin_memory")}
         return kind(loader.dataset, **given, **{k: v for k, v in options.items() if v is not None})
 
-    def _converted(self, loader):
-        """The batches of headrace.data.from_torch(dataset)."""
+    def _converted(self, loader, given):
+        """The batches of headrace.data.from_torch(dataset, **given)."""
         import headrace.data
 
         self._ended(loader)
         dataset, first = loader.dataset, self._first(loader)
         if first is not None:
             dataset = _torch_data().Subset(dataset, range(min(first, len(dataset))))
-        rows = headrace.data.from_torch(dataset)
+        rows = headrace.data.from_torch(dataset, **given)
         options = {"batch_size": loader.batch_size, "drop_last": loader.drop_last}
         if loader.batch_size is None:
             options = {"batch_size": 1, "collate_fn": only_row}

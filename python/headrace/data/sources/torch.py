@@ -52,13 +52,14 @@ def _stream(dataset):
         yield block
 
 
-def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
+def from_torch(dataset: Any, local_read: bool = False, *, concurrency: int | None = None) -> Dataset:
     """The items of a torch Dataset. Map-style: worker processes read dataset[i], in the order of i; iterable:
     one task reads it.
 
     A dict becomes a row; a tuple the columns item_0, item_1, ...; another value the column item. Tensors of
     equal shape become a tensor column, PIL images arrays as Pillow makes them. local_read=True reads in this
-    process, for datasets that do not pickle.
+    process, for datasets that do not pickle. concurrency: worker processes at most, as of map_batches; a
+    dataset that waits for a store gains from more of them than there are CPUs.
     """
     compute = "threads" if local_read else None
     if not local_read and "torch" in sys.modules:
@@ -71,4 +72,4 @@ def from_torch(dataset: Any, local_read: bool = False) -> Dataset:
         tasks = [task(_stream, dataset)]
     else:
         raise TypeMismatchError(f"from_torch: expected a torch Dataset, found {type(dataset).__name__}")
-    return read_tasks("torch", tasks, compute=compute)
+    return read_tasks("torch", tasks, compute=compute, concurrency=concurrency)
