@@ -11,8 +11,10 @@
 #include "cli/cli.h"
 
 #include <dirent.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define MOST_DEPTH 8            /* of groups in groups */
 #define MOST_METADATA (4 << 20) /* a file of metadata may have attributes */
@@ -325,6 +327,25 @@ static hr_status visit(const char *folder, int depth, zarr_arrays *out, hr_error
     return st;
 }
 
+/* Adds the arrays of all stores that a pattern matches; none if something else matches, too. */
+static hr_status visit_matches(const char *pattern, zarr_arrays *out, hr_error *err)
+{
+    glob_t found = { 0 };
+    bool all = !glob(pattern, 0, NULL, &found);
+    hr_status st = HR_OK;
+
+    for (size_t i = 0; all && i < found.gl_pathc; i++) {
+        char *text = metadata_of(found.gl_pathv[i]);
+
+        all = text != NULL;
+        free(text);
+    }
+    for (size_t i = 0; all && !st && i < found.gl_pathc; i++)
+        st = visit(found.gl_pathv[i], 0, out, err);
+    globfree(&found);
+    return st;
+}
+
 /* ------------------------------------------------------------------------------------------------------------- URLs */
 
 /* The texts of some objects, in their order, and their paths as people may see them. */
@@ -557,7 +578,11 @@ hr_status zarr_find(const char *path, const input *in, zarr_arrays *out, hr_erro
 {
     if (!strncmp(path, "file://", 7))
         path += 7;
-    return strstr(path, "://") ? find_at_url(path, in, out, err) : visit(path, 0, out, err);
+    if (strstr(path, "://"))
+        return find_at_url(path, in, out, err);
+    if (strpbrk(path, "*?[") && access(path, F_OK))
+        return visit_matches(path, out, err);
+    return visit(path, 0, out, err);
 }
 
 void zarr_clear(zarr_arrays *all)

@@ -213,6 +213,20 @@ def test_huge_numbers_of_zarr(tmp_path):
     assert "[9223372036854775807, 8], chunks [5, 8]: " in headrace("stat", tmp_path)[0]
 
 
+def test_patterns_of_zarr_stores(tmp_path):
+    """The story: the bytes of a chunk were said to be of no known format."""
+    for name in ("a.zarr", "b.zarr", "c[1].zarr"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / ".zarray").write_text('{"shape": [8], "chunks": [4], "dtype": "<f4"}')
+    rest = ": zarr, <f4 [8], chunks [4]: 2 of 16 B in memory\n"
+    assert headrace("stat", tmp_path / "[ab].zarr")[0] == f"{tmp_path}/a.zarr{rest}{tmp_path}/b.zarr{rest}"
+    assert headrace("stat", tmp_path / "c[1].zarr")[0] == f"{tmp_path}/c[1].zarr{rest}"
+    assert "no file" in headrace("stat", tmp_path / "d*.zarr", status=1)[1]
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    out = headrace("stat", tmp_path / "a.*")[0]  # of a store that is not alone
+    assert out.startswith(f"{tmp_path}/a.csv: 1 fragment") and ": zarr" not in out
+
+
 SERVERS = {"s3": S3Server, "gs": GsServer, "az": AzServer, "webhdfs": NameNode, "http": ObjectServer}
 OF_STORES = re.compile("AWS_|AZURE_|GOOGLE_|HADOOP_|WEBHDFS_|STORAGE_EMULATOR")
 
