@@ -110,6 +110,22 @@ def test_report_is_in_the_trace(storage, tmp_path, context):
     assert sorted(reports) == [50_000, 50_000, 50_001, 50_001]
 
 
+def test_the_driver_and_each_rank_have_traces_of_their_own(storage, tmp_path, monkeypatch):
+    """The story: the first rank's own runs and the driver, which serves the ranks, wrote one file."""
+    monkeypatch.setenv("HEADRACE_TRACE", str(tmp_path / "traces" / "t.json"))
+    (tmp_path / "traces").mkdir()
+
+    def loop():
+        hd.range(100).take(50)
+        for _ in train.get_dataset_shard("train").iter_batches(batch_size=100):
+            pass
+
+    fit(loop, storage, datasets={"train": hd.range(1000)})
+    found = [p.name.partition("-process")[0] for p in (tmp_path / "traces").iterdir()]  # ranks are forks here
+    names = {name.removesuffix(".json") for name in found}
+    assert len(found) == 3 and {"t-rank0", "t-rank1"} < names
+
+
 @pytest.mark.parametrize(
     "name", ["ScalingConfig", "RunConfig", "FailureConfig", "CheckpointConfig", "DataConfig"]
 )

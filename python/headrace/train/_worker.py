@@ -34,6 +34,17 @@ def users_traceback(e: BaseException) -> str:
     return "".join(traceback.format_exception(type(e), e, tb or e.__traceback__))
 
 
+def leave_trace_to_driver(rank: int) -> None:
+    """The driver writes the file that HEADRACE_TRACE names. The engine gives names of their own to all ranks
+    but the first, which may be a launcher's only process.
+    """
+    path = os.environ.get("HEADRACE_TRACE")
+    if path and rank == 0:
+        folder, name = os.path.split(path)
+        stem, dot, suffix = (name or "trace.json.gz").partition(".")
+        os.environ["HEADRACE_TRACE"] = os.path.join(folder, f"{stem}-rank0{dot}{suffix}")
+
+
 def run(payload: dict, channel, rank: int):
     from headrace.data.iterator import SplitIterator
     from headrace.places import checked
@@ -100,6 +111,7 @@ def main() -> None:
     from headrace.train.control import Channel
 
     rank = int(os.environ["RANK"])
+    leave_trace_to_driver(rank)
     channel = Channel(payload["address"], payload["token"], rank)
     code = 0
     try:
