@@ -267,6 +267,91 @@ static void announced_ranges_travel_together(void **state)
     assert_no_leak(before);
 }
 
+/* The story: a ticket was granted half of the memory limit whatever others had requested at the same time, and a part
+ * was 8 MiB whatever the limit: 16 threads under a limit of 32 MiB held twice as much. */
+#define SMALL_LIMIT (4 << 20)
+#define N_TOGETHER 8
+
+typedef struct together {
+    hr_source *s;
+    hr_error err;
+    int64_t refused;
+    hr_wait *wait; /* NULL: only hints */
+    bool waits;
+} together;
+
+static void announce_all(void *arg, int thread)
+{
+    together *t = (together *)arg + thread;
+
+    (void)hr__aheads_refused();
+    if (t->waits && hr__wait_begin(0, &t->wait, &t->err))
+        return;
+    hr__source_ahead(t->s, 0, N_BYTES);
+    t->refused = hr__aheads_refused();
+    if (t->wait)
+        hr__wait_drop(t->wait);
+}
+
+static void announcements_share_the_limit(void **state)
+{
+    together all[N_TOGETHER];
+    live_memory before = live_now();
+    hr_error err = HR_ERROR_INIT;
+    hr_paths paths;
+
+    (void)state;
+    begin(&paths);
+    for (int waits = 0; waits < 2; waits++) {
+        hr_account *account = hr__account_new("small", NULL, SMALL_LIMIT);
+        int64_t refused = 0;
+
+        for (int i = 0; i < N_TOGETHER; i++) {
+            all[i] = (together){ .err = HR_ERROR_INIT, .waits = waits };
+            assert_ok(hr__paths_open(&paths, 0, account, &all[i].s, &err), &err);
+        }
+        run_threads(N_TOGETHER, announce_all, all);
+        for (int i = 0; i < N_TOGETHER; i++) {
+            assert_ok(all[i].err.status, &all[i].err);
+            refused += all[i].refused;
+            hr__wait_unref(all[i].wait);
+        }
+        assert_true(hr__account_used(account) > SMALL_LIMIT / 4); /* in parts: one of the object does not fit */
+        assert_true(refused >= N_TOGETHER * N_BYTES - SMALL_LIMIT);
+        /* what is no part: buffers of requests */
+        assert_true(hr__account_peak(account) < SMALL_LIMIT / 4 * (2 + waits) + SMALL_LIMIT / 8);
+        for (int i = 0; i < N_TOGETHER; i++) {
+            assert_ok(read_range(all[i].s, 0, N_BYTES, &err), &err);
+            hr__source_unref(all[i].s);
+        }
+        hr__account_unref(account);
+    }
+    end(&paths);
+    assert_no_leak(before);
+}
+
+/* The story: a walk over a tar archive left a part for each member, since parts aged by the bytes of reads alone. */
+static void a_walk_leaves_few_parts(void **state)
+{
+    live_memory before = live_now();
+    hr_account *account = hr__account_new("walk", NULL, 1 << 20);
+    hr_error err = HR_ERROR_INIT;
+    hr_source *s;
+    hr_paths paths;
+
+    (void)state;
+    begin(&paths);
+    assert_ok(hr__paths_open(&paths, 0, account, &s, &err), &err);
+    for (int64_t at = 0; at + 512 <= N_BYTES; at += 100000)
+        assert_ok(read_range(s, at, 512, &err), &err);
+    assert_int_equal(server.n_gets, (N_BYTES + 99999) / 100000);
+    assert_true(hr__account_used(account) < 1 << 20); /* 2 MiB of parts were made */
+    hr__source_unref(s);
+    hr__account_unref(account);
+    end(&paths);
+    assert_no_leak(before);
+}
+
 static void a_cancelled_wait_is_called_at_once(void **state)
 {
     live_memory before = live_now();
@@ -919,6 +1004,8 @@ int main(void)
         HTTP_TEST(a_server_without_head_tells_the_size_by_a_range),
         HTTP_TEST(what_is_put_arrives_once_and_whole),
         HTTP_TEST(announced_ranges_travel_together),
+        HTTP_TEST(announcements_share_the_limit),
+        HTTP_TEST(a_walk_leaves_few_parts),
         HTTP_TEST(a_cancelled_wait_is_called_at_once),
         HTTP_TEST(a_stopped_read_is_cancelled),
         HTTP_TEST(threads_share_a_source),

@@ -4,7 +4,8 @@
  *    may refuse that.
  * 2. Before its first read the ticket announces again. What is not here suspends the ticket (HR_PENDING), and the
  *    pool's thread goes on with other work. Then the budget refuses nothing as long as less than three quarters of the
- *    memory limit are in use: the ticket was admitted. Beyond, its reads fetch what they need, and wait (5).
+ *    memory limit are in use. A ticket that was refused bytes in (1) is admitted when they fit below these, or as the
+ *    oldest one, whose reads fetch what they need, and wait (5).
  * 3. take.c announces fragments beyond the window as well, up to 64 MiB or a sixteenth of the memory limit: the window
  *    is as large as the threads need, which is too little for a network.
  * 4. Files are opened before their turn: see open_ahead.c.
@@ -20,12 +21,14 @@ hr_status hr__ticket_begin_files(hr_ticket *t, hr_error *err)
 
     if (!hr__scan_is_remote(s->scan, hr__stage_file(s, t->place)))
         return HR_OK;
+    (void)hr__aheads_refused();
     t->sources = hr__zalloc(s->run->account, (size_t)t->n_files * sizeof(hr_source *));
     if (!t->sources)
         return hr__error_memory(err, "ticket", t->n_files * (int64_t)sizeof(hr_source *));
     for (int i = 0; i < t->n_files; i++)
         HR_TRY(hr__scan_begin(s->scan, hr__stage_file(s, t->place + i), s->leaf.filter, s->run->account, &t->sources[i],
                               err));
+    t->missing_bytes = hr__aheads_refused();
     return HR_OK;
 }
 
@@ -38,40 +41,38 @@ void hr__ticket_announce(hr_ticket *t)
 {
     const hr_scan_file_class *cls = t->file ? t->file->cls : NULL;
 
+    (void)hr__aheads_refused();
     for (int i = 0; t->sources && i < t->n_files; i++)
         if (t->sources[i])
             hr__scan_announce(t->stage->scan, t->sources[i]);
-    if (!cls)
-        return;
-    if (is_whole(t)) {
+    if (cls && is_whole(t)) {
         if (cls->ahead)
             cls->ahead(t->file, t->fragment);
-    } else if (cls->ahead_rows) {
+    } else if (cls && cls->ahead_rows) {
         cls->ahead_rows(t->file, t->fragment, t->row_begin, t->n_rows);
     }
+    t->missing_bytes = hr__aheads_refused();
 }
 
-/* Bytes that a ticket may request although half of the limit is in use: up to three quarters, since its tables need
- * room as well. */
-static int64_t may_request(hr_account *a)
+int64_t hr__ticket_missing_bytes(const hr_ticket *t)
 {
-    int64_t limit = hr__account_limit(a), left = limit / 4 * 3 - hr__account_used(a);
+    int64_t limit = hr__account_limit(t->stage->run->account);
 
-    return HR_MAX(HR_MIN(left, limit / 2), limit / 32);
+    return t->awaited || !t->missing_bytes ? 0 : limit / 4 + HR_MIN(t->missing_bytes, limit / 8);
 }
 
 static void bytes_came(void *context) { hr__resume(context, HR_OK, NULL); }
 
 hr_status hr__ticket_await(hr_ticket *t)
 {
-    int64_t most = may_request(t->stage->run->account);
+    int64_t least = t->is_first ? hr__account_limit(t->stage->run->account) / 32 : 0;
     hr_resume *resume = NULL;
     hr_status st;
 
     if (t->awaited || (!t->sources && !(t->file && t->file->is_remote)))
         return HR_OK;
     t->awaited = true;
-    HR_TRY(hr__wait_begin(most, &t->wait, &t->err));
+    HR_TRY(hr__wait_begin(least, &t->wait, &t->err));
     hr__ticket_announce(t);
     st = hr__ticket_suspend(t, &resume, &t->err);
     if (!st && hr__wait_end(t->wait, bytes_came, resume))

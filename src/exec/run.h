@@ -125,6 +125,7 @@ struct hr_ticket {
     hr_source **sources; /* of the files, if their bytes travel; NULL: none */
     /* A leaf's bytes that travel: its first read waits for them (remote.c). */
     bool awaited;
+    int64_t missing_bytes; /* announced, but the budget was short */
     hr_wait *wait;
     hr_ticket *next_waiting;     /* of run->waiting */
     hr_status late;              /* status of `err`, which follows the rows read before it */
@@ -528,6 +529,8 @@ hr_status hr__ticket_begin_files(hr_ticket *t, hr_error *err) HR_MUST_USE; /* of
 void hr__ticket_announce(hr_ticket *t);                                    /* what it will read */
 /* HR_PENDING: the bytes are on their way, and the ticket is resumed when they are here. */
 hr_status hr__ticket_await(hr_ticket *t) HR_MUST_USE;
+/* What the account must have room for, beside the estimate, before the ticket requests what it was refused. */
+int64_t hr__ticket_missing_bytes(const hr_ticket *t);
 void hr__waits_cancel(hr_run *r); /* ends all waits of the run. Lock not held */
 
 /* --- interleave.c ------------------------------------------------------------------------------------------------- */

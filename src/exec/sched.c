@@ -174,11 +174,11 @@ static bool admit(hr_stage *s, hr_ticket *t, int64_t *reserved)
 {
     bool force = t->seq == s->window.head_seq && downstream_idle(s) && is_wanted(s);
 
-    *reserved = t->estimate;
+    *reserved = t->estimate + (force ? 0 : hr__ticket_missing_bytes(t));
     if (!force &&
-        arena_bytes(s->run) + hr__account_used(s->run->account) + t->estimate > hr__account_limit(s->run->account))
+        arena_bytes(s->run) + hr__account_used(s->run->account) + *reserved > hr__account_limit(s->run->account))
         return false;
-    return hr__account_reserve(s->run->account, t->estimate, force);
+    return hr__account_reserve(s->run->account, *reserved, force);
 }
 
 /* Whether a ticket behind the head has made enough. A fragment that cannot be split, such as a file in gzip, may give

@@ -84,8 +84,9 @@ hr_status hr__file_source_open(const char *path, hr_account *account, hr_source 
  * Between begin and end, on one thread, hr__source_ahead adds what is on its way to the wait. */
 
 typedef struct hr_wait hr_wait;
-/* most_bytes: what may be requested for this wait although the budget is short. */
-hr_status hr__wait_begin(int64_t most_bytes, hr_wait **out, hr_error *err) HR_MUST_USE;
+/* least_bytes: what may be requested for this wait whatever the budget has; beyond it, as long as three quarters of the
+ * limit are not in use. */
+hr_status hr__wait_begin(int64_t least_bytes, hr_wait **out, hr_error *err) HR_MUST_USE;
 /* False: all has come, or failed, and fn is not called. True: fn(context) will be called once, by any thread. */
 bool hr__wait_end(hr_wait *w, void (*fn)(void *context), void *context);
 void hr__wait_drop(hr_wait *w); /* instead of end: nothing will be called */
@@ -100,10 +101,13 @@ bool hr__reads_stop(void); /* for classes: it is true, or the program was interr
 /* fn says whether the program was interrupted. Threads that are not the pool's call it now and then while they wait for
  * the network. NULL: nobody is asked. */
 void hr__reads_ask(bool (*fn)(void));
-#define HR_LOOK_NS 50000000                          /* how often a thread that waits for the network asks */
-int64_t hr__wait_spend(hr_wait *w, int64_t n_bytes); /* takes up to n of most_bytes; -> what is granted */
-hr_wait *hr__wait_add(hr_wait *w);                   /* one thing more; -> a reference */
-void hr__wait_came(hr_wait *takes);                  /* without locks */
+#define HR_LOOK_NS 50000000 /* how often a thread that waits for the network asks */
+/* Asks for n bytes, of which the budget has `room`. -> what is granted. */
+int64_t hr__wait_spend(hr_wait *w, int64_t n_bytes, int64_t room);
+void hr__ahead_refused(int64_t n_bytes); /* these announced bytes were not requested: the budget is short */
+int64_t hr__aheads_refused(void);        /* the sum on this thread since the last call */
+hr_wait *hr__wait_add(hr_wait *w);       /* one thing more; -> a reference */
+void hr__wait_came(hr_wait *takes);      /* without locks */
 
 /* --- streams */
 

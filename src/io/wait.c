@@ -12,12 +12,13 @@
 struct hr_wait {
     atomic_int refs, n;
     atomic_bool called;
-    int64_t most_bytes; /* of the thread between begin and end */
+    int64_t least_bytes; /* of the thread between begin and end */
     void (*fn)(void *context);
     void *context;
 };
 
 static _Thread_local hr_wait *current;
+static _Thread_local int64_t refused;
 static _Thread_local const atomic_bool *stop_by;
 static _Atomic(bool (*)(void)) interrupted;
 
@@ -31,7 +32,7 @@ bool hr__reads_stop(void)
     return (stop_by && atomic_load_explicit(stop_by, memory_order_relaxed)) || (fn && !hr__is_pool_thread && fn());
 }
 
-hr_status hr__wait_begin(int64_t most_bytes, hr_wait **out, hr_error *err)
+hr_status hr__wait_begin(int64_t least_bytes, hr_wait **out, hr_error *err)
 {
     hr_wait *w = hr__zalloc(NULL, sizeof *w);
 
@@ -40,18 +41,29 @@ hr_status hr__wait_begin(int64_t most_bytes, hr_wait **out, hr_error *err)
         return hr__error_memory(err, "wait", sizeof *w);
     atomic_init(&w->refs, 1);
     atomic_init(&w->n, 1);
-    w->most_bytes = most_bytes;
+    w->least_bytes = least_bytes;
     current = w;
     return HR_OK;
 }
 
 hr_wait *hr__wait_current(void) { return current; }
 
-int64_t hr__wait_spend(hr_wait *w, int64_t n_bytes)
+int64_t hr__wait_spend(hr_wait *w, int64_t n_bytes, int64_t room)
 {
-    n_bytes = HR_MAX(0, HR_MIN(n_bytes, w->most_bytes));
-    w->most_bytes -= n_bytes;
+    n_bytes = HR_MIN(n_bytes, HR_MAX(room, w->least_bytes));
+    n_bytes = HR_MAX(0, n_bytes);
+    w->least_bytes -= n_bytes;
     return n_bytes;
+}
+
+void hr__ahead_refused(int64_t n_bytes) { refused += n_bytes; }
+
+int64_t hr__aheads_refused(void)
+{
+    int64_t n = refused;
+
+    refused = 0;
+    return n;
 }
 
 hr_wait *hr__wait_add(hr_wait *w)

@@ -1,14 +1,17 @@
 /* url_source.c - the bytes of a URL as a source: parts that travel, or have come.
  *
  * A *part* is a range of the object, one request. Parts of a source never overlap. hr__source_ahead makes parts of at
- * most PART_BYTES for the bytes that no part has, if the account has room: half of the memory limit is for bytes that
- * nobody reads yet. A read copies from parts that have come, waits for those on their way, and makes a part itself
- * where there is none: twice as large as the part before it, so that what is read on is fetched in ever larger parts.
+ * most PART_BYTES, or a PART_SHARE-th of the memory limit if that is less, for the bytes that no part has, if the
+ * account has room: half of the memory limit is for bytes that nobody reads yet, and a quarter more for those of a
+ * wait. A part goes as a whole: one of 8 MiB has several columns, and stays until the last of them is read. A read
+ * copies from parts that have come, waits for those on their way, and makes a part itself where there is none: twice as
+ * large as the part before it, so that what is read on is fetched in ever larger parts.
  *
  * Rows of a fragment are read by several tickets, in any order, and pages may be skipped: so no count of bytes says
  * when a part has served. A part goes when reads of OLD_BYTES of others have passed since its last read; one that was
- * not read yet, after UNREAD times as many. The latest parts that were read stay, up to half of the memory limit and
- * OLD_BYTES: neighbouring tickets read the same pages. Small parts that were read up stay, up to KEEP_BYTES for each
+ * not read yet, after UNREAD times as many. The latest parts that were read stay, up to OLD_BYTES, half of the
+ * memory limit, and what is left of it plus an eighth: neighbouring tickets read the same pages. If nothing is left,
+ * other parts that were read up go at once. Small ones stay, up to KEEP_BYTES or a PART_SHARE-th of the limit for each
  * source: a footer is read several times.
  *
  * If the server answers with the whole object instead of the range, the source asks for the whole, once, and keeps it:
@@ -31,6 +34,8 @@
 #include <stdlib.h>
 
 #define PART_BYTES (8 << 20)
+#define PART_SHARE 32 /* of the memory limit, if that is less; at least LEAST_PART */
+#define LEAST_PART (256 << 10)
 #define LEAST_BYTES (64 << 10) /* of a part that a read makes */
 #define MOST_BYTES (4 << 20)   /* likewise, when reads follow each other */
 #define OLD_BYTES (32 << 20)   /* or a sixteenth of the memory limit */
@@ -49,7 +54,8 @@ typedef struct part {
     int pid; /* of the request */
     int64_t at, n;
     int64_t n_read;  /* bytes that were read */
-    int64_t stamp;   /* read_bytes of the source at the last read, or when the part was made */
+    int64_t stamp;   /* passed_bytes of the source at the last read, or when the part was made */
+    bool end_read;   /* its last byte was read */
     bool read_up;    /* counted in kept_bytes */
     bool is_cached;  /* or was offered to the cache */
     bool is_counted; /* in the traffic of an account */
@@ -72,7 +78,7 @@ struct url_source {
     /* Under the lock. */
     part *parts;
     int64_t kept_bytes;
-    int64_t read_bytes;               /* of all reads */
+    int64_t passed_bytes;             /* of all reads, and what they fetched beyond their bytes */
     bool whole;                       /* the server answers no ranges */
     bool verified;                    /* the version was compared after the last bytes had come */
     char modified[HR_MODIFIED_BYTES]; /* without a tag: Last-Modified of the first answer, */
@@ -85,6 +91,9 @@ static struct {
     int pid;
 } parts = { .lock = HR_MUTEX_INIT };
 
+/* Bytes granted to threads that have not made their parts, so that no account has them yet. */
+static _Atomic int64_t promised;
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void parts_init(void) { hr__mutex_survives_fork(&parts.lock); }
@@ -95,6 +104,7 @@ static void parts_lock(void)
     hr__lock(&parts.lock);
     if (parts.pid != hr__pid()) {
         hr__cond_init(&parts.changed);
+        atomic_store(&promised, 0);
         parts.pid = hr__pid();
     }
 }
@@ -174,6 +184,12 @@ static void on_done(hr_http_request *r)
     part_free(p);
 }
 
+/* Bytes of a part that is announced: it goes as a whole, so it is small where memory is short. */
+static int64_t most_of_part(const url_source *s)
+{
+    return HR_MAX(LEAST_PART, HR_MIN(PART_BYTES, hr__account_limit(s->account) / PART_SHARE));
+}
+
 /* A part without a request. */
 static hr_status part_new(const url_source *s, int64_t at, int64_t n, part **out, hr_error *err)
 {
@@ -240,7 +256,10 @@ done:
     return st;
 }
 
-static bool is_old_locked(const url_source *s, const part *p)
+/* Neighbours read the beginning of a part twice: its bytes alone do not tell. */
+static bool is_read_up(const part *p) { return p->n_read >= p->n && p->end_read; }
+
+static bool is_old_locked(const url_source *s, const part *p, bool is_short)
 {
     int64_t old = HR_MIN(OLD_BYTES, hr__account_limit(s->account) / 16);
 
@@ -248,15 +267,17 @@ static bool is_old_locked(const url_source *s, const part *p)
         return false;
     if (p->n_read == 0)
         old *= UNREAD;
-    else if (p->n_read >= p->n)
-        old /= 4;
-    return s->read_bytes - p->stamp > old;
+    else if (is_read_up(p))
+        old = is_short ? -1 : old / 4;
+    return s->passed_bytes - p->stamp > old;
 }
 
 /* Takes out parts that reads have passed by. -> to free, linked by `next`. */
 static part *remove_old_locked(url_source *s)
 {
-    int64_t keep = HR_MIN(OLD_BYTES, hr__account_limit(s->account) / 2);
+    int64_t limit = hr__account_limit(s->account), left = limit - hr__account_used(s->account);
+    int64_t keep = HR_MIN(OLD_BYTES, HR_MIN(limit / 2, left + limit / 8));
+    bool is_short = left < 0;
     part *gone = NULL, **at = &s->parts;
 
     while (*at) {
@@ -264,7 +285,7 @@ static part *remove_old_locked(url_source *s)
 
         if (p->n_read > 0)
             keep -= p->n;
-        if (keep >= 0 || !is_old_locked(s, p)) {
+        if (keep >= 0 || !is_old_locked(s, p, is_short)) {
             at = &p->next;
             continue;
         }
@@ -289,7 +310,7 @@ static bool insert_locked(url_source *s, part *p, part **old)
     *old = NULL;
     if (find_locked(s, p->at) || next_begin_locked(s, p->at, p->at + p->n) != p->at + p->n)
         return false;
-    p->stamp = s->read_bytes;
+    p->stamp = s->passed_bytes;
     *old = s->whole ? NULL : remove_old_locked(s);
     p->next = s->parts;
     s->parts = p;
@@ -401,14 +422,17 @@ static void wait_for(url_source *s, part *p, hr_wait *w)
     (void)s;
 }
 
-/* Bytes that may be requested for [at, at + n) now. */
+/* How many of n bytes may be requested now. The caller subtracts these from `promised` when a part has them. */
 static int64_t granted(const url_source *s, int64_t n, hr_wait *w)
 {
-    int64_t room = hr__account_limit(s->account) / 2 - hr__account_used(s->account);
+    int64_t limit = hr__account_limit(s->account), m = n;
+    int64_t used = atomic_fetch_add(&promised, n); /* first: what others made meanwhile is in one of the two */
 
-    if (n <= room)
-        return n;
-    return w ? hr__wait_spend(w, n) : 0;
+    used += hr__account_used(s->account);
+    if (n > limit / 2 - used)
+        m = w ? hr__wait_spend(w, n, limit / 4 * 3 - used) : 0;
+    atomic_fetch_sub(&promised, n - m);
+    return m;
 }
 
 static void url_ahead(hr_source *base, int64_t offset, int64_t n)
@@ -435,7 +459,7 @@ static void url_ahead(hr_source *base, int64_t offset, int64_t n)
             p->refs++;
             stop = p->at + p->n;
         } else {
-            stop = next_begin_locked(s, offset, HR_MIN(end, offset + PART_BYTES));
+            stop = next_begin_locked(s, offset, HR_MIN(end, offset + most_of_part(s)));
         }
         cached = hr__cached_end(s->cache, offset);
         stop = p ? stop : cached > offset ? HR_MIN(stop, cached) : hr__cached_next(s->cache, offset, stop);
@@ -443,12 +467,14 @@ static void url_ahead(hr_source *base, int64_t offset, int64_t n)
         part_free(gone);
         if (!p && cached <= offset) {
             int64_t m = granted(s, stop - offset, w);
+            hr_status st = m > 0 ? fetch(s, offset, m, &p, NULL) : HR_OK;
 
+            atomic_fetch_sub(&promised, m);
             if (m <= 0)
-                return;
-            stop = offset + m;
-            if (fetch(s, offset, m, &p, NULL))
+                hr__ahead_refused(end - offset);
+            if (m <= 0 || st)
                 return; /* the read finds the error again */
+            stop = offset + m;
         }
         if (p) {
             if (w)
@@ -505,7 +531,7 @@ static hr_status part_for(url_source *s, int64_t at, int64_t n, part **out, hr_e
 {
     for (*out = NULL; !*out;) {
         part *p, *gone = NULL;
-        int64_t begin = at;
+        int64_t begin = at, wanted = n;
         bool whole;
 
         parts_lock();
@@ -520,7 +546,7 @@ static hr_status part_for(url_source *s, int64_t at, int64_t n, part **out, hr_e
         else if (whole)
             begin = 0, n = s->base.n_bytes;
         else
-            n = part_size_locked(s, at, n);
+            s->passed_bytes += HR_MAX(0, (n = part_size_locked(s, at, n)) - wanted);
         parts_unlock();
         part_free(gone);
         if (!p && s->cache && !whole)
@@ -536,23 +562,24 @@ static hr_status part_for(url_source *s, int64_t at, int64_t n, part **out, hr_e
 }
 
 /* After a read of n bytes. -> parts to free, linked by `next`. */
-static part *count_read_locked(url_source *s, part *p, int64_t n)
+static part *count_read_locked(url_source *s, part *p, int64_t at, int64_t n)
 {
     part *gone = NULL, *oldest = p, *q;
 
     p->n_read += n;
-    p->stamp = s->read_bytes += n;
-    if (s->whole || p->read_up || p->n_read < p->n)
+    p->end_read = p->end_read || at + n == p->at + p->n;
+    p->stamp = s->passed_bytes += n;
+    if (s->whole || p->read_up || !is_read_up(p))
         return NULL;
     for (q = s->parts; q && q != p; q = q->next)
         ;
     if (!q)
         return NULL; /* it left the list already */
-    if (p->n > KEEP_PART)
+    if (p->n > HR_MIN(KEEP_PART, most_of_part(s) / 8))
         return remove_old_locked(s);
     p->read_up = true;
     s->kept_bytes += p->n;
-    if (s->kept_bytes > KEEP_BYTES) {
+    if (s->kept_bytes > HR_MIN(KEEP_BYTES, hr__account_limit(s->account) / PART_SHARE)) {
         for (q = s->parts; q; q = q->next)
             if (q->read_up)
                 oldest = q; /* new parts come first */
@@ -710,7 +737,7 @@ static hr_status read_part(url_source *s, uint8_t *out, int64_t at, int64_t n, i
     }
     parts_lock();
     if (*n_read)
-        gone = count_read_locked(s, p, *n_read);
+        gone = count_read_locked(s, p, at, *n_read);
     last = drop_locked(p);
     parts_unlock();
     parts_free(gone);
