@@ -974,7 +974,7 @@ static void no_server_is_one_error(void **state)
 
     (void)state;
     assert_status(hr__paths_list(urls, 1, &o, NULL, &paths, &err), HR_IO, &err);
-    assert_contains(err.text, "http://127.0.0.1:1/x: no connection to the host 127.0.0.1:1 (1 retries)");
+    assert_contains(err.text, "http://127.0.0.1:1/x: no connection to the host 127.0.0.1:1 (1 retry)");
     hr__http_stop();
 }
 

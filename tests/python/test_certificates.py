@@ -144,7 +144,7 @@ def test_a_proxy_that_refuses_to_connect(status):
     assert not isinstance(e.value, FileNotFoundError)
     assert "HUSH" not in str(e.value)
     assert set(seen) == {"data.invalid:443"}
-    assert ("(1 retries)" in str(e.value)) == (status == 502)
+    assert ("(1 retry)" in str(e.value)) == (status == 502)
     server.shutdown()
     server.server_close()
 

@@ -144,8 +144,8 @@ def test_missing_files_folders_and_patterns(server):
         ((403, "StandbyException"), HeadraceError, "standby"),
         ((401, "AuthenticationException"), UnsupportedError, "Kerberos"),
         ((400, "IllegalArgumentException"), HeadraceError, "IllegalArgumentException: refused"),
-        ((403, "SafeModeException"), HeadraceError, r"safe mode.*\(1 retries\)"),
-        ((403, "RetriableException"), HeadraceError, r"cannot serve it now.*\(1 retries\)"),
+        ((403, "SafeModeException"), HeadraceError, r"safe mode.*\(1 retry\)"),
+        ((403, "RetriableException"), HeadraceError, r"cannot serve it now.*\(1 retry\)"),
         ((403, "IOException"), HeadraceError, r"the server refused \(HTTP 403\), IOException: refused$"),
         (
             (403, "AccessControlException", 'inode="/a b":me:drwx------\nat line'),

@@ -248,7 +248,7 @@ def test_a_cluster_that_starts_again(hadoop):
     hadoop.servers[0] = subprocess.Popen(name.args, **quiet)
     opened = "/webhdfs/v1/here.txt?op=OPEN"
     assert wait_for(lambda: b"SafeModeException" in answer_of(hadoop.port, "GET", opened)[2])
-    with pytest.raises(StorageError, match=r"here\.txt: the NameNode is in safe mode.*\(1 retries\)"):
+    with pytest.raises(StorageError, match=r"here\.txt: the NameNode is in safe mode.*\(1 retry\)"):
         lines(f"{hadoop.url}/here.txt", max_retries=1)
     found = []
     reader = threading.Thread(target=lambda: found.extend(lines(f"{hadoop.url}/here.txt", max_retries=40)))

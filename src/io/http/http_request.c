@@ -289,6 +289,8 @@ static void add_proxy(const hr_http_request *r, hr_text *out)
     hr__free(shown);
 }
 
+static const char *retries(const hr_http_request *r) { return r->n_retries == 1 ? "retry" : "retries"; }
+
 /* "URL: access denied (HTTP 403), AccessDenied: ..." */
 static hr_status refused(hr_http_request *r)
 {
@@ -303,7 +305,7 @@ static hr_status refused(hr_http_request *r)
     if (r->answer.status == 407)
         add_proxy(r, &words);
     if (r->n_retries)
-        hr__text_add(&words, " (%d retries)", r->n_retries);
+        hr__text_add(&words, " (%d %s)", r->n_retries, retries(r));
     r->st = hr_error_set(&r->err, st, "%s: %s (HTTP %d)%s", name ? name : "a URL", what, r->answer.status,
                          words.data && !words.failed ? words.data : "");
     hr__text_clear(&words);
@@ -315,8 +317,9 @@ static hr_http_next fails(hr_http_request *r, hr_status st, const char *what)
 {
     char *name = hr__url_shown(r->name ? r->name : r->url, NULL);
 
-    r->st = r->n_retries ? hr_error_set(&r->err, st, "%s: %s (%d retries)", name ? name : "a URL", what, r->n_retries)
-                         : hr_error_set(&r->err, st, "%s: %s", name ? name : "a URL", what);
+    r->st = r->n_retries
+                ? hr_error_set(&r->err, st, "%s: %s (%d %s)", name ? name : "a URL", what, r->n_retries, retries(r))
+                : hr_error_set(&r->err, st, "%s: %s", name ? name : "a URL", what);
     hr__free(name);
     return HR_HTTP_DONE;
 }
