@@ -106,6 +106,13 @@ static PyObject *spill_used(PyObject *module, PyObject *none)
     return PyLong_FromLongLong(hr_spill_used());
 }
 
+static PyObject *threads_are_fixed(PyObject *module, PyObject *none)
+{
+    (void)module;
+    (void)none;
+    return PyBool_FromLong(hr__threads_are_fixed());
+}
+
 static PyObject *num_threads(PyObject *module, PyObject *none)
 {
     (void)module, (void)none;
@@ -268,6 +275,7 @@ done:
 static PyMethodDef functions[] = {
     { "set_num_threads", set_num_threads, METH_O, "set_num_threads(n): number of pool threads; 0: the default." },
     { "num_threads", num_threads, METH_NOARGS, "Number of pool threads." },
+    { "threads_are_fixed", threads_are_fixed, METH_NOARGS, "Whether that number was given, so that no run moves it." },
     { "set_memory_limit", set_memory_limit, METH_O,
       "set_memory_limit(bytes): memory limit for data in this process; 0: the default." },
     { "memory_limit", memory_limit, METH_NOARGS, "The memory limit for data in this process, in bytes." },

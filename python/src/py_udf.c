@@ -274,6 +274,15 @@ static PyObject *calls_n_waiting(PyObject *op, void *none)
     return PyLong_FromLong(hr__calls_n_waiting(((calls_object *)op)->calls));
 }
 
+static PyObject *calls_ended(PyObject *op, void *none)
+{
+    int64_t n, busy_ns, waited_ns;
+
+    (void)none;
+    hr__calls_ended(((calls_object *)op)->calls, &n, &busy_ns, &waited_ns);
+    return Py_BuildValue("Ldd", (long long)n, (double)busy_ns / 1e9, (double)waited_ns / 1e9);
+}
+
 static PyObject *calls_n_expected(PyObject *op, void *none)
 {
     (void)none;
@@ -308,6 +317,8 @@ static PyGetSetDef calls_getset[] = {
     { "n_workers", calls_n_workers, NULL, "Number of worker processes.", NULL },
     { "n_expected", calls_n_expected, NULL, "Number of worker processes that will start.", NULL },
     { "n_waiting", calls_n_waiting, NULL, "Number of calls that no server has taken.", NULL },
+    { "ended", calls_ended, NULL,
+      "(calls that have ended, seconds that they took, seconds of these without work for a CPU), of all runs.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 

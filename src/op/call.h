@@ -86,6 +86,9 @@ int hr__calls_end_idle(hr_calls *c);
 int hr__calls_busy(hr_calls *c, int *pids, int most); /* pids of workers that run a call; returns their number */
 int hr__calls_n_expected(hr_calls *c);
 int hr__calls_n_waiting(hr_calls *c); /* queued, not yet taken */
+/* Calls of all runs that have ended, the time that they took, and that in which they neither were on a CPU nor could
+ * have been. */
+void hr__calls_ended(hr_calls *c, int64_t *n, int64_t *busy_ns, int64_t *waited_ns);
 /* Sets the number of calls of a worker at a time (0: one, or two if calls are short), and how often a call is repeated
  * after its worker died (< 0: always). Call it before the first worker. */
 void hr__calls_configure(hr_calls *c, int depth, int max_retries);

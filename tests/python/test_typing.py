@@ -106,6 +106,7 @@ def test_types_of_settings_are_those_that_the_context_checks():
     """One line of context_types.py for each setting."""
     types = {"bool": "bool", "int": "int", "count": "int", "float": "float", "str": "str", "None": "None"}
     types |= {"texts": "Sequence[str]", "list": "Sequence[Any]", "dict": "dict[str, Any]"}
+    types |= {"path": "str | os.PathLike[str]"}
     kinds = {name: kind for name, (_, kind) in context._FIELDS.items()}
     kinds |= {name: kinds[other] for name, other in context.ALIASES.items()}
     want = {

@@ -91,9 +91,10 @@ class DataContext(Fields):
     /tmp). Setting a folder in which this process cannot make files is an error.
     spill_quota_bytes: the most bytes in that folder at a time; None for the default (HEADRACE_SPILL_QUOTA, or
     all but a fiftieth of the disk). Numbers of bytes may be texts such as "2GB" or "256MiB".
-    autotune: whether a run moves its number of threads, where num_threads is not set, and of batches ahead
-    by measurement (docs/waiting.md, "What is tuned by itself"). False: they stay. stats("dict")["tuned"] has
-    the numbers that a run came to; num_threads fixes that of threads for later runs.
+    autotune: whether a run moves its number of threads, where num_threads is not set, of workers of functions
+    that wait, and of batches ahead by measurement (docs/waiting.md, "What is tuned by itself"). False: they
+    stay. stats("dict")["tuned"] has the numbers of threads and batches that a run came to; num_threads fixes
+    that of threads, and of workers without concurrency, for later runs.
     first_threads: where a number that moves begins, such as stats("dict")["tuned"]["threads"] of an earlier
     program; None: at the default.
     most_prefetch_batches: prefetch_batches of a pass is where the number of batches ahead begins, and its
@@ -360,7 +361,8 @@ class DataContext(Fields):
             out["num_threads"] = max(1, int(limits.cpu - less.cpu))
         else:
             out["reserved_cpus"] = math.ceil(min(less.cpu, _core.num_threads()))
-        states.leave_cpus(out.get("reserved_cpus", 0))
+        fixed = limits.cpu != INF or _core.threads_are_fixed() or os.environ.get("HEADRACE_AUTOTUNE") == "off"
+        states.run_settings(out.get("reserved_cpus", 0), self.autotune and not fixed)
         memory = [
             bytes_of("resource_limits", m, 1) for m in (limits.memory, limits.object_store_memory) if m != INF
         ]

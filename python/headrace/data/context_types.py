@@ -5,6 +5,7 @@ A test compares the names and types with those that context.py checks.
 Tests: tests/python/test_typing.py
 """
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ class Fields:
     enable_fallback_to_arrow_object_ext_type: bool | None
     enable_arrow_backed_pandas_conversion: bool
     seed: int
-    trace_path: Any
+    trace_path: str | os.PathLike[str] | None
     autotune: bool
     first_threads: int | None
     most_prefetch_batches: int

@@ -19,7 +19,8 @@ from pathlib import Path
 from headrace import _core, events
 from headrace.udf import errors, gpus, starter
 from headrace.udf.preload import BATCHES, imports_of
-from headrace.udf.states import GRACE, State, default_workers, live
+from headrace.udf.states import GRACE, State, default_workers, live, moves_workers
+from headrace.udf.waiting import Waiting
 
 PAUSE = 0.02  # seconds between checks of the queue while more workers may start
 MEASURE = 0.5  # seconds between measurements of the workers' memory
@@ -44,19 +45,29 @@ class Processes(State):
         self.payload = None
         self.waited = self.quiet = self.idle = time.monotonic()
         self.modules = BATCHES.get(spec.get("batch_format"), ())
+        self.waiting = Waiting() if most is None and not worker_gpus and (cpus or 1) <= 1 else None
+        self.private = 0  # bytes of each worker
         starter.warm_up(self.modules)
 
     # --- any thread
 
     def limit(self):
-        """The most workers now. Without an explicit `most`, all functions together must fit on the CPUs."""
+        """The most workers now. Without an explicit `most`, those of all functions together must fit on the
+        CPUs, but for workers that wait.
+        """
         n = self.most
         if n is None:
-            others = sum(len(s.workers) for s in live() if s is not self and _runs(s))
-            n = max(1, int(default_workers() / (self.cpus or 1)) - others)
+            n = self._on_cpus() + self._extra()
         if self.gpus:
             n = min(n, gpus.capacity(self.gpus))
         return max(self.least, n)
+
+    def _on_cpus(self):
+        others = sum(max(0, len(s.workers) - s._extra()) for s in live() if s is not self and _runs(s))
+        return max(1, int(default_workers() / (self.cpus or 1)) - others)
+
+    def _extra(self):
+        return self.waiting.extra if self.waiting and moves_workers() else 0
 
     def begin(self):
         if self.calls.n_workers == 0 and self.calls.n_expected == 0:
@@ -144,6 +155,7 @@ class Processes(State):
                 self._reap(selector)
                 if self.runs > 0:
                     self.idle = now
+                    self._tune(now)
                     self._grow(selector, now)
                 self._shrink(now)
                 if now - measured > MEASURE and self.workers:
@@ -157,6 +169,14 @@ class Processes(State):
         if self.runs <= 0:
             return IDLE / 4 if self.workers else None
         return PAUSE if len(self.workers) < self.limit() or self.calls.n_expected else MEASURE
+
+    def _tune(self, now):
+        """Moves the most workers where the function waits."""
+        if not self.waiting or not moves_workers():
+            return
+        n, base = len(self.workers), self._on_cpus()
+        if self.waiting.look(now, self.calls, n, base, self.private):
+            events.tell(events.UDF, "%s: %d workers at most, it waits", self.name, base + self.waiting.extra)
 
     def _grow(self, selector, now):
         """Starts workers: the initial ones at once, and one more when calls have waited for a while."""
@@ -297,6 +317,7 @@ class Processes(State):
             worker.charged = private
             total += private
         self.calls.measured(total)
+        self.private = total // len(self.workers)
 
     def _finish(self, selector):
         begin = time.monotonic()

@@ -40,12 +40,19 @@ def _at_exit():
 
 
 _left = 0  # CPUs for the program's own steps
+_moves = True
 
 
-def leave_cpus(n: int) -> None:
-    """Functions whose number of workers is not set leave so many CPUs to the program's own steps."""
-    global _left
-    _left = n
+def run_settings(reserved_cpus: int, autotune: bool) -> None:
+    """Of the run that begins. Functions whose number of workers is not set leave so many CPUs to the
+    program's own steps; with autotune they get more workers where they wait.
+    """
+    global _left, _moves
+    _left, _moves = reserved_cpus, autotune
+
+
+def moves_workers() -> bool:
+    return _moves
 
 
 def default_workers() -> int:

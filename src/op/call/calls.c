@@ -94,6 +94,17 @@ int hr__calls_n_waiting(hr_calls *c)
     return n;
 }
 
+void hr__calls_ended(hr_calls *c, int64_t *n, int64_t *busy_ns, int64_t *waited_ns)
+{
+    const hr_served *s = &c->served;
+
+    hr__lock(&c->lock);
+    *n = s->calls;
+    *busy_ns = s->busy_ns;
+    *waited_ns = s->busy_ns - HR_MIN(s->busy_ns, s->cpu_ns + s->delay_ns);
+    hr__unlock(&c->lock);
+}
+
 int hr__calls_n_servers(hr_calls *c)
 {
     int n;
@@ -615,6 +626,11 @@ void hr__call_served_locked(hr_call *call, int64_t busy_ns, int64_t cpu_ns, int6
 {
     hr_served *s;
 
+    s = &call->calls->served;
+    s->calls++;
+    s->busy_ns += busy_ns;
+    s->cpu_ns += HR_MAX(0, HR_MIN(cpu_ns, busy_ns));
+    s->delay_ns += HR_MAX(0, delay_ns);
     if (!call->set || !call->set->run)
         return;
     s = &call->set->run->served;

@@ -202,7 +202,8 @@ struct hr_calls {
     bool tolerant;      /* failed batches may be left out: calls after a failed one are still served */
     hr_calls_run *runs; /* runs that have begun and not ended */
     uint64_t n_runs;
-    int64_t n_ended; /* runs of instances */
+    int64_t n_ended;  /* runs of instances */
+    hr_served served; /* of all runs: calls, busy_ns, cpu_ns, delay_ns */
     hr_batch_cost batch;
     int64_t n_errored; /* since the last hr__calls_errored */
     hr_error errored;  /* the first of them */
