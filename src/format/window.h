@@ -48,6 +48,13 @@ static inline hr_status hr__window_line(hr_window *w, int64_t most, hr_view *lin
 }
 /* Skips n bytes. *n_passed < n: the file ends there. */
 hr_status hr__window_skip(hr_window *w, int64_t n, int64_t *n_passed, hr_error *err) HR_MUST_USE;
+/* A walk over units from the file's beginning, of which it wants the headers. Before it skips n bytes: where most units
+ * are short and each header is a request over a network, reads these bytes instead, and lets what follows travel ahead
+ * as a stream does. Else nothing happens. */
+typedef struct hr_window_walk {
+    int64_t n_units, announced; /* units so far; bytes of the file that travel */
+} hr_window_walk;
+hr_status hr__window_read_on(hr_window *w, hr_window_walk *walk, int64_t n, hr_error *err) HR_MUST_USE;
 /* The next n bytes into `out`. *n_read < n: the file ends there. */
 hr_status hr__window_read(hr_window *w, uint8_t *out, int64_t n, int64_t *n_read, hr_error *err) HR_MUST_USE;
 

@@ -469,29 +469,41 @@ def test_small_files_are_one_request_each_and_many_at_once(kind, work, server, t
     assert server.most_at_once > 16
 
 
+def a_tar(path, values):
+    with tarfile.open(path, "w") as tar:
+        for i, data in enumerate(values):
+            info = tarfile.TarInfo(f"{i:06}.bin")
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+
+
+def a_tfrecord(path, values):
+    hd.from_items([{"bytes": v} for v in values]).write_tfrecords(path.parent / "made")
+    (made,) = (path.parent / "made").glob("*.tfrecord*")
+    made.rename(path)
+
+
 @pytest.mark.parametrize("limit", [24 << 20, 1 << 30])
 @pytest.mark.parametrize("bytes_of_each", [40_000, 3_000_000])
-def test_a_tar_is_not_walked_by_a_request_for_each_member(
-    server, tmp_path, monkeypatch, bytes_of_each, limit
+@pytest.mark.parametrize("kind", ["tar", "tfrecord"])
+def test_units_are_not_walked_by_a_request_for_each(
+    server, tmp_path, monkeypatch, kind, bytes_of_each, limit
 ):
     """The story: an archive of 92 MB took 1,100 requests, one after another, before its first row."""
     rng = np.random.default_rng(0)
     wanted = [rng.bytes(bytes_of_each) for _ in range(24_000_000 // bytes_of_each)]
-    with tarfile.open(tmp_path / "a.tar", "w") as tar:
-        for i, data in enumerate(wanted):
-            info = tarfile.TarInfo(f"{i:06}.bin")
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
+    (a_tar if kind == "tar" else a_tfrecord)(tmp_path / f"a.{kind}", wanted)
     monkeypatch.setattr(hd.DataContext.get_current(), "memory_limit_bytes", limit)
     server.root = tmp_path
-    once = {"hedges": False, "timeout": 100}
-    ds = hd.read_webdataset(f"{server.url}/a.tar", decoder=None, storage_options=once)
-    found = [v for b in ds.iter_batches(batch_size=10) for v in b["bin"].tolist()]
+    url, options = f"{server.url}/a.{kind}", {"hedges": False, "timeout": 100}
+    if kind == "tar":
+        ds = hd.read_webdataset(url, decoder=None, storage_options=options).rename_columns({"bin": "bytes"})
+    else:
+        ds = hd.read_tfrecords(url, storage_options=options)
+    found = [v for b in ds.iter_batches(batch_size=10) for v in b["bytes"].tolist()]
     assert found == wanted
     assert len(server.requests) < 200
-    assert (
-        server.body_bytes() < 3 * 24_000_000
-    )  # for the columns of all archives, the samples of this one, the rows
+    assert server.body_bytes() < 3 * 24_000_000  # for the columns of all files, the places of rows, the rows
 
 
 def test_files_that_names_rule_out_are_not_asked_for(server, tmp_path):

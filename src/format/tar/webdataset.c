@@ -22,11 +22,6 @@
 #define MAX_SUFFIXES 10000
 #define IMAGE_GROWTH 13 /* of a usual JPEG */
 #define KEY "__key__"
-#define SHORT_MEMBER_BYTES (1 << 20) /* over a network, a request for a header takes the time of as many bytes */
-#define FEW_MEMBERS 8                /* that say nothing about the others */
-#define AHEAD_BYTES (16 << 20)       /* that travel ahead of the walk over short members, */
-#define AHEAD_SHARE 16               /* no more than this part of the memory limit */
-#define LEAST_AHEAD_BYTES (1 << 20)  /* and no less than this */
 
 typedef enum wds_kind { WDS_BYTES, WDS_TEXT, WDS_INT, WDS_IMAGE } wds_kind;
 
@@ -601,32 +596,14 @@ static void count_bytes(wds_file *f, const char *suffix, int64_t n)
         f->suffixes[at].n_bytes += n;
 }
 
-/* Over a network each header is a request, and the next one waits for it. Where members are short, the walk reads the
- * archive instead, which travels ahead as a stream does; what memory keeps of it need not travel again for the rows.
- * *announced: bytes before it. */
-static hr_status read_on(const wds_file *f, tar_walk *t, int64_t n_members, int64_t *announced, hr_error *err)
-{
-    int64_t at = tar__at(t), most = HR_MIN(AHEAD_BYTES, hr__account_limit(f->base.account) / AHEAD_SHARE);
-    int64_t want = HR_MAX(LEAST_AHEAD_BYTES, HR_MIN(at, most));
-
-    if (f->codec || !hr__source_is_remote(f->source) || n_members < FEW_MEMBERS || at / n_members > SHORT_MEMBER_BYTES)
-        return HR_OK;
-    if (*announced <= at + want - want / 4) {
-        *announced = HR_MAX(*announced, at);
-        hr__source_ahead(f->source, *announced, at + want - *announced);
-        *announced = at + want;
-    }
-    return hr__window_fill(&t->window, HR_MIN(t->left + t->padding, SHORT_MEMBER_BYTES), HR_WINDOW_BYTES, err);
-}
-
 /* Walks the headers: finds the samples of a plain archive and, with `find`, the suffixes. */
 static hr_status index_samples(wds_file *f, const wds_options *options, bool find, hr_error *err)
 {
     wds_name name = { .text = { .account = f->base.account } };
     hr_text key = { .account = f->base.account };
     int64_t limit = f->codec ? options->sample : INT64_MAX;
-    int64_t n_members = 0, announced = 0;
     bool found = true, is_part, any = false;
+    hr_window_walk walk = { 0 };
     tar_member m;
     tar_walk t;
     hr_status st = HR_OK;
@@ -636,7 +613,7 @@ static hr_status index_samples(wds_file *f, const wds_options *options, bool fin
         HR_GO(tar__next(&t, &m, &found, err));
         if (!found)
             break;
-        HR_GO(read_on(f, &t, ++n_members, &announced, err));
+        HR_GO(hr__window_read_on(&t.window, &walk, t.left + t.padding, err));
         HR_GO(split_name(&name, &m, f->base.name, &is_part, err));
         if (!is_part)
             continue;

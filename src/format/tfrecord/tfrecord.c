@@ -136,8 +136,8 @@ static hr_status next_record(tf_records *r, hr_view *out, bool *found, hr_error 
     return hr__window_skip(w, n + TF_FRAME_BYTES, &n, err); /* the available bytes stay there */
 }
 
-/* The next record, without its payload. */
-static hr_status skip_record(tf_records *r, bool *found, hr_error *err)
+/* The next record, without its payload. walk NULL: its bytes travel already. */
+static hr_status skip_record(tf_records *r, hr_window_walk *walk, bool *found, hr_error *err)
 {
     hr_window *w = &r->window;
     bool small = w->buffer && hr__window_left(w) == 0; /* the last one was long */
@@ -155,6 +155,8 @@ static hr_status skip_record(tf_records *r, bool *found, hr_error *err)
         return cut_short(r, n, left, err);
     *found = true;
     r->number++;
+    if (walk)
+        HR_TRY(hr__window_read_on(w, walk, n + TF_FRAME_BYTES, err));
     return hr__window_skip(w, n + TF_FRAME_BYTES, &n, err);
 }
 
@@ -311,7 +313,7 @@ static hr_status tf_read(hr_scan_file *base, int fragment, int64_t row_begin, in
         r->end = HR_MIN(r->end, part->n_rows);
     }
     while (r->row < row_begin && r->row < r->end && found) {
-        HR_GO(skip_record(&r->records, &found, err));
+        HR_GO(skip_record(&r->records, NULL, &found, err));
         r->row += found;
     }
     if (r->row < row_begin)
@@ -368,6 +370,7 @@ static const hr_scan_file_class tf_file_class = {
 /* Walks a plain file's records: finds fragments and their numbers of rows. */
 static hr_status index_records(tf_file *f, hr_error *err)
 {
+    hr_window_walk walk = { 0 };
     tf_records r;
     hr_status st = HR_OK;
     void *parts = NULL;
@@ -378,7 +381,7 @@ static hr_status index_records(tf_file *f, hr_error *err)
         struct tf_part *last = f->base.n_fragments ? &f->parts[f->base.n_fragments - 1] : NULL;
         bool found;
 
-        HR_GO(skip_record(&r, &found, err));
+        HR_GO(skip_record(&r, &walk, &found, err));
         if (!found)
             break;
         f->base.n_rows++;
