@@ -622,23 +622,24 @@ void hr__calls_served(hr_calls *c, const hr_calls_run *run, hr_served *out)
     hr__unlock(&c->lock);
 }
 
+static void add_served(hr_served *s, int64_t busy_ns, int64_t cpu_ns, int64_t delay_ns)
+{
+    s->calls++;
+    s->busy_ns += busy_ns;
+    s->cpu_ns += HR_MAX(0, HR_MIN(cpu_ns, busy_ns));
+    s->delay_ns += HR_MAX(0, delay_ns);
+}
+
 void hr__call_served_locked(hr_call *call, int64_t busy_ns, int64_t cpu_ns, int64_t delay_ns)
 {
     hr_served *s;
 
-    s = &call->calls->served;
-    s->calls++;
-    s->busy_ns += busy_ns;
-    s->cpu_ns += HR_MAX(0, HR_MIN(cpu_ns, busy_ns));
-    s->delay_ns += HR_MAX(0, delay_ns);
+    add_served(&call->calls->served, busy_ns, cpu_ns, delay_ns);
     if (!call->set || !call->set->run)
         return;
     s = &call->set->run->served;
+    add_served(s, busy_ns, cpu_ns, delay_ns);
     s->servers = HR_MAX(s->servers, call->calls->n_workers + call->calls->n_takers);
-    s->calls++;
-    s->busy_ns += busy_ns;
-    s->cpu_ns += HR_MAX(0, HR_MIN(cpu_ns, busy_ns));
-    s->delay_ns += HR_MAX(0, delay_ns);
     s->queued_ns += HR_MAX(0, call->taken_ns - call->queued_ns);
     s->lock_ns += atomic_exchange_explicit(&call->calls->lock_ns, 0, memory_order_relaxed);
 }
