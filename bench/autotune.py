@@ -7,9 +7,10 @@
 
 prints a table in Markdown for docs/waiting.md: seconds of a pass (with --cpu: of CPUs, this process and its
 workers together) for each fixed number, and of a run that moves it. All take turns in one process, and each
-round begins with another one; figures are medians of the rounds. The first pass of the moving run, in which
-it learns, stands in a column of its own. The numbers are of threads; of batches ahead; of pieces of work
-under way for each thread, beside the default; of rows of a Parquet row group, beside that of the pipeline.
+round begins with another one; figures are medians of the rounds, and the last column of ratios to the best
+within a round. The first pass of the moving run, in which it learns, stands in a column of its own. The
+numbers are of threads; of batches ahead; of pieces of work under way for each thread, beside the default; of
+rows of a Parquet row group, beside that of the pipeline.
 """
 
 import argparse
@@ -249,6 +250,18 @@ def pipelines(make, of, ways, folder):
     return {way: found[way if of == "group" else None] for way in ways}
 
 
+def turn_of(ways, i):
+    """The order of round i: each begins with another one, and every second one goes backwards."""
+    turned = ways[i // 2 % len(ways) :] + ways[: i // 2 % len(ways)]
+    return turned if i % 2 else turned[::-1]
+
+
+def to_the_best(found):
+    """The seconds of the best fixed setting to those of the default: the median of the rounds' ratios."""
+    best = min((way for way in found if way is not None), key=lambda w: statistics.median(found[w][1:]))
+    return statistics.median(a / b for a, b in zip(found[best][1:], found[None][1:], strict=True))
+
+
 def measure(make, args):
     """The seconds of each way, {None: of the default}, and the threads and batches ahead of its last pass."""
     of, numbers = knob(args)
@@ -257,7 +270,7 @@ def measure(make, args):
     with tempfile.TemporaryDirectory() as folder:
         made = pipelines(make, of, ways, Path(folder))
         for i in range(args.rounds + 1):
-            for way in ways[i % len(ways) :] + ways[: i % len(ways)]:  # none always follows the same one
+            for way in turn_of(ways, i):
                 ds, arguments, step, given = made[way]
                 with settings(given), fixed(of, way, arguments) as these:
                     batches = ds.iter_batches(**these)
@@ -294,7 +307,7 @@ def main():
         own = statistics.median(found[None][1:])
         rows = [*(f"{s:.3f}" for s in given), f"{found[None][0]:.3f}", f"{own:.3f}"]
         rows += [str(tuned["threads"]), str(tuned["prefetch"])]
-        print(f"| {name} | " + " | ".join(rows) + f" | {min(given) / own:.2f} |", flush=True)
+        print(f"| {name} | " + " | ".join(rows) + f" | {to_the_best(found):.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -458,9 +458,10 @@ class Board:
         for i in range(len(self.cells)):
             self.cells[i] = 0
 
-    def pass_place(self, rank, place):
+    def pass_place(self, rank, place, has_met=True):
+        """A rank is at `place`; `has_met`: and has got there by reading, so the others have met it."""
         self.cells[2 + 2 * rank] = place
-        self.cells[3 + 2 * rank] += 1
+        self.cells[3 + 2 * rank] += has_met
 
     def records(self, ranks):
         return sum(self.cells[3 + 2 * r] for r in range(ranks))
@@ -557,7 +558,7 @@ class Consumer:
         self.write("end", self.step, "")
         self.records += 1
         place = self.epoch * END_OF_EPOCH * 2 + END_OF_EPOCH
-        self.board.pass_place(self.rank, place)
+        self.board.pass_place(self.rank, place, has_met=its is not None)
         self.epoch, self.base = self.epoch + 1, 0
         if its is not None:
             self.save(its, self.epoch, 0, place)

@@ -74,6 +74,48 @@ def test_a_generator_may_give_more_than_memory(compute):
         hd.DataContext.get_current().memory_limit_bytes = limit
 
 
+def test_a_later_generator_goes_on_while_an_earlier_one_works(tmp_path):
+    """It stopped at 16 MiB, whatever the memory limit: workers with large rows worked one at a time."""
+    limit = hd.DataContext.get_current().memory_limit_bytes
+    hd.DataContext.get_current().memory_limit_bytes = 4 << 30
+
+    def large(batch):
+        done = tmp_path / f"done{batch['id'][0]}"
+        if batch["id"][0] == 0:
+            until = time.monotonic() + 60
+            while not (tmp_path / "done1").exists() and time.monotonic() < until:
+                time.sleep(0.005)
+            yield {"id": [0], "found": [(tmp_path / "done1").exists()]}
+            return
+        for _ in range(6):
+            yield {"id": np.full(1 << 20, 1), "found": np.full(1 << 20, True)}
+        done.touch()
+
+    try:
+        ds = hd.range(2).map_batches(large, batch_size=1, concurrency=2)
+        first = next(iter(ds.iter_rows()))
+    finally:
+        hd.DataContext.get_current().memory_limit_bytes = limit
+    assert first == {"id": 0, "found": True}
+
+
+def test_the_time_of_a_generator_is_all_of_its_time(compute):
+    """Each pause forgot the time before it, and verdicts said that workers were 0 % busy."""
+
+    def slow(batch):
+        for i in range(100):
+            time.sleep(0.005)
+            yield {"id": [i]}
+
+    its = hd.range(1).map_batches(slow, compute=compute).iter_batches(batch_size=1)
+    for _ in its:
+        time.sleep(0.007)
+    served = next(o["served"] for o in its.stats("dict")["operators"] if o["name"].startswith("map_batches"))
+    assert served["calls"] == 1
+    assert served["busy_ns"] >= 100 * 5_000_000
+    assert served["queued_ns"] < served["busy_ns"] / 2
+
+
 def draws(batch):
     for _ in range(300):
         yield {"x": np.random.random(3), "id": batch["id"][:1].repeat(3)}

@@ -25,9 +25,7 @@
 #include <stdlib.h>
 
 #define BLOCK_ROWS 4096
-#define MIN_CALLS 2 /* calls: the one that a server runs, and one more */
-#define MAX_CALLS 16
-#define SET_SHARE 4                     /* the part of the memory limit that results of one set take */
+#define MIN_CALLS 2                     /* calls: the one that a server runs, and one more */
 #define FIRST_BYTES (8 << 20)           /* of a call whose results nobody has seen */
 #define CALL_NS (2 * INT64_C(1000000))  /* batches of this total duration (estimated) make one call */
 #define GROUPS_NS (10 * CALL_NS)        /* the same for groups, of which many may be small */
@@ -277,8 +275,8 @@ static int64_t batches_wanted(const apply_op *a)
 /* The number of calls of the next set: enough for all servers, if their results take a part of the memory only. */
 static int calls_wanted(const apply_op *a, hr_task *task)
 {
-    int n = HR_MAX(MIN_CALLS, HR_MIN(MAX_CALLS, 2 * hr__calls_n_servers(a->calls)));
-    int64_t room = hr__account_limit(hr__task_run(task)->account) / SET_SHARE;
+    int n = HR_MAX(MIN_CALLS, HR_MIN(HR_SET_CALLS, 2 * hr__calls_n_servers(a->calls)));
+    int64_t room = hr__account_limit(hr__task_run(task)->account) / HR_SET_SHARE;
     hr_batch_cost batch = hr__calls_batch_cost(a->calls);
     int64_t each = batch.bytes * batches_in(a, batch.ns);
 

@@ -197,6 +197,16 @@ bool hr__call_fits_locked(const hr_call *call, const hr_call_list *l, uint64_t s
     return true;
 }
 
+/* A pause is no time in the queue. */
+static void take_locked(hr_call *call)
+{
+    int64_t now = hr__clock_ns();
+
+    if (call->resumes)
+        call->queued_ns += now - call->taken_ns;
+    call->taken_ns = now;
+}
+
 /* Takes the first call that `server` may take; NULL: none. */
 static hr_call *pop_locked(hr_calls *c, uint64_t server)
 {
@@ -209,7 +219,7 @@ static hr_call *pop_locked(hr_calls *c, uint64_t server)
         hr__call_list_remove(&c->waiting, call);
         hr__call_begin_locked(call, NULL);
         call->state = HR_CALL_TAKEN;
-        call->taken_ns = hr__clock_ns();
+        take_locked(call);
     }
     return call;
 }
@@ -622,26 +632,42 @@ void hr__calls_served(hr_calls *c, const hr_calls_run *run, hr_served *out)
     hr__unlock(&c->lock);
 }
 
-static void add_served(hr_served *s, int64_t busy_ns, int64_t cpu_ns, int64_t delay_ns)
+static void add_spent(hr_served *s, const hr_spent *spent)
 {
-    s->calls++;
-    s->busy_ns += busy_ns;
-    s->cpu_ns += HR_MAX(0, HR_MIN(cpu_ns, busy_ns));
-    s->delay_ns += HR_MAX(0, delay_ns);
+    s->busy_ns += spent->busy_ns;
+    s->cpu_ns += HR_MAX(0, HR_MIN(spent->cpu_ns, spent->busy_ns));
+    s->delay_ns += HR_MAX(0, spent->delay_ns);
 }
 
-void hr__call_served_locked(hr_call *call, int64_t busy_ns, int64_t cpu_ns, int64_t delay_ns)
+static hr_served *served_of_run(const hr_call *call)
 {
-    hr_served *s;
+    return call->set && call->set->run ? &call->set->run->served : NULL;
+}
 
-    add_served(&call->calls->served, busy_ns, cpu_ns, delay_ns);
-    if (!call->set || !call->set->run)
+void hr__call_spent_locked(hr_call *call, const hr_spent *spent)
+{
+    hr_served *s = served_of_run(call);
+
+    call->spent_ns += spent->busy_ns;
+    add_spent(&call->calls->served, spent);
+    if (!s)
         return;
-    s = &call->set->run->served;
-    add_served(s, busy_ns, cpu_ns, delay_ns);
+    add_spent(s, spent);
     s->servers = HR_MAX(s->servers, call->calls->n_workers + call->calls->n_takers);
-    s->queued_ns += HR_MAX(0, call->taken_ns - call->queued_ns);
-    s->lock_ns += atomic_exchange_explicit(&call->calls->lock_ns, 0, memory_order_relaxed);
+}
+
+int64_t hr__call_served_locked(hr_call *call, const hr_spent *spent)
+{
+    hr_served *s = served_of_run(call);
+
+    hr__call_spent_locked(call, spent);
+    call->calls->served.calls++;
+    if (s) {
+        s->calls++;
+        s->queued_ns += HR_MAX(0, call->taken_ns - call->queued_ns);
+        s->lock_ns += atomic_exchange_explicit(&call->calls->lock_ns, 0, memory_order_relaxed);
+    }
+    return call->spent_ns;
 }
 
 void hr__calls_left_out(hr_calls *c, hr_call *call, const char *where)
@@ -776,15 +802,31 @@ void hr__call_result(hr_call *call, hr_table *takes, const hr_result_place *of) 
 
 hr_go hr__call_stream(hr_call *call, hr_table *takes, const hr_result_place *of) { return give(call, takes, of, true); }
 
+/* What this thread spent on the call that it has in hand. The consumer, which serves inline calls, is no server all of
+ * its time. */
+static hr_spent spent_here(const hr_call *call)
+{
+    static _Thread_local hr_delay_clock of_thread;
+
+    if (!call->in_hand)
+        return (hr_spent){ 0 };
+    return (hr_spent){ .busy_ns = hr__clock_ns() - call->taken_ns,
+                       .cpu_ns = hr__thread_cpu_ns() - call->taken_cpu_ns,
+                       .delay_ns = call->server ? hr__delay_since(&of_thread) : 0 };
+}
+
 void hr__call_pause(hr_call *takes)
 {
     hr_call *call = takes;
     hr_calls *c = call->calls;
     hr_error err = HR_ERROR_INIT;
     hr_resume *r = NULL;
+    hr_spent spent = spent_here(call);
     bool orphan;
 
     hr__lock(&c->lock);
+    if (call->in_hand)
+        hr__call_spent_locked(call, &spent);
     c->n_in_hand -= call->in_hand;
     call->in_hand = false;
     orphan = !call->set;
@@ -837,23 +879,15 @@ int64_t hr__delay_since(hr_delay_clock *d)
     return before >= 0 && d->delay_ns >= before ? d->delay_ns - before : 0;
 }
 
-/* The consumer, which serves inline calls, is no server all of its time. */
-static int64_t delay_of(const hr_call *call)
-{
-    static _Thread_local hr_delay_clock of_thread;
-
-    return call->in_hand && call->server ? hr__delay_since(&of_thread) : 0;
-}
-
 /* Updates the mean durations of calls and batches. */
-static void learn_locked(hr_call *call, int64_t delay_ns)
+static void learn_locked(hr_call *call, const hr_spent *spent)
 {
     hr_calls *c = call->calls;
-    int64_t took = hr__clock_ns() - call->taken_ns;
+    int64_t took;
 
     if (!call->in_hand)
         return;
-    hr__call_served_locked(call, took, hr__thread_cpu_ns() - call->taken_cpu_ns, delay_ns);
+    took = hr__call_served_locked(call, spent);
     c->call_ns = c->call_ns ? (7 * c->call_ns + took) / 8 : HR_MAX(took, 1);
     took /= HR_MAX(call->n_batches, 1);
     c->batch.ns = c->batch.ns ? (7 * c->batch.ns + took) / 8 : HR_MAX(took, 1);
@@ -865,12 +899,12 @@ void hr__call_done(hr_call *takes, hr_status st, hr_error *moved)
     hr_calls *c = call->calls;
     hr_resume *r = NULL;
     hr_error err = HR_ERROR_INIT;
-    int64_t delay_ns = delay_of(call);
+    hr_spent spent = spent_here(call);
     bool orphan;
 
     hr__error_move(&err, moved);
     hr__lock(&c->lock);
-    learn_locked(call, delay_ns);
+    learn_locked(call, &spent);
     c->n_in_hand -= call->in_hand;
     call->in_hand = false;
     hr__worker_forget_locked(call);

@@ -64,9 +64,15 @@ typedef struct hr_calls_worker hr_calls_worker;
 
 typedef enum hr_call_state { HR_CALL_NEW, HR_CALL_WAITING, HR_CALL_TAKEN, HR_CALL_PAUSED, HR_CALL_DONE } hr_call_state;
 
-/* A call pauses when its uncollected results reach this number of tables, or twice the wanted bytes of a table. */
+#define HR_SET_CALLS 16 /* in a set at most */
+#define HR_SET_SHARE 4  /* the part of the memory limit that results of one set take */
+/* A call pauses when its uncollected results reach this number of tables, or its part of the set's memory: with less,
+ * a server that has a later call waits while an earlier one is at work, and calls run one at a time. */
 #define HR_AHEAD_TABLES 64
-static inline int64_t hr__ahead_bytes(const hr_call_place *p) { return 2 * hr__table_bytes_wanted(p->limit_bytes); }
+static inline int64_t hr__ahead_bytes(const hr_call_place *p)
+{
+    return HR_MAX(2 * hr__table_bytes_wanted(p->limit_bytes), p->limit_bytes / HR_SET_SHARE / HR_SET_CALLS);
+}
 
 /* One table of results, and its batches. */
 typedef struct hr_result {
@@ -114,8 +120,9 @@ struct hr_call {
     uint64_t server;         /* the server that paused it; undefined before */
     bool resumes;            /* was paused: only `server` may take it */
     int64_t queued_ns;       /* when it was submitted */
-    int64_t taken_ns;        /* when a server took it */
+    int64_t taken_ns;        /* when a server took it, or continued it */
     int64_t taken_cpu_ns;    /* the CPU time of the server's thread then, if in_hand */
+    int64_t spent_ns;        /* of its server, before its last pause */
     hr_calls_worker *worker; /* the worker that has it */
     bool dropped;            /* DROP was sent to the worker */
     int n_deaths;            /* of workers that ran it */
@@ -244,8 +251,13 @@ int64_t hr__calls_count_errored(hr_calls *c, hr_calls_run *run); /* counts one m
 void hr__calls_forgive(hr_calls *c);                             /* failures may be left out */
 void hr__calls_stats(hr_calls *c, const hr_calls_run *run, hr_text *out);
 void hr__calls_served(hr_calls *c, const hr_calls_run *run, hr_served *out); /* run NULL: none has begun */
-/* Counts a call that ends now: the times, as in hr_served, are its server's. */
-void hr__call_served_locked(hr_call *call, int64_t busy_ns, int64_t cpu_ns, int64_t delay_ns);
+/* Times of a call's server, as in hr_served, since the call began, continued, or they were counted last. */
+typedef struct hr_spent {
+    int64_t busy_ns, cpu_ns, delay_ns;
+} hr_spent;
+void hr__call_spent_locked(hr_call *call, const hr_spent *spent); /* counts them */
+/* Counts a call that ends now. -> the time that it took its server, without pauses. */
+int64_t hr__call_served_locked(hr_call *call, const hr_spent *spent);
 
 int hr__calls_n_servers(hr_calls *c); /* worker processes, and the threads seen so far */
 hr_batch_cost hr__calls_batch_cost(hr_calls *c);
@@ -340,18 +352,21 @@ enum {
     HR_MSG_END,      /* -> */
     HR_MSG_RESULT,   /* <- tag, batch, counts ..., table */
     HR_MSG_STREAM,   /* <- the same, and more results follow */
-    HR_MSG_PAUSED,   /* <- tag: until MORE or DROP */
+    HR_MSG_PAUSED,   /* <- tag, hr_worker_times: until MORE or DROP */
     HR_MSG_DONE,     /* <- tag, hr_done_head, text, detail */
     HR_MSG_RUN,      /* -> run: make an instance */
     HR_MSG_RUN_END,  /* -> run: free its instance */
     HR_MSG_STATE     /* <- tag, text: answers HR_CALL_SAVE */
 };
+typedef struct hr_worker_times { /* since the worker last told */
+    int64_t cpu_ns;              /* of the process, for its calls */
+    int64_t delay_ns;            /* in which its thread had no CPU */
+} hr_worker_times;
 typedef struct hr_done_head {
     int32_t status;
     int32_t text_bytes;
     int64_t detail_bytes;
-    int64_t cpu_ns;   /* of the worker process, for the call */
-    int64_t delay_ns; /* in which its thread had no CPU, since it last told */
+    hr_worker_times times;
 } hr_done_head;
 
 #endif

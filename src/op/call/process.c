@@ -10,7 +10,7 @@
  *   RUN run, RUN_END run  ->                    instances of classes: make one, free it
  *   DROP tag              ->                    the call is not wanted: skip it if it has not begun, or streams
  *                         <-  RESULT tag table  any number; STREAM: more follow
- *                         <-  PAUSED tag        it has many uncollected results and waits for MORE
+ *                         <-  PAUSED tag times  it has many uncollected results and waits for MORE
  *   MORE tag              ->
  *                         <-  STATE tag text    the instance's state before the call's first batch
  *                         <-  DONE tag status
@@ -485,20 +485,28 @@ static hr_status done_parse(const hr_message *m, hr_status *st, hr_done_head *ou
     return HR_OK;
 }
 
+/* What a worker spent on its current call. */
+static hr_spent spent_by(hr_calls_worker *w, const hr_worker_times *times)
+{
+    int64_t now = hr__clock_ns(), began = w->busy_ns;
+
+    w->busy_ns = now;
+    return (hr_spent){ now - began, times->cpu_ns, times->delay_ns };
+}
+
 /* Updates the mean durations. The first call of a run in a worker does not count: the worker may have started or made
  * an instance. */
 static void count_done_locked(hr_calls_worker *w, hr_call *call, const hr_done_head *done)
 {
     hr_calls *c = w->calls;
-    int64_t now = hr__clock_ns(), took = now - w->busy_ns, each = took / HR_MAX(call->n_batches, 1);
+    hr_spent spent = spent_by(w, &done->times);
+    int64_t took = hr__call_served_locked(call, &spent), each = took / HR_MAX(call->n_batches, 1);
 
     if (w->n_done++ > 0 && w->run == call->place.run) {
         c->call_ns = c->call_ns ? (7 * c->call_ns + took) / 8 : HR_MAX(took, 1);
         c->batch.ns = c->batch.ns ? (7 * c->batch.ns + each) / 8 : HR_MAX(each, 1);
     }
     w->run = call->place.run;
-    w->busy_ns = now;
-    hr__call_served_locked(call, took, done->cpu_ns, done->delay_ns);
 }
 
 /* Parses the bytes of a RESULT or STREAM: its first batch, and counts. */
@@ -520,12 +528,23 @@ static hr_status result_parse(hr_message *m, hr_result *out)
     return HR_OK;
 }
 
-/* A worker paused a call. Continues it at once if all results have been collected meanwhile. */
-static hr_resume *paused_relocks(hr_calls_worker *w, hr_call *call)
+/* Parses the bytes of a PAUSED. */
+static hr_status times_parse(const hr_message *m, hr_worker_times *out)
 {
+    if (m->n_bytes != (int64_t)sizeof *out)
+        return HR_BAD_DATA;
+    memcpy(out, m->bytes, sizeof *out);
+    return HR_OK;
+}
+
+/* A worker paused a call. Continues it at once if all results have been collected meanwhile. */
+static hr_resume *paused_relocks(hr_calls_worker *w, hr_call *call, const hr_worker_times *times)
+{
+    hr_spent spent = spent_by(w, times);
+
+    hr__call_spent_locked(call, &spent);
     call->state = HR_CALL_PAUSED;
     w->n_out--;
-    w->busy_ns = hr__clock_ns();
     if (!unwanted(call) && call->results.n == 0) {
         hr__worker_go_on_relocks(w->calls, call);
         return NULL;
@@ -555,19 +574,20 @@ static hr_status done_message(hr_calls_worker *w, hr_message *m)
 
 static hr_status call_message(hr_calls_worker *w, hr_message *m)
 {
+    hr_worker_times times = { 0 };
     hr_result found = { 0 };
     hr_resume *r = NULL;
     hr_status st = HR_OK;
     hr_call *call;
 
-    if (m->kind != HR_MSG_PAUSED && result_parse(m, &found))
+    if (m->kind == HR_MSG_PAUSED ? times_parse(m, &times) : result_parse(m, &found))
         return HR_BAD_DATA;
     hr__lock(&w->calls->lock);
     call = find_call(w, m->tag);
     if (!call || call->state != HR_CALL_TAKEN) {
         st = w->ending ? HR_OK : HR_INVALID;
     } else if (m->kind == HR_MSG_PAUSED) {
-        r = paused_relocks(w, call);
+        r = paused_relocks(w, call, &times);
     } else {
         call->streams |= m->kind == HR_MSG_STREAM;
         r = hr__call_add_locked(call, &found);

@@ -35,7 +35,7 @@ struct hr_worker {
     open_call *open;
     int64_t n_open, cap_open;
     bool ended;
-    int64_t cpu_ns; /* CPU time of the process when the open call began, or the last one ended */
+    int64_t cpu_ns; /* CPU time of the process when the open call began, or one last paused or ended */
     hr_delay_clock delay;
 };
 
@@ -97,14 +97,19 @@ static open_call *find_open(hr_worker *w, uint64_t tag)
 
 /* -------------------------------------------------------------------------------------------------------- answering */
 
-static hr_status send_done(hr_worker *w, uint64_t tag, hr_status result, const hr_error *what, hr_error *err)
+static hr_worker_times times_since(hr_worker *w)
 {
-    int64_t now = hr__process_cpu_ns();
-    hr_done_head h = { .status = (int32_t)result, .cpu_ns = now - w->cpu_ns, .delay_ns = hr__delay_since(&w->delay) };
-    hr_status st;
-    char *bytes;
+    int64_t now = hr__process_cpu_ns(), before = w->cpu_ns;
 
     w->cpu_ns = now;
+    return (hr_worker_times){ now - before, hr__delay_since(&w->delay) };
+}
+
+static hr_status send_done(hr_worker *w, uint64_t tag, hr_status result, const hr_error *what, hr_error *err)
+{
+    hr_done_head h = { .status = (int32_t)result, .times = times_since(w) };
+    hr_status st;
+    char *bytes;
 
     if (what) {
         h.text_bytes = (int32_t)strlen(what->text);
@@ -156,6 +161,7 @@ hr_status hr__worker_result(hr_worker *w, uint64_t tag, const hr_table *t, const
                             hr_error *err)
 {
     open_call *o = find_open(w, tag);
+    hr_worker_times times;
 
     if (!o)
         return hr_error_set(err, HR_INVALID, "worker: a result for a call that is not open");
@@ -173,7 +179,8 @@ hr_status hr__worker_result(hr_worker *w, uint64_t tag, const hr_table *t, const
         return HR_OK;
     o->paused = true;
     o->n_bytes = o->n_tables = 0;
-    return hr__link_send_patiently(w->link, HR_MSG_PAUSED, tag, NULL, 0, NULL, err);
+    times = times_since(w);
+    return hr__link_send_patiently(w->link, HR_MSG_PAUSED, tag, &times, sizeof times, NULL, err);
 }
 
 hr_status hr__worker_save(hr_worker *w, uint64_t tag, const char *state, hr_error *err)
