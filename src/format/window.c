@@ -3,12 +3,10 @@
  * Tests: test_tar.c, test_tfrecord.c, test_fwf.c. */
 #include "format/window.h"
 
-#define LINE_BYTES (4 << 10)        /* how many more bytes of a line are wanted, at least */
-#define SHORT_UNIT_BYTES (1 << 20)  /* over a network, a request for a header takes the time of as many bytes */
-#define FEW_UNITS 8                 /* that say nothing about the others */
-#define AHEAD_BYTES (16 << 20)      /* that travel ahead of a walk over short units, */
-#define AHEAD_SHARE 16              /* no more than this part of the memory limit */
-#define LEAST_AHEAD_BYTES (1 << 20) /* and no less than this */
+#define LINE_BYTES (4 << 10)       /* how many more bytes of a line are wanted, at least */
+#define SHORT_UNIT_BYTES (1 << 20) /* over a network, a request for a header takes the time of as many bytes */
+#define FEW_UNITS 8                /* that say nothing about the others */
+#define WALK_AHEAD_BYTES (1 << 20) /* at the beginning of a walk over short units */
 
 hr_status hr__window_open(hr_window *w, hr_source *source, const hr_codec *codec, int64_t at, hr_account *account,
                           hr_error *err)
@@ -105,18 +103,13 @@ hr_status hr__window_skip(hr_window *w, int64_t n, int64_t *n_passed, hr_error *
 
 hr_status hr__window_read_on(hr_window *w, hr_window_walk *walk, int64_t n, hr_error *err)
 {
-    int64_t most = HR_MIN(AHEAD_BYTES, hr__account_limit(w->mem.account) / AHEAD_SHARE);
-    int64_t want = HR_MAX(LEAST_AHEAD_BYTES, HR_MIN(w->at, most));
-
     walk->n_units++;
     if (w->stream || !hr__source_is_remote(w->source) || walk->n_units < FEW_UNITS ||
         w->at / walk->n_units > SHORT_UNIT_BYTES)
         return HR_OK;
-    if (walk->announced <= w->at + want - want / 4) {
-        walk->announced = HR_MAX(walk->announced, w->at);
-        hr__source_ahead(w->source, walk->announced, w->at + want - walk->announced);
-        walk->announced = w->at + want;
-    }
+    if (!walk->read_on.most)
+        walk->read_on = hr__read_on(w->source, WALK_AHEAD_BYTES, hr__account_limit(w->mem.account));
+    hr__source_read_on(w->source, &walk->read_on, w->at);
     return hr__window_fill(w, HR_MIN(n, SHORT_UNIT_BYTES), HR_WINDOW_BYTES, err);
 }
 

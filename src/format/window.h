@@ -52,7 +52,8 @@ hr_status hr__window_skip(hr_window *w, int64_t n, int64_t *n_passed, hr_error *
  * are short and each header is a request over a network, reads these bytes instead, and lets what follows travel ahead
  * as a stream does. Else nothing happens. */
 typedef struct hr_window_walk {
-    int64_t n_units, announced; /* units so far; bytes of the file that travel */
+    int64_t n_units; /* so far */
+    hr_read_on read_on;
 } hr_window_walk;
 hr_status hr__window_read_on(hr_window *w, hr_window_walk *walk, int64_t n, hr_error *err) HR_MUST_USE;
 /* The next n bytes into `out`. *n_read < n: the file ends there. */

@@ -70,6 +70,16 @@ typedef struct hr_file_range {
 } hr_file_range;
 /* Announces all of them at once; neighbours become one request. Sorts the ranges. */
 void hr__source_ahead_ranges(hr_source *s, hr_file_range *ranges, int n);
+/* How far the bytes of a reader that goes forward are announced. */
+typedef struct hr_read_on {
+    int64_t first;     /* bytes ahead at the beginning; twice as many as were read later, */
+    int64_t most;      /* up to these */
+    int64_t announced; /* bytes of the source, so far */
+} hr_read_on;
+hr_read_on hr__read_on(const hr_source *s, int64_t first, int64_t limit_bytes); /* of memory */
+/* The reader is at `at`: announces more when a quarter of what was announced ahead is read, so that some ranges travel
+ * while others are read. Who reads the beginning alone ends before. */
+void hr__source_read_on(hr_source *s, hr_read_on *r, int64_t at);
 bool hr__source_is_remote(const hr_source *s);
 bool hr__source_has(hr_source *s, int64_t offset, int64_t n); /* a read of these bytes waits for no network */
 

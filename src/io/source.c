@@ -145,31 +145,37 @@ void hr__source_ahead_ranges(hr_source *s, hr_file_range *ranges, int n)
     }
 }
 
-/* --- a source, read from its beginning */
+/* --- reading forward */
 
-typedef struct plain_stream {
-    hr_stream base;
-    hr_source *source;
-    int64_t at, announced; /* both: bytes before it */
-    int64_t most;          /* that are announced ahead */
-} plain_stream;
-
-#define AHEAD_BYTES (4 << 20)          /* the read-ahead that the stream requests */
-#define AHEAD_OF_NETWORK (16 << 20)    /* over a network, after the stream has read as many; */
+#define AHEAD_OF_NETWORK (16 << 20)    /* bytes at most; */
 #define AHEAD_OF_SMALL_LIMIT (1 << 20) /* a sixteenth of the memory limit, but no less than this */
 
-/* Announces more when a quarter of what was announced ahead is read: some ranges travel while others are read. Who
- * reads a schema alone ends before. */
-static void announce(plain_stream *s)
+hr_read_on hr__read_on(const hr_source *s, int64_t first, int64_t limit_bytes)
 {
-    int64_t want = HR_MIN(s->most, HR_MAX(AHEAD_BYTES, s->at * 2));
+    int64_t most = HR_MAX(AHEAD_OF_SMALL_LIMIT, HR_MIN(AHEAD_OF_NETWORK, limit_bytes / 16));
 
-    if (s->announced > s->at + want - want / 4 || (s->announced && s->at < want - want / 4 && want <= AHEAD_BYTES))
-        return;
-    s->announced = HR_MAX(s->announced, s->at);
-    hr__source_ahead(s->source, s->announced, s->at + want - s->announced);
-    s->announced = s->at + want;
+    return (hr_read_on){ .first = first, .most = hr__source_is_remote(s) ? most : first };
 }
+
+void hr__source_read_on(hr_source *s, hr_read_on *r, int64_t at)
+{
+    int64_t want = HR_MIN(r->most, HR_MAX(r->first, 2 * at));
+
+    if (r->announced > at + want - want / 4 || (r->announced && at < want - want / 4 && want <= r->first))
+        return;
+    r->announced = HR_MAX(r->announced, at);
+    hr__source_ahead(s, r->announced, at + want - r->announced);
+    r->announced = at + want;
+}
+
+typedef struct plain_stream { /* a source, read from its beginning */
+    hr_stream base;
+    hr_source *source;
+    int64_t at; /* bytes before it */
+    hr_read_on read_on;
+} plain_stream;
+
+#define STREAM_AHEAD_BYTES (4 << 20)
 
 static hr_status plain_read(hr_stream *base, void *out, int64_t n, int64_t *n_read, hr_error *err)
 {
@@ -177,7 +183,7 @@ static hr_status plain_read(hr_stream *base, void *out, int64_t n, int64_t *n_re
 
     HR_TRY(hr__source_read_some(s->source, out, s->at, n, n_read, err));
     s->at += *n_read;
-    announce(s);
+    hr__source_read_on(s->source, &s->read_on, s->at);
     return HR_OK;
 }
 
@@ -198,10 +204,8 @@ hr_status hr__stream_new(hr_source *source, hr_account *account, hr_stream **out
         return hr__error_memory(err, source->name, sizeof *s);
     s->base.cls = &plain_class;
     s->source = hr__source_ref(source);
-    s->most = AHEAD_BYTES;
-    if (hr__source_is_remote(source))
-        s->most = HR_MAX(AHEAD_OF_SMALL_LIMIT, HR_MIN(AHEAD_OF_NETWORK, hr__account_limit(account) / 16));
-    announce(s);
+    s->read_on = hr__read_on(source, STREAM_AHEAD_BYTES, hr__account_limit(account));
+    hr__source_read_on(source, &s->read_on, 0);
     *out = &s->base;
     return HR_OK;
 }

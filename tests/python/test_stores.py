@@ -503,7 +503,8 @@ def test_units_are_not_walked_by_a_request_for_each(
     found = [v for b in ds.iter_batches(batch_size=10) for v in b["bytes"].tolist()]
     assert found == wanted
     assert len(server.requests) < 200
-    assert server.body_bytes() < 3 * 24_000_000  # for the columns of all files, the places of rows, the rows
+    # for the columns of all files, the places of rows, the rows; where memory is short, some bytes once more
+    assert server.body_bytes() < (4 if limit < 1 << 30 else 2) * 24_000_000
 
 
 def test_files_that_names_rule_out_are_not_asked_for(server, tmp_path):
