@@ -207,6 +207,40 @@ static void http_can_be_forbidden(void **state)
     hr__store_unref(s);
 }
 
+/* An endpoint of "http://" became "http:/bucket/key", which has no host: the signer read address 3. */
+static void an_address_has_a_scheme_and_a_host(void **state)
+{
+    static const struct {
+        const char *url, *error;
+    } cases[] = {
+        { "http:/bucket/key", "expected an address that begins with http:// or https://" },
+        { "://bucket/key", "expected an address that begins with http:// or https://" },
+        { "ftp://h/bucket", "ftp://h/bucket: expected an address that begins with http:// or https://" },
+        { "https:///bucket/key", "the address names no host" },
+        { "http://:9000/bucket", "the address names no host" },
+        { "http://me@/bucket", "the address names no host" },
+        { "http://a b/bucket", "the host's name has a blank or a control character" },
+        { "http://a\r\nX: y/bucket", "the host's name has a blank or a control character" },
+        { "HTTP://[::1]:9000/a b", NULL },
+    };
+    hr_error err = HR_ERROR_INIT;
+    hr_store *s = NULL;
+
+    (void)state;
+    assert_ok(hr__store_new(NULL, 0, NULL, &s, &err), &err);
+    for (int i = 0; i < HR_LEN(cases); i++) {
+        hr_http_request r = { 0 };
+        hr_status st = hr__http_init(&r, "GET", hr__strdup(NULL, cases[i].url), s, &err);
+
+        assert_status(st, cases[i].error ? HR_INVALID : HR_OK, &err);
+        if (cases[i].error)
+            assert_contains(err.text, cases[i].error);
+        hr__http_clear(&r);
+        hr_error_clear(&err);
+    }
+    hr__store_unref(s);
+}
+
 #ifdef HR_HAVE_S3
 
 #define CUSTOMER_KEY "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=" /* "01234567890123456789012345678901" */
@@ -341,6 +375,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_has_a_reason),
         cmocka_unit_test(no_value_is_shown),
         cmocka_unit_test(http_can_be_forbidden),
+        cmocka_unit_test(an_address_has_a_scheme_and_a_host),
 #ifdef HR_HAVE_S3
         cmocka_unit_test(encryption_is_asked_for),
         cmocka_unit_test(azure_has_a_key_of_its_own),

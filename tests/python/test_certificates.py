@@ -4,6 +4,7 @@ proxy that refuses to connect.
 
 import http.server
 import os
+import re
 import ssl
 import subprocess
 import sys
@@ -86,6 +87,25 @@ def test_ssl_cert_file(secure):
     url, cert = secure
     assert read(url, SSL_CERT_FILE=str(cert)).stdout == "[{'a': 1}]\n"
     assert "the server's certificate is not valid" in read(url).stderr
+    other = url.replace("localhost", "localhost.")  # a name that the certificate does not have
+    found = read(other, SSL_CERT_FILE=str(cert)).stderr
+    if "not known" not in found:
+        assert re.search(r"is not valid(: it is not one of the host localhost\.|$)", found, re.MULTILINE)
+    found = read(url, SSL_CERT_FILE=str(cert) + ".none").stderr
+    assert f"the file of certificates {cert}.none cannot be read" in found
+
+
+def test_ssl_cert_file_counts_when_a_reader_is_made(secure, monkeypatch):
+    """It was read at the import: what a notebook says after its first error had no effect."""
+    url, cert = secure
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    with pytest.raises(HeadraceError, match=r"certificate is not valid(: nobody who signed it is in /.*|$)"):
+        hd.read_csv(url)
+    monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+    assert hd.read_csv(url).take_all() == [{"a": 1}]
+    monkeypatch.delenv("SSL_CERT_FILE")
+    with pytest.raises(HeadraceError, match="certificate is not valid"):
+        hd.read_csv(url)
 
 
 PLACES = ("/etc/ssl", "/etc/pki", "/usr/lib/ssl", "/usr/share/ca-certificates")

@@ -6,6 +6,7 @@ import http.server
 import json
 import threading
 import urllib.request
+from pathlib import Path
 
 import pytest
 from object_server import Server
@@ -326,6 +327,40 @@ def test_a_proxy_of_the_options(cloud, proxy):  # noqa: F811
     options |= {"proxy_excludes": "other.org,data.invalid", "max_retries": 0}
     with pytest.raises(HeadraceError, match=r"the name of the host data\.invalid is not known"):
         hd.read_text("http://data.invalid/many/x/001.txt", storage_options=options).take_all()
+
+
+@pytest.mark.parametrize(
+    "options, error",
+    [
+        ({"key": "HUSH\n", "secret": "x"}, "the access key id has a line break at its end"),
+        ({"key": "x", "secret": "HUSH\r\n"}, "the secret has a line break at its end"),
+        ({"key": "x", "secret": "x", "aws_session_token": "HUSH\nX-Other: 1"}, "the token has a line break$"),
+        ({"key": "x", "secret": "HU\x01SH"}, "the secret has a control character"),
+    ],
+)
+def test_credentials_are_one_line(options, error, cloud):  # noqa: F811
+    """A token with a newline was two lines of the request, which the server refused without a reason."""
+    with pytest.raises(InvalidArgument, match=error) as e:
+        count(storage_options=options)
+    assert "HUSH" not in str(e.value)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/key", "gs://b/k", "abfss://b@account/k", "webhdfs://b:1/k"])
+@pytest.mark.parametrize("endpoint", ["http://", "http:///", "ftp://host", "http://a b"])
+def test_an_endpoint_is_an_address(url, endpoint):
+    """An endpoint of http:// was a crash."""
+    options = {"endpoint": endpoint, "key": "x", "secret": "x", "token": "x", "max_retries": 0}
+    if url.startswith("abfss"):
+        options["account_key"] = "a2V5"
+    with pytest.raises(InvalidArgument, match=r"begins with http://|names no host|a blank"):
+        hd.read_csv(url, storage_options=options).count()
+
+
+def test_a_path_is_no_url():
+    for use in (hd.read_csv, hd.range(3).write_csv, hd.range(3).write_orc):
+        with pytest.raises(InvalidArgument, match="s3:/bucket/key: a Path has one slash where the URL has"):
+            use(Path("s3://bucket/key"))
+    assert not Path("s3:").exists()  # where the rows were written
 
 
 def test_texts_of_options():

@@ -15,13 +15,23 @@ def path_list(paths):
         raise TypeMismatchError(f"paths: expected a str, a Path or a list of them, found {found}")
     out = list(paths)
     for i, path in enumerate(out):
-        path = os.fspath(path) if isinstance(path, os.PathLike) else path
+        path = path_text(path) if isinstance(path, os.PathLike) else path
         if not isinstance(path, str):
             raise TypeMismatchError(f"paths: expected a str or a Path, found {type(path).__name__}")
         out[i] = path
     if not out:
         raise InvalidArgument("paths: expected at least one path")
     return out
+
+
+def path_text(path):
+    """A path as os.fspath has it. A Path of a URL, which has lost a slash, is an error: it would be a local
+    folder "s3:".
+    """
+    text = os.fspath(path)
+    if text is not path and isinstance(text, str) and "://" not in text and is_url(text.replace(":/", "://")):
+        raise InvalidArgument(f"{text}: a Path has one slash where the URL has two: give the URL as a str")
+    return text
 
 
 def is_served(path):
@@ -106,11 +116,17 @@ def storage_texts(where, given):
         return None
     if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
         raise TypeMismatchError(
-            f"{where}: storage_options: expected a dict with names, found {type(given).__name__}"
+            f"{where}: storage_options: expected a dict with names, found {_found(given)}"
         )
     if any(isinstance(value, dict) or name.lower() in NESTED for name, value in given.items()):
         given = flat_options(where, given)
     return [_option(where, name, value) for name, value in given.items() if value is not None]
+
+
+def _found(given):
+    """What a dict has instead of names, or what is no dict."""
+    others = {type(name).__name__ for name in given} - {"str"} if isinstance(given, dict) else ()
+    return f"keys of {min(others)}" if others else type(given).__name__
 
 
 NESTED = ("client_kwargs", "config_kwargs", "s3_additional_kwargs")  # of s3fs: dicts of options

@@ -4,12 +4,11 @@ Arrow stream, in order, while the run computes them.
 
 from __future__ import annotations
 
-import os
-
 from headrace._core import InvalidArgument, UnsupportedError
 from headrace.data.context import accept_cluster_arguments
 from headrace.data.datasinks import save_mode
 from headrace.data.datasource.file_datasink import BlockBasedFileDatasink
+from headrace.data.paths import path_text
 from headrace.data.table_options import of_iceberg, of_object_store
 from headrace.optional import package
 
@@ -34,7 +33,7 @@ def write_orc(ds, path, arguments, provider, **more):
     """Files of ORC in the folder `path`; returns what Dataset.write_parquet() returns."""
     package("pyarrow.orc", "write_orc")
     how = {"filename_provider": provider} if provider else {"file_format": "orc"}
-    sink = _OrcSink(os.fspath(path), arguments, **how, **more)
+    sink = _OrcSink(path_text(path), arguments, **how, **more)
     ds.write_datasink(sink)
     found = sink.filesystem.get_file_info([path for path, _ in sink.files])
     return [
@@ -53,7 +52,7 @@ def write_delta(ds, path, mode, schema_mode, options, other):
         raise InvalidArgument(f"write_delta: schema_mode: expected 'merge' or 'error', found {schema_mode!r}")
     word = save_mode(mode, "write_delta")
     merge = schema_mode == "merge" and word in ("append", "overwrite")
-    where = os.fspath(path)
+    where = path_text(path)
     options |= {"storage_options": of_object_store("write_delta", where, options["storage_options"])}
     deltalake.write_deltalake(
         where,
@@ -71,7 +70,7 @@ def write_lance(ds, path, mode, options, other):
     word = save_mode(mode, "write_lance")
     if word == "ignore":
         raise UnsupportedError("write_lance: expected mode 'create', 'append' or 'overwrite', found 'ignore'")
-    where = os.fspath(path)
+    where = path_text(path)
     options |= {"storage_options": of_object_store("write_lance", where, options["storage_options"])}
     rows = _stream(ds, "write_lance")
     given = {name: value for name, value in options.items() if value is not None}

@@ -27,7 +27,7 @@ from headrace.data.datasinks import (
     save_mode,
 )
 from headrace.data.filesystems import places as places_in
-from headrace.data.paths import check_stream_args, is_served, is_store, shown
+from headrace.data.paths import check_stream_args, is_served, is_store, path_text, shown
 from headrace.data.plan import Node
 from headrace.data.records import of_tf_schema
 from headrace.data.sample_encoders import encoded
@@ -153,7 +153,7 @@ def write_files(ds, where, format, path, **arguments):
     def write_ids(ids, file):
         _write_files(ids, where, "parquet", file, single_file=True, sync=1, storage_options=ids_storage)
 
-    return restarting.write_in_parts(ds, where, os.fspath(path), config, storage, write, write_ids)
+    return restarting.write_in_parts(ds, where, path_text(path), config, storage, write, write_ids)
 
 
 def _no_checkpoint(where):
@@ -202,7 +202,7 @@ def _write_files(
     if _number(where, "min_bytes_per_file", min_bytes_per_file) > DEFAULT_FILE_BYTES:
         max_bytes_per_file = max_bytes_per_file or min_bytes_per_file
     _number(where, "concurrency", concurrency)
-    (path,), storage, served = places_in(where, filesystem, [os.fspath(path)], storage_options)
+    (path,), storage, served = places_in(where, filesystem, [path_text(path)], storage_options)
     mode = save_mode(mode, where)
     remote = is_store(path)
     if not try_create_dir and not single_file and not _has_folder(path, remote, served):

@@ -162,9 +162,27 @@ static hr_status identity_new(hr_fetch fetch, const char *const *with, int n, hr
     return st;
 }
 
+/* They become lines of headers: the newline at the end of a file or of a secret of Kubernetes would begin another. */
+static hr_status check_lines(const hr_credentials *c, hr_error *err)
+{
+    const char *const texts[] = { c->id, c->secret, c->token };
+    static const char *const names[] = { "access key id", "secret", "token" };
+
+    for (int i = 0; i < HR_LEN(texts); i++)
+        for (const char *p = texts[i]; p && *p; p++)
+            if ((unsigned char)*p < ' ' || *p == 0x7f)
+                return hr_error_set(err, HR_INVALID, "credentials: the %s has a %s", names[i],
+                                    *p != '\n' && *p != '\r' ? "control character"
+                                    : p[strspn(p, "\r\n")]   ? "line break"
+                                                             : "line break at its end");
+    return HR_OK;
+}
+
 hr_status hr__identity_fixed(hr_credentials *c, hr_identity **out, hr_error *err)
 {
     pthread_once(&once, init);
+    *out = NULL;
+    HR_TRY(check_lines(c, err));
     HR_TRY(identity_new(NULL, NULL, 0, out, err));
     (*out)->now = credentials_ref(c);
     return HR_OK;
@@ -301,6 +319,8 @@ static hr_status fetch(hr_identity *i, hr_error *err)
 
     if (!st)
         st = i->folder ? share_fetch(i, c, err) : call_fetch(i, c, err);
+    if (!st)
+        st = check_lines(c, err);
     if (c) {
         hr__credentials_unref(c->by);
         c->by = NULL;

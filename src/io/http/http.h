@@ -75,6 +75,7 @@ struct hr_store {
     hr_switch allow_http, shuffle_addresses; /* unset: they are on */
     char *proxy, *proxy_excludes;            /* instead of those of the environment; NULL: not given */
     char *user_agent;                        /* NULL: headrace and its version */
+    char *certificates;                      /* a file of those to trust, of SSL_CERT_FILE; NULL: the system's */
     char *cache_dir;                         /* NULL, "": nothing is cached */
     int64_t cache_bytes;                     /* its limit */
     hr_s3 s3;

@@ -2,8 +2,8 @@
  *
  * The callbacks run on the thread that moves the bytes, which need not be the one that began the attempt.
  *
- * Certificates are always checked: against those of SSL_CERT_FILE, of the usual places of systems, of libcurl's folder,
- * and where there are none, of the file that a program hands over (Python: certifi's).
+ * Certificates are always checked: against those of SSL_CERT_FILE when the store was opened, of the usual places of
+ * systems, of libcurl's folder, and where there are none, of the file that a program hands over (Python: certifi's).
  *
  * Tests: test_http.c, test_certificates.py. */
 #include "io/http/http.h"
@@ -47,11 +47,8 @@ static void find_certificates(void)
     const curl_version_info_data *curl = curl_version_info(CURLVERSION_NOW);
     const char *const places[] = { curl->cainfo ? curl->cainfo : "", "/etc/ssl/certs/ca-certificates.crt",
                                    "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem" };
-    const char *given = getenv("SSL_CERT_FILE");
 
     hr__mutex_survives_fork(&lock);
-    if (given && given[0])
-        certificates = given;
     for (int i = 0; !certificates && i < HR_LEN(places); i++)
         if (access(places[i], R_OK) == 0)
             certificates = places[i];
@@ -62,8 +59,10 @@ static pthread_once_t certificates_once = PTHREAD_ONCE_INIT;
 
 bool hr__http_has_certificates(void)
 {
+    const char *given = getenv("SSL_CERT_FILE");
+
     pthread_once(&certificates_once, find_certificates);
-    return certificates || has_folder;
+    return (given && given[0]) || certificates || has_folder;
 }
 
 hr_status hr__http_use_certificates(const char *path, hr_error *err)
@@ -82,10 +81,10 @@ hr_status hr__http_use_certificates(const char *path, hr_error *err)
 }
 
 /* libcurl copies the path. */
-static void set_certificates(CURL *easy)
+static void set_certificates(const hr_store *s, CURL *easy)
 {
-    if (certificates) {
-        curl_easy_setopt(easy, CURLOPT_CAINFO, certificates);
+    if (s->certificates || certificates) {
+        curl_easy_setopt(easy, CURLOPT_CAINFO, s->certificates ? s->certificates : certificates);
     } else if (!has_folder) {
         hr__lock(&lock);
         if (handed_over)
@@ -269,7 +268,7 @@ static void set_options(hr_http_request *r, CURL *easy, const struct curl_slist 
     curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, r->on_new ? 1L : 0L);
     curl_easy_setopt(easy, CURLOPT_DNS_SHUFFLE_ADDRESSES, r->store->shuffle_addresses == HR_SWITCH_OFF ? 0L : 1L);
     curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
-    set_certificates(easy);
+    set_certificates(r->store, easy);
     set_proxy(r, easy, url);
     if (strcmp(r->method, "HEAD") == 0)
         curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
@@ -352,6 +351,34 @@ static const char *of_host(const hr_http_request *r, const char *what, const cha
     return text;
 }
 
+/* What is wrong with a certificate: OpenSSL's numbers, of which 0 is a name that it does not have. */
+static const char *of_certificate(const hr_http_request *r, char *text, size_t cap)
+{
+    const char *tls = curl_version_info(CURLVERSION_NOW)->ssl_version;
+    const char *file = r->store->certificates ? r->store->certificates : certificates;
+    long number = -1;
+
+    if (tls && strncmp(tls, "OpenSSL", 7) == 0)
+        curl_easy_getinfo(r->easy, CURLINFO_SSL_VERIFYRESULT, &number);
+    switch (number) {
+    case 0: return of_host(r, "the server's certificate is not valid: it is not one of the host", "", text, cap);
+    case 9: return "the server's certificate is not valid yet";
+    case 10: return "the server's certificate is not valid: it has expired";
+    case 2:
+    case 18:
+    case 19:
+    case 20:
+    case 21:
+        snprintf(
+            text, cap,
+            "the server's certificate is not valid: nobody who signed it is in %.150s (SSL_CERT_FILE names another "
+            "file)",
+            file ? file : "the system's certificates");
+        return text;
+    default: return "the server's certificate is not valid";
+    }
+}
+
 /* An answer that was stopped by on_body is judged by its status. */
 const char *hr__attempt_wrong(const hr_http_request *r, int curl_code, char *text, size_t cap, bool *may_retry)
 {
@@ -368,9 +395,14 @@ const char *hr__attempt_wrong(const hr_http_request *r, int curl_code, char *tex
     case CURLE_OPERATION_TIMEDOUT: return of_host(r, "no connection in time to the host", "", text, cap);
     case CURLE_PARTIAL_FILE: return "the server sends fewer bytes than it promised";
     case CURLE_GOT_NOTHING: return "the server closed the connection without an answer";
-    case CURLE_PEER_FAILED_VERIFICATION: *may_retry = false; return "the server's certificate is not valid";
-    case CURLE_SSL_CACERT_BADFILE: *may_retry = false; return "the file of certificates cannot be read";
-    case CURLE_URL_MALFORMAT: *may_retry = false; return "the URL is malformed";
+    case CURLE_PEER_FAILED_VERIFICATION: *may_retry = false; return of_certificate(r, text, cap);
+    case CURLE_SSL_CACERT_BADFILE:
+        *may_retry = false;
+        snprintf(text, cap, "the file of certificates%s%.200s cannot be read", r->store->certificates ? " " : "",
+                 r->store->certificates ? r->store->certificates : "");
+        return text;
+    case CURLE_SSL_CONNECT_ERROR: return of_host(r, "no connection of TLS to the host", "", text, cap);
+    case CURLE_URL_MALFORMAT: *may_retry = false; return of_host(r, "malformed URL of the host", "", text, cap);
     case CURLE_UNSUPPORTED_PROTOCOL:
     case CURLE_WEIRD_SERVER_REPLY: return "what the server sends is no HTTP";
     default: return curl_easy_strerror(code);

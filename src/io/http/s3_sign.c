@@ -120,7 +120,7 @@ static bool signing_key(const hr_sign_keys *k, const dialect *d, const char *day
 /* Host, path and query of an address, as they are signed. Ports that the scheme implies are not sent. */
 static void add_request(hr_text *out, const char *method, const char *url)
 {
-    const char *host = strstr(url, "://") + 3, *path = host + strcspn(host, "/?"), *query = strchr(path, '?');
+    const char *path, *host = hr__url_host(url, &path), *query = strchr(path, '?');
     int n_host = (int)(path - host), n_path = (int)(query ? query - path : (ptrdiff_t)strlen(path));
     const char *implied = strncasecmp(url, "https:", 6) == 0 ? ":443" : ":80";
     int n_implied = (int)strlen(implied);

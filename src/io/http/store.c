@@ -76,6 +76,7 @@ hr_status hr__store_new(const char *const *options, int n_options, hr_account *a
     HR_GO(take_cache_size(s, getenv("HEADRACE_CACHE_SIZE"), err));
     for (int i = 0; i < n_options; i++)
         HR_GO(set_option(s, options[i], err));
+    HR_GO(hr__set_from(&s->certificates, "SSL_CERT_FILE", err));
     if (!s->filesystem) /* no version of such files is known to be unique */
         HR_GO(hr__set_from(&s->cache_dir, "HEADRACE_CACHE_DIR", err));
     *out = s;
@@ -104,6 +105,7 @@ void hr__store_unref(hr_store *s)
     hr__free(s->hdfs.query);
     hr__free(s->s3.key_sum);
     hr__free(s->az.key_sum);
+    hr__free(s->certificates);
     hr__store_options_clear(s);
     hr__free(s);
 }
