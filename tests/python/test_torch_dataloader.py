@@ -164,6 +164,45 @@ def test_random_values_of_persistent_workers_differ_by_epoch():
     assert torch.equal(torch.cat([*taken, *begun]), torch.cat([*taken, *other]))
 
 
+class Resets(IterableDataset):
+    """Its state after the last row is that of a new pass, as that of datasets which go round."""
+
+    def __init__(self):
+        self.at = 0
+
+    def __iter__(self):
+        while self.at < 8:
+            self.at += 1
+            yield self.at
+        self.at = 0
+
+    def state_dict(self):
+        return {"at": self.at}
+
+    def load_state_dict(self, state):
+        self.at = state["at"]
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_resume_after_the_last_batch_of_a_dataset_that_resets(n):
+    """The story: where the last batch was a short one, the resumed pass gave all rows once more, since
+    the worker had seen the end, and its dataset's state was that of a new pass."""
+
+    def loader():
+        return DataLoader(Resets(), 3, num_workers=n)
+
+    batches, states = [], []
+    before = loader()
+    for batch in before:
+        batches.append(batch)
+        states.append(before.state_dict())
+    for i, state in enumerate(states):
+        after = loader()
+        after.load_state_dict(state)
+        assert text(after) == text(batches[i + 1 :])
+        assert text(after) == text(batches)
+
+
 def test_resume_keeps_random_values():
     """A worker's random numbers depend on the batch, not on what the worker did before."""
     first = DataLoader(Noise(), 4, num_workers=2, generator=seeded())

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import headrace.data as hd
-from headrace import train
+from headrace import exceptions, train
 from headrace.train import Checkpoint, CheckpointUploadMode
 
 torch = pytest.importorskip("torch")
@@ -194,6 +195,29 @@ def test_a_function_that_fails(tmp_path, workers, later, capfd):
     assert result.history == [{"n": 2}]
     kept = Path(result.checkpoint.path).name
     assert left(tmp_path) == [kept] and "half" not in content(result.checkpoint)
+
+
+def test_a_full_disk_after_checkpoints(tmp_path):
+    """The story: the error said that there is no checkpoint yet, beside two that a restart went on from,
+    since it named what was newest when the worker last knew it.
+    """
+
+    def loop(config):
+        train.report({}, saved("first"), checkpoint_upload_mode=ASYNC)
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+        try:
+            train.report({}, large, checkpoint_upload_mode=ASYNC)
+            train.get_all_reported_checkpoints()  # waits
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    folder = tempfile.mkdtemp()
+    Path(folder, "rank0").write_text("x" * 300_000)
+    large = Checkpoint(folder)
+    with pytest.raises(exceptions.StorageError, match="; the last complete checkpoint stays"):
+        fit(loop, tmp_path, 0)
+    assert left(tmp_path) == ["checkpoint_000000"]
 
 
 def test_an_error_at_the_end(tmp_path):

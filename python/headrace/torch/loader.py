@@ -22,7 +22,7 @@ from torch.utils.data.dataloader import _DatasetKind
 from headrace._core import InvalidArgument, MismatchError
 from headrace.torch import torchdata_state
 from headrace.torch import workers as processes
-from headrace.torch.worker import fetcher, state_of
+from headrace.torch.worker import fetcher, kind_of, state_of
 from headrace.udf import starter
 
 FORM = 1  # of the state
@@ -326,7 +326,7 @@ class _Pass:
         if self.n == 0:
             one = self.of[0]
             self.fetcher = fetcher(loader._parts(), one["state"])
-            for _ in range(0 if one["state"] or not self.iterable else one["n"]):
+            for _ in range(self._skipped(one)):
                 self.fetcher.fetch(loader._parts()["size"])
         elif loader.workers == "threads":
             self.fetcher = fetcher(loader._parts())
@@ -349,7 +349,7 @@ class _Pass:
         self.group.begin(
             spec,
             [
-                common | {"worker": w, "state": one["state"], "skip": 0 if one["state"] else one["n"]}
+                common | {"worker": w, "state": one["state"], "skip": self._skipped(one)}
                 for w, one in enumerate(self.of)
             ],
             # a worker_init_fn prepares a worker, and only another process can be late
@@ -358,7 +358,12 @@ class _Pass:
         if self.iterable:
             for _ in range(max(1, loader.prefetch_factor)):
                 for w in range(self.n):
-                    self.group.request(w, 0, None)
+                    if not self.of[w]["ended"]:
+                        self.group.request(w, 0, None)
+
+    def _skipped(self, one):
+        """The batches that a worker of a resumed pass makes again, and drops."""
+        return 0 if one["state"] or one["ended"] or not self.iterable else one["n"]
 
     def _fill(self):
         """Requests batches of a map-style dataset ahead."""
@@ -438,16 +443,16 @@ class _Pass:
                 continue
             if self.n == 0:
                 data = self.fetcher.fetch(self.loader._parts()["size"])
-                kind, state = "batch", state_of(self.fetcher)
+                kind, state = kind_of(self.fetcher), state_of(self.fetcher)
             else:
                 kind, data, state = self.group.take(w, self.taken, self.loader.timeout)
-                if kind != "end":
+                if kind not in ("end", "last"):
                     self.group.request(w, 0, None)
             if kind == "end":
                 one["ended"] = True
                 continue
             self.taken += 1
-            one["n"], one["state"] = one["n"] + 1, state
+            one["n"], one["state"], one["ended"] = one["n"] + 1, state, kind == "last"
             if kind == "error":
                 processes.raise_error(data, self.taken - 1)
             return data

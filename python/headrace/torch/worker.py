@@ -84,7 +84,9 @@ class Epoch:
             self.broken = errors.pack(e)
 
     def make(self, i, indices):
-        """("batch", data, state), ("end", None, None) or ("error", packed, None)."""
+        """("batch", data, state), ("end", None, None) or ("error", packed, None); "last" is a "batch" after
+        which an iterable dataset has no rows, which its own state may not say.
+        """
         if self.broken:
             return "error", self.broken, None
         if self.ended:
@@ -94,7 +96,9 @@ class Epoch:
             if not iterable:
                 _seed(self.base_seed + i)
             data = self.fetcher.fetch(self.loaded["size"] if iterable else indices)
-            return "batch", data, state_of(self.fetcher) if iterable else None
+            return (
+                (kind_of(self.fetcher), data, state_of(self.fetcher)) if iterable else ("batch", data, None)
+            )
         except StopIteration as e:
             if iterable:
                 self.ended = True
@@ -119,6 +123,11 @@ def fetcher(parts, state=None):
     if state is not None and state["of"] == "iterator":
         made.dataset_iter.load_state_dict(state["state"])
     return made
+
+
+def kind_of(fetcher):
+    """That of the batch that it fetched: "last" if it found the end of an iterable dataset."""
+    return "last" if fetcher.ended else "batch"
 
 
 def state_of(fetcher):

@@ -95,6 +95,13 @@ class Session:
             self.checkpoint = self.checkpoint_at(path)
         return self.checkpoint
 
+    def stays(self, mode: CheckpointUploadMode) -> str:
+        """What stays if the next checkpoint cannot be stored."""
+        if self._later or mode is CheckpointUploadMode.ASYNC:
+            return "the last complete checkpoint stays"  # which one that will be, the driver knows
+        newest = self.checkpoint
+        return f"{newest.path} stays the newest checkpoint" if newest else "there is no checkpoint yet"
+
     def checkpoint_at(self, path: str) -> Checkpoint:
         """The run's checkpoint in this folder."""
         return Checkpoint(path, storage_options=self.storage.storage_options)
@@ -263,9 +270,9 @@ def report(
     if checkpoint is not None:
         if delete and checkpoint_upload_mode is not CheckpointUploadMode.NO_UPLOAD:
             check_delete(checkpoint, session.storage.experiment_fs_path)
-        newest = session.checkpoint.path if session.checkpoint else None
+        stays = session.stays(checkpoint_upload_mode)
         upload = Upload(
-            checkpoint, checkpoint_upload_mode, checkpoint_upload_fn, delete, session.world_rank, newest
+            checkpoint, checkpoint_upload_mode, checkpoint_upload_fn, delete, session.world_rank, stays
         )
     uploads = checkpoint is not None and checkpoint_upload_mode is not CheckpointUploadMode.NO_UPLOAD
     given = Given(

@@ -29,14 +29,14 @@ UploadFn = Callable[[Checkpoint, str], Checkpoint]
 
 @dataclass(frozen=True)
 class Upload:
-    """One checkpoint of one worker. newest: what stays if it fails, for errors."""
+    """One checkpoint of one worker. stays: what stays if it fails, for errors."""
 
     checkpoint: Checkpoint
     mode: CheckpointUploadMode
     fn: UploadFn | None
     delete: bool
     rank: int
-    newest: str | None
+    stays: str
 
     def run(self, begun: Begun) -> str:
         """Brings the files where they belong. Returns the folder that has them."""
@@ -48,8 +48,7 @@ class Upload:
             try:
                 self._copy(begun.folder)
             except StorageError as e:
-                stays = f"{self.newest} stays the newest checkpoint" if self.newest else ""
-                raise StorageError(e.errno, f"{e.strerror}; {stays or 'there is no checkpoint yet'}") from e
+                raise StorageError(e.errno, f"{e.strerror}; {self.stays}") from e
             return begun.folder
 
     def _copy(self, folder: str) -> None:
