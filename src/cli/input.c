@@ -137,6 +137,25 @@ hr_status input_columns(input *in, const char *text, hr_error *err)
     }
 }
 
+/* The files are of no format that the engine reads. A store of Zarr is many such files: says what reads it. */
+static hr_status not_readable(const input *in, int argc, char **argv, hr_status st, hr_error *err)
+{
+    for (int i = optind; i < argc && !in->format; i++) {
+        zarr_arrays arrays = { 0 };
+        hr_error other = HR_ERROR_INIT;
+        bool is_store = !zarr_find(argv[i], in, &arrays, &other) && arrays.is_store;
+
+        zarr_clear(&arrays);
+        hr_error_clear(&other);
+        if (is_store)
+            return hr_error_set(err, HR_UNSUPPORTED,
+                                "%s: a Zarr store: read_zarr of the Python package reads its rows, headrace stat "
+                                "prints its arrays",
+                                argv[i]);
+    }
+    return st;
+}
+
 hr_status input_plan(input *in, int argc, char **argv, hr_plan **out, hr_error *err)
 {
     hr_read_options options = { .struct_bytes = sizeof options };
@@ -154,7 +173,11 @@ hr_status input_plan(input *in, int argc, char **argv, hr_plan **out, hr_error *
     options.unify = in->unify;
     options.storage_options = in->storage;
     options.n_storage_options = (int)in->n_storage;
-    HR_GO(hr_plan_read((const char *const *)argv + optind, argc - optind, in->format, &options, &files, err));
+    st = hr_plan_read((const char *const *)argv + optind, argc - optind, in->format, &options, &files, err);
+    if (st == HR_INVALID)
+        st = not_readable(in, argc, argv, st, err);
+    if (st)
+        goto done;
     if (in->filter)
         HR_GO(hr_plan_filter_expr(files, in->filter, &kept, err));
     if (kept && columns)

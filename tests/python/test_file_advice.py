@@ -75,6 +75,15 @@ def test_a_large_file_among_small_ones(large, tmp_path):
     assert found.startswith(f"{large}: fragment 0 ") and "1.1 of 4 threads have work" in found
 
 
+def test_commands_on_rows_say_what_reads_zarr(tmp_path):
+    """They said that the first bytes of a chunk identify no format."""
+    path = zarr_store(tmp_path, 3, (20, 8), (10, 8))
+    for command in ("schema", "head", "count"):
+        out, errors = headrace(command, path, status=1)
+        assert out == ""
+        assert errors.startswith(f"headrace: {path}: a Zarr store: read_zarr of the Python package")
+
+
 def test_a_compressed_text(tmp_path):
     path = tmp_path / "a.csv.gz"
     noise = np.random.default_rng(0).bytes(12_000_000).hex()

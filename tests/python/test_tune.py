@@ -432,6 +432,7 @@ def test_the_command_with_wrong_input(tmp_path):
     with command("nowhere.py:make", cwd=tmp_path) as run:
         out, errors = run.communicate(timeout=300)
     assert (run.returncode, out) == (1, "") and "nowhere.py: no such file" in errors
+    assert list(tmp_path.iterdir()) == []  # it left a folder with a log of this line
     with command(at("slow"), "--out", Path(__file__) / "out") as run:
         out, errors = run.communicate(timeout=300)
     assert (run.returncode, out) == (1, "") and errors == f"headrace.tune: {__file__}/out: Not a directory\n"

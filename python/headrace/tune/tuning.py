@@ -11,6 +11,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -195,12 +196,21 @@ class _Tuning:
         if seen.outcome == "interrupted":
             raise KeyboardInterrupt
         if seen.outcome != "done" and seen.outcome != "stopped":
-            raise CallbackError(f"tune: {self.name}: {seen.text}{_end_of(log, seen.text)}")
+            text = f"tune: {self.name}: {seen.text}{_end_of(log, seen.text)}"
+            self._forget(log)
+            raise CallbackError(text)
         if self.measure_step:
             self.step_s = sorted(seen.floor)[len(seen.floor) // 2] if seen.floor else 0.0
             self.request |= {"step": None, "step_s": self.step_s}
             self.show(f"the step takes {advice.milliseconds(self.step_s)}")
         return Target(**seen.target)
+
+    def _forget(self, log):
+        """Removes a log that the error shows whole, and the folder if it has nothing else."""
+        if len(_lines(log)) <= LOG_LINES:
+            log.unlink()
+            with suppress(OSError):
+                self.logs.rmdir()
 
     def measure(self, configuration: Configuration, target: Target, number: int) -> Result:
         log = self.logs / f"{number + 1:02d}-{_file_name(configuration.name)}.log"
@@ -235,7 +245,11 @@ def _file_name(text):
     return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[:80]
 
 
+def _lines(log):
+    return log.read_text(errors="replace").splitlines()
+
+
 def _end_of(log, text):
     """The last lines of a log, indented; "" for one that has nothing but `text`."""
-    lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+    lines = _lines(log)[-LOG_LINES:]
     return "" if lines == [text] else "".join(f"\n  {line}" for line in lines)
