@@ -137,13 +137,15 @@ hr_status input_columns(input *in, const char *text, hr_error *err)
     }
 }
 
-/* The files are of no format that the engine reads. A store of Zarr is many such files: says what reads it. */
-static hr_status not_readable(const input *in, int argc, char **argv, hr_status st, hr_error *err)
+/* A store of Zarr is many files of no format that the engine reads, beside metadata that is JSON but no rows. `urls`:
+ * looks at the paths that are URLs, which costs requests; else at the others. */
+static hr_status refuse_zarr(const input *in, int argc, char **argv, bool urls, hr_error *err)
 {
     for (int i = optind; i < argc && !in->format; i++) {
+        bool is_url = strstr(argv[i], "://") && strncmp(argv[i], "file://", 7) != 0;
         zarr_arrays arrays = { 0 };
         hr_error other = HR_ERROR_INIT;
-        bool is_store = !zarr_find(argv[i], in, &arrays, &other) && arrays.is_store;
+        bool is_store = is_url == urls && !zarr_find(argv[i], in, &arrays, &other) && arrays.is_store;
 
         zarr_clear(&arrays);
         hr_error_clear(&other);
@@ -153,7 +155,7 @@ static hr_status not_readable(const input *in, int argc, char **argv, hr_status 
                                 "prints its arrays",
                                 argv[i]);
     }
-    return st;
+    return HR_OK;
 }
 
 hr_status input_plan(input *in, int argc, char **argv, hr_plan **out, hr_error *err)
@@ -173,11 +175,14 @@ hr_status input_plan(input *in, int argc, char **argv, hr_plan **out, hr_error *
     options.unify = in->unify;
     options.storage_options = in->storage;
     options.n_storage_options = (int)in->n_storage;
+    HR_GO(refuse_zarr(in, argc, argv, false, err));
     st = hr_plan_read((const char *const *)argv + optind, argc - optind, in->format, &options, &files, err);
-    if (st == HR_INVALID)
-        st = not_readable(in, argc, argv, st, err);
-    if (st)
+    if (st) {
+        hr_status zarr = refuse_zarr(in, argc, argv, true, err);
+
+        st = zarr ? zarr : st;
         goto done;
+    }
     if (in->filter)
         HR_GO(hr_plan_filter_expr(files, in->filter, &kept, err));
     if (kept && columns)

@@ -76,7 +76,7 @@ def test_a_large_file_among_small_ones(large, tmp_path):
 
 
 def test_commands_on_rows_say_what_reads_zarr(tmp_path):
-    """They said that the first bytes of a chunk identify no format."""
+    """They said that the first bytes of a chunk identify no format, or gave the metadata as rows."""
     path = zarr_store(tmp_path, 3, (20, 8), (10, 8))
     for command in ("schema", "head", "count"):
         out, errors = headrace(command, path, status=1)
