@@ -224,19 +224,23 @@ static void look_around(const hr_cache_folder *f)
     hr__free(l.entries);
 }
 
+static uint64_t hash_of(const char *root)
+{
+    hr_hash h;
+
+    hr__hash_init(&h, 0);
+    hr__hash_text(&h, root);
+    return hr__hash_end(&h).lo;
+}
+
 /* Before a write of n bytes. Only one process looks at a time; the others go on. */
 static void look_if_due(const hr_cache_folder *f, int64_t n)
 {
     int64_t unseen = atomic_fetch_add(&f->state->unseen, n) + n;
-    hr_hash h;
-    uint64_t hash;
-    bool same;
+    uint64_t hash = hash_of(f->root);
+    bool same = atomic_exchange(&f->state->root, hash) == hash;
     int fd;
 
-    hr__hash_init(&h, 0);
-    hr__hash_text(&h, f->root);
-    hash = hr__hash_end(&h).lo;
-    same = atomic_exchange(&f->state->root, hash) == hash;
     if (same && unseen < HR_MIN(atomic_load(&f->state->due), f->limit / LOOKS))
         return;
     atomic_store(&f->state->unseen, n);
@@ -258,9 +262,15 @@ static bool before(const _Atomic int64_t *until)
     return ns && hr__clock_ns() < ns;
 }
 
+/* Another folder may be fine: the user has named it because this one was not. */
+static bool is_paused(const hr_cache_folder *f)
+{
+    return before(&f->state->paused_until) && atomic_load(&f->state->paused_root) == hash_of(f->root);
+}
+
 bool hr__cache_room(const hr_cache_folder *f, int64_t n)
 {
-    if (before(&f->state->paused_until) || before(&f->state->full_until))
+    if (is_paused(f) || before(&f->state->full_until))
         return false;
     atomic_fetch_add(&f->state->writing, n);
     look_if_due(f, n);
@@ -305,8 +315,9 @@ int hr__cache_commit(int fd, char *tmp, const char *path, int rc)
 void hr__cache_pause(const hr_cache_folder *f, int rc, const hr_error *err)
 {
     int64_t now = hr__clock_ns(), was = atomic_exchange(&f->state->paused_until, now + PAUSE_NS);
+    uint64_t root = hash_of(f->root);
 
-    if (was <= now)
+    if (atomic_exchange(&f->state->paused_root, root) != root || was <= now)
         hr__log(HR_LOG_WARNING, "cache %s: cannot write: %s; the data is not cached for the next %d seconds", f->root,
                 err && err->status ? err->text : strerror(-rc), (int)(PAUSE_NS / 1000000000));
 }

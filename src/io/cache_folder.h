@@ -17,6 +17,7 @@ typedef struct hr_cache_state {
     _Atomic int64_t writing;      /* bytes that threads write now */
     _Atomic uint64_t root;        /* a hash of the folder of the last look */
     _Atomic int64_t paused_until; /* of the clock; 0: no write has failed */
+    _Atomic uint64_t paused_root; /* a hash of the folder in which it failed */
     _Atomic int64_t full_until;   /* the same: there was no room */
 } hr_cache_state;
 

@@ -139,6 +139,8 @@ def test_local_files_are_not_kept(server, folder):
 def test_wrong_arguments(server, monkeypatch):
     with pytest.raises(TypeMismatchError, match="cache: expected a folder, True or False, found 3"):
         read(server, 3)
+    with pytest.raises(InvalidArgument, match="cache: expected a folder on a disk of this machine, found a"):
+        read(server, "s3://bucket/cache")
     with pytest.raises(InvalidArgument, match="storage_options: cache_size: expected a number of bytes"):
         read(server, None, storage_options={"cache_size": "lots"})
     monkeypatch.setenv("HEADRACE_CACHE_SIZE", "lots")
@@ -222,6 +224,17 @@ def test_a_killed_process_leaves_a_good_cache(server, folder):
                 process.stdout.readline()
             process.send_signal(signal.SIGKILL)
     assert sha_of(start(server, folder))[0] == want
+
+
+def test_a_folder_that_fails_does_not_stop_another_one(server, folder, tmp_path, caplog):
+    """The folder that a user named after the warning kept nothing for a minute."""
+    (tmp_path / "file").write_text("no folder")
+    for _ in range(2):
+        read(server, tmp_path / "file")
+    assert caplog.text.count("file/v1: cannot write: Not a directory") == 1
+    read(server, folder)
+    _, sent, cached = read(server, folder)
+    assert (sent, cached > 0) == (0, True)
 
 
 def test_a_full_disk_stops_only_the_writing(server, folder):

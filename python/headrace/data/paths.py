@@ -166,6 +166,8 @@ def with_cache(where, texts, cache):
         return [*(texts or []), "cache_dir="]
     if not isinstance(cache, (str, os.PathLike)) or not os.fspath(cache):
         raise TypeMismatchError(f"{where}: cache: expected a folder, True or False, found {cache!r}")
+    if "://" in os.fspath(cache):
+        raise InvalidArgument(f"{where}: cache: expected a folder on a disk of this machine, found a URL")
     return [*(texts or []), f"cache_dir={os.path.abspath(os.path.expanduser(os.fspath(cache)))}"]
 
 
