@@ -84,6 +84,36 @@ def test_what_cannot_be_read(server):
             found(nobody, allow_private=True, storage_options={"max_retries": 0})
 
 
+@pytest.mark.parametrize(
+    "url, error",
+    [
+        ("", "download: found an empty text, expected a URL"),
+        ("http://", "http://: the address names no host"),
+        ("http:///x.png", "the address names no host"),
+        ("https://:80/x.png", "the address names no host"),
+        ("https://me:HUSH@a b/x.png", "https://a b/x.png: the host's name has a blank or a control"),
+        ("http://a\r\nX-Other: 1/x.png", "the host's name has a blank or a control character"),
+    ],
+)
+def test_what_is_no_url_is_like_what_is_not_there(url, error, server):
+    """An empty text ended the run whatever on_error said: it was a path of this machine."""
+    ds = hd.from_items([{"url": url}, {"url": f"{server.url}/1 é.bin"}])
+    with pytest.raises(DataError, match=error) as e:
+        found(ds, allow_private=True)
+    assert "HUSH" not in str(e.value)
+    assert found(ds, allow_private=True, on_error="null") == [None, bytes([1]) * 10]
+
+
+def test_values_that_are_no_texts():
+    with pytest.raises(TypeMismatchError, match="download: expected texts, found a value of int"):
+        found(hd.from_items([{"url": 1}]))
+    with pytest.raises(UnsupportedError, match=r"ftp://host/x: expected http://") as e:
+        found(hd.from_items([{"url": "ftp://me:HUSH@host/x?sig=HUSH"}]))
+    assert "HUSH" not in str(e.value)
+    with pytest.raises(InvalidArgument, match="download: max_bytes: 'lots' is not a number of bytes"):
+        col("url").download(max_bytes="lots")
+
+
 def test_passing_faults_are_tried_again(server):
     refused = itertools.count()
 

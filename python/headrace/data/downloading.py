@@ -24,6 +24,7 @@ from urllib.parse import unquote
 
 from headrace import _core, lazy_module
 from headrace._core import HeadraceError, InvalidArgument, TypeMismatchError, UnsupportedError
+from headrace.data.execution_options import bytes_of
 from headrace.data.filesystems import place, places
 from headrace.data.function_expressions import called
 from headrace.data.paths import STORE_SCHEMES, shown
@@ -128,6 +129,9 @@ class Download:
     def found(self, uris):
         """A list of bytes and None; or a Column, if all of them are URLs."""
         found = uris.to_pylist()
+        for uri in found:
+            if uri is not None and not isinstance(uri, str):
+                raise TypeMismatchError(f"download: expected texts, found a value of {type(uri).__name__}")
         if isinstance(self.filesystem, served.Served):
             return self.of_filesystem(found)
         found = [self.local(uri) if uri is not None else None for uri in found]
@@ -174,6 +178,8 @@ class Download:
 
     def local(self, uri):
         """The bytes of a local file; a URL stays. A path in a filesystem is first made one of both."""
+        if not uri:
+            return self.settled(DataError("download: found an empty text, expected a URL"))
         if self.filesystem is not None:
             uri = place("download", self.filesystem, uri)[0]
         scheme = SCHEME.match(uri)
@@ -185,7 +191,9 @@ class Download:
             return uri
         if scheme != "file":
             names = ", ".join(f"{name}://" for name in STORES)
-            raise UnsupportedError(f"download: {uri}: expected {names} or a local path; found {scheme}://")
+            raise UnsupportedError(
+                f"download: {shown(uri)}: expected {names} or a local path; found {scheme}://"
+            )
         if not self.allow_local:
             raise InvalidArgument(f"download: {uri}: a path of this machine; allow_local=True reads it")
         try:
@@ -244,7 +252,7 @@ def downloaded(
     if on_error not in ("raise", "null"):
         raise InvalidArgument(f"download: on_error: expected 'raise' or 'null', found {on_error!r}")
     if max_bytes is not None:
-        max_bytes = _core.parse_bytes(max_bytes) if isinstance(max_bytes, str) else max_bytes
+        max_bytes = bytes_of("download: max_bytes", max_bytes, 1) if isinstance(max_bytes, str) else max_bytes
         if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or max_bytes < 1:
             raise InvalidArgument(f"download: max_bytes: expected at least 1 byte, found {max_bytes!r}")
     schemes = scheme_names(schemes)

@@ -40,8 +40,13 @@ static hr_status check_credentials(const hr_store *store, const char *url, bool 
 static hr_status ask(hr_store *store, const char *url, const hr_download_limits *limits, hr_http_request *r,
                      hr_error *err)
 {
+    const char *wrong = hr__kind_of(url) ? NULL : hr__address_wrong(url);
     bool names_server;
 
+    if (wrong) {
+        (void)hr_error_set(err, HR_BAD_DATA, "%s", wrong); /* the data's fault, and no option's */
+        return hr__url_error(err, HR_BAD_DATA, url);
+    }
     HR_TRY(prepare(store, url, err));
     HR_TRY(check_credentials(store, url, &names_server, err));
     HR_TRY(hr__store_request(r, "GET", store, url, "", NULL, err));

@@ -262,6 +262,9 @@ hr_http_next hr__http_settle(hr_http_request *r, const char *wrong, bool may_ret
 char *hr__url_encoded(const char *url, hr_account *account); /* blanks and bytes beyond ASCII as %XX; "%" stays */
 /* Where the host begins, after "https://" and "name:password@". *end: behind its port. */
 const char *hr__url_host(const char *url, const char **end);
+/* What is wrong with an address, whose beginning can be an option's; NULL: nothing. Signing and libcurl rely on a
+ * scheme and a host. */
+const char *hr__address_wrong(const char *url);
 bool hr__url_same_host(const char *a, const char *b); /* scheme, host and port */
 /* Whether an address ("10.0.0.1", "fe80::1") is of this host, of a private network, or no address of one host. */
 bool hr__address_is_private(const char *address);

@@ -553,25 +553,6 @@ hr_http_next hr__http_settle(hr_http_request *r, const char *wrong, bool may_ret
 
 /* ---------------------------------------------------------------------------------------------------------- request */
 
-/* What is wrong with an address; NULL: nothing. Options and the environment give its beginning: signing and libcurl
- * rely on a scheme and a host. */
-static const char *wrong_address(const char *url, const hr_store *store)
-{
-    const char *end, *host = hr__url_host(url, &end);
-    size_t n = strncasecmp(url, "http://", 7) == 0 ? 7 : strncasecmp(url, "https://", 8) == 0 ? 8 : 0;
-
-    if (n && store->allow_http == HR_SWITCH_OFF && n == 7)
-        return "storage_options: allow_http is false, and the address is one of http";
-    if (!n)
-        return "expected an address that begins with http:// or https://";
-    if (host == end || *host == ':')
-        return "the address names no host";
-    for (const char *p = host; p < end; p++)
-        if (*p <= ' ' || *p == 0x7f)
-            return "the host's name has a blank or a control character";
-    return NULL;
-}
-
 hr_status hr__http_init(hr_http_request *r, const char *method, char *takes_url, hr_store *store, hr_error *err)
 {
     const char *wrong;
@@ -579,7 +560,10 @@ hr_status hr__http_init(hr_http_request *r, const char *method, char *takes_url,
     *r = (hr_http_request){ .method = method, .url = takes_url };
     if (!takes_url)
         return hr__error_memory(err, "a URL", 1);
-    if ((wrong = wrong_address(takes_url, store))) {
+    wrong = store->filesystem ? NULL : hr__address_wrong(takes_url); /* Python's files have paths */
+    if (!wrong && store->allow_http == HR_SWITCH_OFF && strncasecmp(takes_url, "http:", 5) == 0)
+        wrong = "storage_options: allow_http is false, and the address is one of http";
+    if (wrong) {
         (void)hr_error_set(err, HR_INVALID, "%s", wrong);
         r->st = hr__url_error(err, HR_INVALID, takes_url);
         hr__free(takes_url);

@@ -24,6 +24,20 @@ const char *hr__url_host(const char *url, const char **end)
     return p;
 }
 
+const char *hr__address_wrong(const char *url)
+{
+    const char *end, *host = hr__url_host(url, &end);
+
+    if (strncasecmp(url, "http://", 7) != 0 && strncasecmp(url, "https://", 8) != 0)
+        return "expected an address that begins with http:// or https://";
+    if (host == end || *host == ':')
+        return "the address names no host";
+    for (const char *p = host; p < end; p++)
+        if ((unsigned char)*p <= ' ' || *p == 0x7f)
+            return "the host's name has a blank or a control character";
+    return NULL;
+}
+
 /* The query of a store's URL: a '?' and "NAME=" behind it; NULL: none. A key may hold a '?'; what may be a signature
  * is hidden from the first one on. */
 static const char *store_query(const char *rest)
