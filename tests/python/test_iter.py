@@ -55,6 +55,8 @@ def test_batches_are_exact(tmp_path_factory, size, drop_last, prefetch):
         ({"prefetch_batches": 1.5}, exceptions.TypeMismatchError),
         ({"prefetch_batches": True}, exceptions.TypeMismatchError),
         ({"prefetch_batches": None}, exceptions.TypeMismatchError),
+        ({"drop_last": "no"}, exceptions.TypeMismatchError),
+        ({"drop_last": 1}, exceptions.TypeMismatchError),
         ({"batch_size": 0}, exceptions.InvalidArgument),
         ({"batch_size": True}, exceptions.InvalidArgument),
         ({"batch_size": 1.5}, exceptions.InvalidArgument),
@@ -64,7 +66,9 @@ def test_batches_are_exact(tmp_path_factory, size, drop_last, prefetch):
     ],
 )
 def test_wrong_numbers_of_batches(wrong, error):
-    """The story: 1.5 batches ahead were 1, and a text was an error of Python's, without the option's name."""
+    """The stories: 1.5 batches ahead were 1, and a text was an error of Python's, without the option's name;
+    drop_last="no" of a file of settings dropped the last rows.
+    """
     with pytest.raises(error, match=f"^{next(iter(wrong))}: expected "):
         list(hd.range(3).iter_batches(**wrong))
     assert ids_of(hd.range(3).iter_batches(batch_size=2.0, prefetch_batches=np.int64(2))) == [[0, 1], [2]]

@@ -467,3 +467,11 @@ def test_a_rank_that_waits_alone_warns_and_names_the_others(monkeypatch):
     assert list(shares[2].iter_batches())
     waits.join(60)
     assert not waits.is_alive()
+
+
+@pytest.mark.parametrize("of", ["split", "streaming_split", "shard"])
+def test_equal_is_a_bool(of):
+    """The story: equal="no" was True, and dropped rows."""
+    args = (0, 2) if of == "shard" else (2,)
+    with pytest.raises(exceptions.TypeMismatchError, match=f"^{of}: equal: expected bool, found str 'no'"):
+        getattr(hd.range(10), of)(*args, equal="no")

@@ -1261,7 +1261,7 @@ class Dataset(Consumers, Conversions, Writing):
         Raises PeerError if another rank dies or raises, or does not come within
         DataContext.stall_timeout_s, and MismatchError if the ranks read other data or batches.
         """
-        tail = splitting.tail("shard", equal and tail is None, tail)
+        tail = splitting.tail("shard", equal if tail is None else False, tail)
         return shares.share(self, rank, world_size, tail, lanes)
 
     def streaming_split(

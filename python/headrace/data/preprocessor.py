@@ -12,6 +12,7 @@ from __future__ import annotations
 import abc
 import enum
 import warnings
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, final
 
 from headrace import absent
@@ -283,12 +284,10 @@ class Preprocessor:
         cls, columns: list[str], output_columns: list[str] | None
     ) -> list[str]:
         """`output_columns`, or `columns` if there are none."""
-        if isinstance(columns, str) or not all(isinstance(c, str) for c in columns):
-            raise TypeError(f"{cls.__name__}: columns: expected a list of names, found {columns!r}")
-        if isinstance(output_columns, str):
-            raise TypeError(
-                f"{cls.__name__}: output_columns: expected a list of names, found {output_columns!r}"
-            )
+        for name, given in (("columns", columns), ("output_columns", output_columns or [])):
+            names = isinstance(given, Collection) and not isinstance(given, str)
+            if not names or not all(isinstance(c, str) for c in given):
+                raise TypeError(f"{cls.__name__}: {name}: expected a list of names, found {given!r}")
         if output_columns and len(columns) != len(output_columns):
             raise ValueError(
                 "Invalid output_columns: Got len(columns) != len(output_columns). The length of columns and "

@@ -24,6 +24,7 @@ from headrace.data.preprocessors.utils import (
 )
 from headrace.data.preprocessors.version_support import SerializablePreprocessor
 from headrace.optional import package
+from headrace.settings import is_whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -235,6 +236,20 @@ class _Encoder(BuiltInPreprocessor):
             raise PreprocessorNotFittedException(f"column {column!r} was not fitted: {self!r}") from None
 
 
+def _limits(who: str, max_categories: object) -> dict[str, int]:
+    """The argument max_categories."""
+    if max_categories is None:
+        return {}
+    if not isinstance(max_categories, dict):
+        raise TypeError(
+            f"{who}: max_categories: expected a dict of column -> number, found {max_categories!r}"
+        )
+    for column, n in max_categories.items():
+        if not is_whole(n, 1):
+            raise ValueError(f"{who}: max_categories of {column!r}: expected at least 1, found {n!r}")
+    return max_categories
+
+
 @SerializablePreprocessor(version=1, identifier="headrace.OrdinalEncoder")
 class OrdinalEncoder(_Encoder):
     """Numbers the categories of each column: 0 for the least, int64. A value that was not in the fit becomes
@@ -306,7 +321,7 @@ class OneHotEncoder(_Encoder):
     ):
         super().__init__()
         self._columns = columns
-        self._max_categories = max_categories or {}
+        self._max_categories = _limits(type(self).__name__, max_categories)
         self._output_columns = self._derive_and_validate_output_columns(columns, output_columns)
 
     def _fit(self, ds: Dataset) -> OneHotEncoder:
@@ -382,7 +397,7 @@ class MultiHotEncoder(_Encoder):
     ):
         super().__init__()
         self._columns = columns
-        self._max_categories = max_categories or {}
+        self._max_categories = _limits(type(self).__name__, max_categories)
         self._output_columns = self._derive_and_validate_output_columns(columns, output_columns)
 
     def _fit(self, ds: Dataset) -> MultiHotEncoder:
