@@ -92,6 +92,33 @@ def test_a_function_that_sleeps(context):
     assert len(pids_of(6)) > states.default_workers()
 
 
+class Sleeping:
+    """A map-style Dataset of torch, of some pieces for each CPU that take a fifth of a second."""
+
+    def __len__(self):
+        return 256 * 30 * _core.num_threads()
+
+    def __getitem__(self, i):
+        if i % 64 == 0:
+            time.sleep(0.05)
+        return {"id": i, "pid": os.getpid()}
+
+
+@pytest.mark.skipif(_core.threads_are_fixed(), reason="HEADRACE_NUM_THREADS is given")
+def test_a_dataset_that_sleeps(context):
+    """The story: the pieces of a source were calls of one ticket, in sets of two for each worker. At the end
+    of each set no call waited, so nothing was measured, and workers were idle.
+    """
+    context.num_threads = None
+    ds = hd.from_torch(Sleeping())
+    pids, ids = set(), []
+    for batch in ds.iter_batches(batch_size=256):
+        pids.update(batch["pid"].tolist())
+        ids.extend(batch["id"].tolist())
+    assert ids == list(range(len(Sleeping())))
+    assert len(pids) > states.default_workers()
+
+
 @pytest.mark.parametrize("fixed", ["autotune", "num_threads", "cpu", "concurrency"])
 def test_numbers_that_are_fixed(context, fixed):
     given = {}

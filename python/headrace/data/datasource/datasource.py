@@ -104,7 +104,9 @@ def read_tasks(name, tasks, *, compute=None, concurrency=None):
     """
     if not len(tasks):
         raise InvalidArgument(f"{name}: expected at least one read task")
-    numbers = Dataset(Node("range", {"n": len(tasks), "name": "task"}))
+    numbers = Dataset(
+        Node("range", {"n": len(tasks), "name": "task", "n_blocks": len(tasks)})
+    )  # a ticket each
     pieces = getattr(tasks, "pieces", (0, 0))
     return numbers._with_function(
         "read",
