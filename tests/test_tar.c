@@ -50,6 +50,15 @@ static void make(archive *a)
     end(a);
 }
 
+static int64_t version; /* of the archive; 0: it has none, and is walked by each open */
+
+static bool add_version(const hr_source *s, hr_hash *h)
+{
+    (void)s;
+    hr__hash_int(h, version);
+    return true;
+}
+
 static hr_status read_tar(const archive *a, const char *setting, int64_t row, int64_t max_bytes, hr_text *out,
                           hr_error *err)
 {
@@ -66,6 +75,13 @@ static hr_status read_tar(const archive *a, const char *setting, int64_t row, in
     hr__options_default(format->options, options);
     HR_GO(hr__options_parse(format->options, &setting, setting != NULL, options, err));
     HR_GO(hr__source_new_memory("a.tar", a->data, a->n, NULL, &source, err));
+    if (version) {
+        static hr_source_class cls;
+
+        cls = *source->cls;
+        cls.add_version = add_version;
+        source->cls = &cls;
+    }
     HR_GO(format->open(source, &(hr_open){ .options = options }, &f, err));
     for (int i = 0; i < f->n_fragments; i++) {
         HR_GO(f->cls->read(f, i, row, -1, &mem, &r, err));
@@ -241,11 +257,41 @@ static void test_faults(void **state)
         run_with_faults_on(read_with_faults, &i, HR_FAULT_MEMORY | HR_FAULT_IO);
 }
 
+/* What an open found serves the next open of the same version. Each schema and epoch walked anew. */
+static void test_known_versions(void **state)
+{
+    static const char *const settings[] = { NULL, "images=stored", "decode=false", NULL };
+    hr_error err = HR_ERROR_INIT;
+    hr_text want = { 0 }, found = { 0 };
+    archive a;
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(settings); i++) {
+        if (settings[i] && i == 1)
+            make_images(&a);
+        else
+            make(&a);
+        want.n = found.n = 0;
+        version = 0;
+        assert_ok(read_tar(&a, settings[i], 0, 1 << 20, &want, &err), &err);
+        version = 1 + i % 3;
+        for (int k = 0; k < 3; k++) {
+            found.n = 0;
+            assert_ok(read_tar(&a, settings[i], 0, 1 << 20, &found, &err), &err);
+            assert_string_equal(found.data, want.data);
+        }
+    }
+    version = 0;
+    hr_error_clear(&err);
+    hr__text_clear(&want);
+    hr__text_clear(&found);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_samples), cmocka_unit_test(test_decode), cmocka_unit_test(test_images),
-        cmocka_unit_test(test_damage),  cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_damage),  cmocka_unit_test(test_faults), cmocka_unit_test(test_known_versions),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

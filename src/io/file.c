@@ -39,7 +39,7 @@ static void file_ahead(hr_source *base, int64_t offset, int64_t n)
 
 static void file_close(hr_source *base) { hr__file_close(((file_source *)base)->fd); }
 
-static const hr_source_class file_class = { file_read_at, file_ahead, file_close, NULL, 0, NULL, NULL };
+static const hr_source_class file_class = { .read_at = file_read_at, .ahead = file_ahead, .close = file_close };
 
 hr_status hr__file_source_open(const char *path, hr_account *account, hr_source **out, hr_error *err)
 {

@@ -38,6 +38,8 @@ typedef struct hr_source_class {
     int64_t gap; /* > 0: each request costs a way over the network, so ranges with smaller gaps become one */
     bool (*has)(hr_source *s, int64_t offset, int64_t n); /* NULL: see hr__source_has */
     void (*take)(hr_source *s, hr_source *from);          /* see hr__source_take; where there is `again` */
+    /* Adds what names this version of the file, as long as it exists. False: nothing does. NULL: likewise. */
+    bool (*add_version)(const hr_source *s, hr_hash *h);
 } hr_source_class;
 
 struct hr_source {

@@ -23,7 +23,7 @@ static hr_status memory_read_at(hr_source *base, void *out, int64_t offset, int6
 
 static void memory_close(hr_source *base) { (void)base; }
 
-static const hr_source_class memory_class = { memory_read_at, NULL, memory_close, NULL, 0, NULL, NULL };
+static const hr_source_class memory_class = { .read_at = memory_read_at, .close = memory_close };
 
 hr_status hr__source_new_memory(const char *name, const void *data, int64_t n_bytes, hr_account *account,
                                 hr_source **out, hr_error *err)

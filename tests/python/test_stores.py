@@ -507,6 +507,68 @@ def test_units_are_not_walked_by_a_request_for_each(
     assert server.body_bytes() < (4 if limit < 1 << 30 else 2) * 24_000_000
 
 
+@pytest.mark.parametrize("kind", ["tar", "tfrecord"])
+def test_a_version_is_walked_once(server, tmp_path, monkeypatch, kind):
+    """Each schema, run and epoch read through all files to find their rows: their bytes travelled twice."""
+    rng = np.random.default_rng(0)
+    wanted = []
+    make = a_tar if kind == "tar" else a_tfrecord
+    for name in "ab":
+        values = [rng.bytes(40_000) for _ in range(300)]
+        make(tmp_path / f"{name}.{kind}", values)
+        wanted += values
+    server.root = tmp_path
+    urls = [f"{server.url}/{name}.{kind}" for name in "ab"]
+    bytes_of_all = sum((tmp_path / f"{name}.{kind}").stat().st_size for name in "ab")
+
+    def rows(**more):
+        options = {"storage_options": {"hedges": False, "timeout": 100}, **more}
+        if kind == "tar":
+            ds = hd.read_webdataset(urls, decoder=None, **options).rename_columns({"bin": "bytes"})
+        else:
+            ds = hd.read_tfrecords(urls, **options)
+        return [v for b in ds.iter_batches(batch_size=10) for v in b["bytes"].tolist()]
+
+    # a reader keeps little, so that what is read twice travels twice
+    monkeypatch.setattr(hd.DataContext.get_current(), "memory_limit_bytes", 24 << 20)
+    assert rows() == wanted
+    while server.at_work:
+        time.sleep(0.01)
+    server.forget()
+    assert rows() == wanted
+    while server.at_work:
+        time.sleep(0.01)
+    assert server.body_bytes() < 1.3 * bytes_of_all  # 2.4 times as many
+    make(tmp_path / f"b.{kind}", values[:100])  # another version: other rows, in another number
+    assert rows() == wanted[:400]
+    monkeypatch.setattr(hd.DataContext.get_current(), "memory_limit_bytes", 1 << 30)
+    server.etags = dict.fromkeys(tmp_path.iterdir(), 'W/"weak"')
+    for _ in range(2):  # what has no version is walked each time
+        assert rows() == wanted[:400]
+
+
+def test_a_walk_serves_other_columns(server, tmp_path):
+    """A later archive has the columns of the first one: its walk serves no other columns."""
+    for name, suffixes in (("a", ["x"]), ("b", ["x", "y"])):
+        with tarfile.open(tmp_path / f"{name}.tar", "w") as tar:
+            for i in range(3):
+                for suffix in suffixes:
+                    info = tarfile.TarInfo(f"{i}.{suffix}")
+                    info.size = 1
+                    tar.addfile(info, io.BytesIO(str(i).encode()))
+    server.root = tmp_path
+    a, b = f"{server.url}/a.tar", f"{server.url}/b.tar"
+
+    def columns(*urls):
+        ds = hd.read_webdataset(list(urls), decoder=None)
+        return sorted({*ds.columns()} - {"__url__"}), [bytes(row["x"]) for row in ds.take_all()]
+
+    for _ in range(2):
+        assert columns(a, b) == (["__key__", "x"], [b"0", b"1", b"2"] * 2)
+        assert columns(b) == (["__key__", "x", "y"], [b"0", b"1", b"2"])
+        assert columns(b, a) == (["__key__", "x", "y"], [b"0", b"1", b"2"] * 2)
+
+
 def test_files_that_names_rule_out_are_not_asked_for(server, tmp_path):
     """Their footers were announced, for nothing."""
     for i in range(20):

@@ -15,6 +15,7 @@
 #include "base/number.h"
 #include "format/format.h"
 #include "format/tar/tar.h"
+#include "format/walks.h"
 
 #define FRAGMENT_BYTES (4 << 20)
 #define IMAGES_FRAGMENT_BYTES (512 << 10) /* the images of one fragment must not delay other tickets for long */
@@ -596,6 +597,80 @@ static void count_bytes(wds_file *f, const char *suffix, int64_t n)
         f->suffixes[at].n_bytes += n;
 }
 
+/* --- the walk of an earlier open: rows, fragments, and the bytes of each suffix */
+
+/* find: the walk looked for all suffixes; else it counted the bytes of those of the schema. */
+static hr_bits128 walk_key(const wds_file *f, bool find)
+{
+    hr_hash h;
+
+    hr__hash_init(&h, 0);
+    hr__hash_text(&h, "webdataset");
+    hr__hash_int(&h, f->image_type != NULL);
+    hr__hash_int(&h, find);
+    for (int64_t i = 0; !find && i < f->n_suffixes; i++)
+        hr__hash_text(&h, f->suffixes[i].name);
+    return hr__hash_end(&h);
+}
+
+static void keep_samples(const wds_file *f, bool find)
+{
+    int64_t counts[3] = { f->base.n_rows, f->base.n_fragments, f->n_suffixes };
+    hr_text text = { .account = f->base.account };
+
+    hr__text_add_bytes(&text, counts, sizeof counts);
+    if (f->parts)
+        hr__text_add_bytes(&text, f->parts, f->base.n_fragments * (int64_t)sizeof *f->parts);
+    for (int64_t i = 0; i < f->n_suffixes; i++) {
+        hr__text_add_bytes(&text, &f->suffixes[i].n_bytes, sizeof f->suffixes[i].n_bytes);
+        hr__text_add_bytes(&text, f->suffixes[i].name, (int64_t)strlen(f->suffixes[i].name) + 1);
+    }
+    if (!text.failed)
+        hr__walk_keep(f->source, walk_key(f, find), f->base.account, text.data, text.n);
+    hr__text_clear(&text);
+}
+
+static hr_status take_suffixes(wds_file *f, const wds_options *options, bool find, const uint8_t *at, int64_t n,
+                               hr_error *err)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const char *name = (const char *)at + sizeof(int64_t);
+        int64_t n_bytes;
+
+        memcpy(&n_bytes, at, sizeof n_bytes);
+        if (find)
+            HR_TRY(add_suffix(f, name, kind_of(name, options), err));
+        count_bytes(f, name, n_bytes);
+        at = (const uint8_t *)name + strlen(name) + 1;
+    }
+    return HR_OK;
+}
+
+/* *known: an earlier open has walked this version of the archive. */
+static hr_status known_samples(wds_file *f, const wds_options *options, bool find, bool *known, hr_error *err)
+{
+    int64_t counts[3], n, n_parts;
+    uint8_t *bytes;
+    hr_status st = HR_OK;
+
+    *known = !f->codec && (hr__walk_take(f->source, walk_key(f, true), f->base.account, &bytes, &n) ||
+                           (!find && hr__walk_take(f->source, walk_key(f, false), f->base.account, &bytes, &n)));
+    if (!*known)
+        return HR_OK;
+    memcpy(counts, bytes, sizeof counts);
+    n_parts = counts[1] * (int64_t)sizeof *f->parts;
+    f->parts = hr__alloc(f->base.account, (size_t)HR_MAX(n_parts, 1));
+    if (!f->parts)
+        HR_GO(hr__error_memory(err, f->base.name, n_parts));
+    memcpy(f->parts, bytes + sizeof counts, (size_t)n_parts);
+    f->base.n_rows = counts[0];
+    f->base.n_fragments = (int)counts[1];
+    HR_GO(take_suffixes(f, options, find, bytes + sizeof counts + n_parts, counts[2], err));
+done:
+    hr__free(bytes);
+    return st;
+}
+
 /* Walks the headers: finds the samples of a plain archive and, with `find`, the suffixes. */
 static hr_status index_samples(wds_file *f, const wds_options *options, bool find, hr_error *err)
 {
@@ -629,6 +704,8 @@ static hr_status index_samples(wds_file *f, const wds_options *options, bool fin
             HR_GO(hr__error_memory(err, f->base.name, name.n_key));
         HR_GO(count_sample(f, m.begin, err));
     }
+    if (!f->codec && hr__walk_can_be_kept(f->source))
+        keep_samples(f, find);
 done:
     tar__clear(&t);
     name_clear(&name);
@@ -728,6 +805,7 @@ static hr_status wds_open(hr_source *source, const hr_open *how, hr_scan_file **
     const wds_options *options = how->options;
     hr_status st = HR_OK;
     wds_file *f = NULL;
+    bool known;
     uint8_t head[512];
     int64_t n;
 
@@ -745,7 +823,8 @@ static hr_status wds_open(hr_source *source, const hr_open *how, hr_scan_file **
         f->base.n_fragments = 1;
         f->base.n_rows = -1;
     }
-    if (!f->codec || !how->schema)
+    HR_GO(known_samples(f, options, !how->schema, &known, err));
+    if (!known && (!f->codec || !how->schema))
         HR_GO(index_samples(f, options, !how->schema, err));
     HR_GO(make_schema(f, how->projection, err));
 done:

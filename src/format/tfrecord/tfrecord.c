@@ -9,6 +9,7 @@
  * Examples have no schema. The records in the first `sample` bytes of the first file, or tf_schema, decide which
  * features are columns and which of these are lists. Later files get the columns of the first. */
 #include "format/tfrecord/tfrecord.h"
+#include "format/walks.h"
 #include "format/window.h"
 
 #define MAX_RECORD_BYTES (1 << 30)
@@ -367,6 +368,30 @@ static const hr_scan_file_class tf_file_class = {
     .close = tf_close,
 };
 
+static hr_bits128 walk_key(void)
+{
+    hr_hash h;
+
+    hr__hash_init(&h, 0);
+    hr__hash_text(&h, "tfrecords");
+    return hr__hash_end(&h);
+}
+
+/* The fragments that an earlier open found in this version of the file. */
+static bool known_records(tf_file *f)
+{
+    uint8_t *bytes;
+    int64_t n;
+
+    if (!hr__walk_take(f->source, walk_key(), f->base.account, &bytes, &n))
+        return false;
+    f->parts = (struct tf_part *)bytes;
+    f->base.n_fragments = (int)(n / (int64_t)sizeof *f->parts);
+    for (int i = 0; i < f->base.n_fragments; i++)
+        f->base.n_rows += f->parts[i].n_rows;
+    return true;
+}
+
 /* Walks a plain file's records: finds fragments and their numbers of rows. */
 static hr_status index_records(tf_file *f, hr_error *err)
 {
@@ -395,6 +420,7 @@ static hr_status index_records(tf_file *f, hr_error *err)
         f->parts = parts;
         f->parts[f->base.n_fragments++] = (struct tf_part){ at, number, 1 };
     }
+    hr__walk_keep(f->source, walk_key(), f->base.account, f->parts, f->base.n_fragments * (int64_t)sizeof *f->parts);
 done:
     clear_records(&r);
     return st;
@@ -501,7 +527,7 @@ static hr_status tf_open(hr_source *source, const hr_open *how, hr_scan_file **o
     if (f->codec) {
         f->base.n_fragments = 1;
         f->base.n_rows = -1;
-    } else {
+    } else if (!known_records(f)) {
         HR_GO(index_records(f, err));
     }
     HR_GO(find_columns(f, how, err));

@@ -866,7 +866,19 @@ static void url_take(hr_source *base, hr_source *from)
 }
 
 static hr_source *url_again(hr_source *base, hr_account *account);
-static const hr_source_class url_class = { url_read_at, url_ahead, url_close, url_again, GAP_BYTES, url_has, url_take };
+/* Each request requires the ETag. */
+static bool url_add_version(const hr_source *base, hr_hash *h)
+{
+    const url_source *s = (const url_source *)base;
+
+    hr__hash_text(h, s->url);
+    hr__hash_text(h, s->tag);
+    hr__hash_int(h, base->n_bytes);
+    return s->tag && s->tag[0];
+}
+
+static const hr_source_class url_class = { url_read_at, url_ahead, url_close, url_again,
+                                           GAP_BYTES,   url_has,   url_take,  url_add_version };
 
 static hr_source *url_again(hr_source *base, hr_account *account)
 {
