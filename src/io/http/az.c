@@ -207,12 +207,11 @@ static void add_own_headers(const hr_text *lines, hr_text *out)
 /* The path as it is sent, and the query's values as they are meant. */
 static void add_resource(const char *account, int n_account, const char *url, hr_text *out)
 {
-    const char *path, *host = hr__url_host(url, &path);
-    char *query = hr__strdup(NULL, path[strcspn(path, "?")] ? strchr(path, '?') + 1 : "");
-    char *next, *value;
+    const char *path;
+    char *query, *next, *value;
 
-    (void)host;
-
+    (void)hr__url_host(url, &path);
+    query = hr__strdup(NULL, path[strcspn(path, "?")] ? strchr(path, '?') + 1 : "");
     hr__text_add(out, "/%.*s%.*s", n_account, account, (int)strcspn(path, "?"), path);
     if (!query)
         out->failed = true;

@@ -104,9 +104,8 @@ def read_tasks(name, tasks, *, compute=None, concurrency=None):
     """
     if not len(tasks):
         raise InvalidArgument(f"{name}: expected at least one read task")
-    numbers = Dataset(
-        Node("range", {"n": len(tasks), "name": "task", "n_blocks": len(tasks)})
-    )  # a ticket each
+    blocks = {"n_blocks": len(tasks)}  # a task is a ticket
+    numbers = Dataset(Node("range", {"n": len(tasks), "name": "task"} | blocks))
     pieces = getattr(tasks, "pieces", (0, 0))
     return numbers._with_function(
         "read",
