@@ -879,18 +879,14 @@ int64_t hr__delay_since(hr_delay_clock *d)
     return before >= 0 && d->delay_ns >= before ? d->delay_ns - before : 0;
 }
 
-/* Updates the mean durations of calls and batches. */
-static void learn_locked(hr_call *call, const hr_spent *spent)
+static int64_t mean_with(int64_t mean, int64_t next) { return mean ? (7 * mean + next) / 8 : HR_MAX(next, 1); }
+
+void hr__call_took_locked(hr_call *call, int64_t ns)
 {
     hr_calls *c = call->calls;
-    int64_t took;
 
-    if (!call->in_hand)
-        return;
-    took = hr__call_served_locked(call, spent);
-    c->call_ns = c->call_ns ? (7 * c->call_ns + took) / 8 : HR_MAX(took, 1);
-    took /= HR_MAX(call->n_batches, 1);
-    c->batch.ns = c->batch.ns ? (7 * c->batch.ns + took) / 8 : HR_MAX(took, 1);
+    c->call_ns = mean_with(c->call_ns, ns);
+    c->batch.ns = mean_with(c->batch.ns, ns / HR_MAX(call->n_batches, 1));
 }
 
 void hr__call_done(hr_call *takes, hr_status st, hr_error *moved)
@@ -904,7 +900,8 @@ void hr__call_done(hr_call *takes, hr_status st, hr_error *moved)
 
     hr__error_move(&err, moved);
     hr__lock(&c->lock);
-    learn_locked(call, &spent);
+    if (call->in_hand)
+        hr__call_took_locked(call, hr__call_served_locked(call, &spent));
     c->n_in_hand -= call->in_hand;
     call->in_hand = false;
     hr__worker_forget_locked(call);

@@ -258,6 +258,7 @@ typedef struct hr_spent {
 void hr__call_spent_locked(hr_call *call, const hr_spent *spent); /* counts them */
 /* Counts a call that ends now. -> the time that it took its server, without pauses. */
 int64_t hr__call_served_locked(hr_call *call, const hr_spent *spent);
+void hr__call_took_locked(hr_call *call, int64_t ns); /* updates the mean durations of calls and batches */
 
 int hr__calls_n_servers(hr_calls *c); /* worker processes, and the threads seen so far */
 hr_batch_cost hr__calls_batch_cost(hr_calls *c);

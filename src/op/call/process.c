@@ -498,14 +498,11 @@ static hr_spent spent_by(hr_calls_worker *w, const hr_worker_times *times)
  * an instance. */
 static void count_done_locked(hr_calls_worker *w, hr_call *call, const hr_done_head *done)
 {
-    hr_calls *c = w->calls;
     hr_spent spent = spent_by(w, &done->times);
-    int64_t took = hr__call_served_locked(call, &spent), each = took / HR_MAX(call->n_batches, 1);
+    int64_t took = hr__call_served_locked(call, &spent);
 
-    if (w->n_done++ > 0 && w->run == call->place.run) {
-        c->call_ns = c->call_ns ? (7 * c->call_ns + took) / 8 : HR_MAX(took, 1);
-        c->batch.ns = c->batch.ns ? (7 * c->batch.ns + each) / 8 : HR_MAX(each, 1);
-    }
+    if (w->n_done++ > 0 && w->run == call->place.run)
+        hr__call_took_locked(call, took);
     w->run = call->place.run;
 }
 
