@@ -738,7 +738,7 @@ bool hr__feed_guesses_next(hr_feed *f)
 {
     int64_t all_ns, wait_ns, first_ns;
 
-    if (!f->run || hr__run_keeps_rows(f->run) || hr__plan_calls(f->plan))
+    if (!f->run || hr__run_keeps_rows(f->run) || hr__plan_calls(f->plan) || hr__plan_is_remote(f->plan))
         return false;
     hr__lock(&f->lock);
     wait_ns = f->steps.sums.wait_ns;

@@ -46,8 +46,9 @@ bool hr__feed_delays_next(hr_feed *f);
  * no function makes instances, and the memory limit has room for a second run like this one. */
 bool hr__feed_may_open_next(hr_feed *f);
 /* The same where no epoch has ended yet, so that this one may be the only one. A wrong guess costs work that nobody
- * takes: so the plan calls no function and has no block operator, which would read all rows, the consumer leaves CPU
- * time unused, and the epoch has lasted twice as long as its first batch took. */
+ * takes: so the plan calls no function, reads no bytes over a network (stores bill them) and has no block operator,
+ * which would read all rows, the consumer leaves CPU time unused, and the epoch has lasted twice as long as its first
+ * batch took. */
 bool hr__feed_guesses_next(hr_feed *f);
 /* The number of lanes; 1 if the plan has none. */
 int hr__feed_n_lanes(const hr_feed *f);

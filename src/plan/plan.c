@@ -77,6 +77,16 @@ bool hr__plan_calls(const hr_plan *p)
     return false;
 }
 
+bool hr__plan_is_remote(const hr_plan *p)
+{
+    if (p->scan && hr__scan_n_files(p->scan) > 0 && hr__scan_is_remote(p->scan, 0))
+        return true;
+    for (int i = 0; i < p->n_inputs; i++)
+        if (hr__plan_is_remote(p->inputs[i]))
+            return true;
+    return false;
+}
+
 /* A node like `p` over other inputs (the caller frees its references on failure). Shares scan, operator and schema. */
 hr_status hr__plan_like(hr_plan *p, hr_plan *const *inputs, hr_plan **out, hr_error *err)
 {

@@ -99,6 +99,7 @@ hr_status hr__image_rule(const hr_plan *p, const char *const *columns, int n, hr
                          hr_error *err) HR_MUST_USE;
 bool hr__plan_has_instances(const hr_plan *p); /* a function of it makes instances for each run */
 bool hr__plan_calls(const hr_plan *p);         /* a run calls functions of the user */
+bool hr__plan_is_remote(const hr_plan *p);     /* the first file of a source is read over a network */
 /* rules.c: whether `name` is one of n names. */
 bool hr__has_name(const char *const *names, int n, const char *name);
 /* rules.c: applies all rules. *out is new. */
