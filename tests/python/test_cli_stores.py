@@ -148,6 +148,15 @@ def test_a_hostile_place_is_one_line(name, server, closed, tmp_path):
     assert sorted(p.name for p in server.root.rglob("*.csv")) == [".x.csv", "a.csv", "c d.csv"]
 
 
+def test_http_is_not_written_to(closed, tmp_path):
+    """The target's host was asked five times whether the file exists."""
+    (tmp_path / "a.csv").write_text("n\n1\n")
+    url = f"http://me:hush@127.0.0.1:{closed}/x"
+    for more in (["x.csv"], ["x.csv", "--overwrite"], ["", "--to", "csv"], ["", "--to", "csv", "--folder"]):
+        error = headrace("convert", *more[1:], tmp_path / "a.csv", url + more[0], status=1)[1]
+        assert "headrace writes to local paths and to s3://" in error and "hush" not in error
+
+
 @pytest.mark.parametrize("phase", ["read", "write"])
 def test_an_interrupt_leaves_nothing_to_see(phase, server, at):
     """The request that a phase hangs at never gets an answer."""

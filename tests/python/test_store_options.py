@@ -345,6 +345,22 @@ def test_credentials_are_one_line(options, error, cloud):  # noqa: F811
     assert "HUSH" not in str(e.value)
 
 
+def test_a_session_token_has_its_keys_beside_it(cloud, monkeypatch):  # noqa: F811
+    """It was ignored without them, and the keys of the environment served. `token` has other meanings."""
+    s3, _, _ = cloud
+    at = {"endpoint": s3.url}
+    keys = {"key": s3.key, "secret": s3.secret}
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3.key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3.secret)
+    for name in ("aws_session_token", "AWS_TOKEN", "session_token"):
+        with pytest.raises(InvalidArgument, match="a session token without its aws_access_key_id") as e:
+            count(storage_options=at | {name: "HUSH"})
+        assert "HUSH" not in str(e.value)
+        assert count(storage_options=at | {name: None}) == count(storage_options=at | {name: ""}) == 25
+        assert count(storage_options=at | keys | {name: ""}) == 25
+    assert count(storage_options=at | {"token": "x"}) == 25
+
+
 @pytest.mark.parametrize("url", ["s3://bucket/key", "gs://b/k", "abfss://b@account/k", "webhdfs://b:1/k"])
 @pytest.mark.parametrize("endpoint", ["http://", "http:///", "ftp://host", "http://a b"])
 def test_an_endpoint_is_an_address(url, endpoint):

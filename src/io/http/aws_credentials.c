@@ -485,8 +485,8 @@ static hr_status fixed(const char *id, const char *secret, const char *token, hr
     HR_TRY(hr__credentials_new(&c, err));
     c->id = hr__strdup(NULL, id);
     c->secret = hr__strdup(NULL, secret);
-    c->token = hr__strdup(NULL, token);
-    st = c->id && c->secret && (c->token || !token) ? hr__identity_fixed(c, out, err) : no_memory(err);
+    c->token = token && token[0] ? hr__strdup(NULL, token) : NULL;
+    st = c->id && c->secret && (c->token || !token || !token[0]) ? hr__identity_fixed(c, out, err) : no_memory(err);
     hr__credentials_unref(c);
     return st;
 }
@@ -511,9 +511,13 @@ static hr_status identity_of(const hr_s3 *s3, const hr_aws_profile *profile, con
     bool by_profile = s3->profile != NULL;
 
     if (s3->key_id)
-        return fixed(s3->key_id, s3->secret, s3->token, out, err);
+        return fixed(s3->key_id, s3->secret, s3->session_token ? s3->session_token : s3->token, out, err);
     if (s3->secret)
         return hr_error_set(err, HR_INVALID, "a secret access key without its access key id");
+    if (s3->session_token && s3->session_token[0])
+        return hr_error_set(err, HR_INVALID,
+                            "a session token without its aws_access_key_id and aws_secret_access_key: the options "
+                            "need all three");
     if (s3->token_file && !with[ROLE])
         return hr_error_set(err, HR_INVALID, "aws_web_identity_token_file without aws_role_arn");
     if (s3->token_file)

@@ -23,6 +23,7 @@ typedef enum hr_switch { HR_SWITCH_UNSET, HR_SWITCH_OFF, HR_SWITCH_ON } hr_switc
 /* Where S3 is, and who we are; see s3_config.c. NULL: not given. */
 typedef struct hr_s3 {
     char *key_id, *secret, *token;
+    char *session_token; /* the same, under a name of S3 alone */
     char *region, *endpoint, *profile;
     char *default_region, *endpoint_s3; /* instead of `region`, if there is none; instead of `endpoint` */
     char *role, *role_session, *external_id, *token_file, *sts, *metadata;

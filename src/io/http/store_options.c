@@ -60,7 +60,8 @@ static const store_option client_options[] = {
 static const store_option store_options[] = {
     TEXT("aws_access_key_id access_key_id key username", s3.key_id),
     TEXT("aws_secret_access_key secret_access_key secret password", s3.secret),
-    TEXT("aws_session_token aws_token session_token token", s3.token),
+    TEXT("aws_session_token aws_token session_token", s3.session_token),
+    TEXT("token", s3.token), /* of four stores: it may be of another one */
     TEXT("aws_region region region_name", s3.region),
     TEXT("aws_default_region default_region", s3.default_region),
     TEXT("aws_endpoint_url aws_endpoint endpoint_url endpoint", s3.endpoint),

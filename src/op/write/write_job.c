@@ -205,14 +205,18 @@ static hr_status parse_options(hr_write_job *job, const char *path, const hr_wri
     return st ? hr__error_at(err, st, "write_%s", job->format->name) : HR_OK;
 }
 
+static hr_status refuse(const char *path, hr_error *err)
+{
+    (void)hr_error_set(err, HR_UNSUPPORTED,
+                       "headrace writes to local paths and to s3://, gs://, az:// and hdfs:// URLs");
+    return hr__url_error(err, HR_UNSUPPORTED, path);
+}
+
 static hr_status take_local(hr_write_job *job, const char *path, hr_error *err)
 {
     hr_status st = hr__path_of_url(path, NULL, &job->path, err);
 
-    if (st != HR_UNSUPPORTED)
-        return st;
-    (void)hr_error_set(err, st, "headrace writes to local paths and to s3://, gs://, az:// and hdfs:// URLs");
-    return hr__url_error(err, st, path);
+    return st == HR_UNSUPPORTED ? refuse(path, err) : st;
 }
 
 static hr_status take_path(hr_write_job *job, const char *path, hr_error *err)
@@ -373,6 +377,8 @@ hr_status hr__write_exists(const char *path, const hr_write_options *o, bool *ou
     *out = false;
     if (hr__sink_streams(path))
         return HR_OK;
+    if (hr__url_is_remote(path) && !hr__url_is_store(path))
+        return refuse(path, err); /* no question to its host */
     HR_TRY(hr__paths_list(&path, 1, &options, NULL, &found, err));
     *out = found.n > 0;
     hr__paths_clear(&found);
