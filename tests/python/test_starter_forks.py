@@ -121,6 +121,41 @@ def test_nothing_of_the_driver_happens_twice(told):
     ]
 
 
+def test_a_server_that_was_idle_ends_beside_a_fork_with_workers():
+    """The story: a minute after its import the server ended, as all workers were the fork's. The next loader
+    took the fork for the server: its first batch came after 125 s, and the first loader's workers died.
+    """
+    found, _ = run(
+        """
+        def the_server_ends():
+            starter._servers[-1].process.wait()
+
+        starter.IDLE = 0.3
+        kept = [headrace.torch.DataLoader(Stream(), batch_size=5, num_workers=2, persistent_workers=True)]
+        rows = lambda loader: [[column.tolist() for column in batch] for batch in loader]
+        seen, forks = [rows(kept[0])], [fork()]
+        the_server_ends()
+        kept.append(headrace.torch.DataLoader(Stream(), batch_size=5, num_workers=2))
+        seen, forks = [*seen, rows(kept[1])], [*forks, fork()]
+        the_server_ends()
+        stop = threading.Event()
+        threading.Thread(target=stop.wait).start()
+        kept.append(headrace.torch.DataLoader(Stream(), batch_size=5, num_workers=2))
+        seen, forks = [*seen, rows(kept[2]), rows(kept[0])], [*forks, fork()]
+        stop.set()
+        tell(seen=seen, forks=forks)
+        """
+    )
+    first, second, third = found["forks"]
+    parents = [{parent for batch in batches for parent in batch[2]} for batches in found["seen"]]
+    assert first != second and second == third
+    assert parents == [{first}, {second}, {second}, {first}]
+    assert found["seen"][3][0][1] == found["seen"][0][0][1], "a worker of the first loader"
+    assert [[batch[0] for batch in batches] for batches in found["seen"]] == 4 * [
+        [batch[0] for batch in found["seen"][0]]
+    ]
+
+
 def test_no_fork_of_programs_that_use_another_start_method():
     found, _ = run(
         """

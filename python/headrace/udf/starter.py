@@ -5,7 +5,9 @@ only while its own are the same as at the server's start; otherwise it starts a 
 to a plan starts the first server in the background.
 
 A server that imports torch is ready after seconds. fork_for() forks this process, if it has imported torch
-and may be forked, as torch's own DataLoader forks it: the fork starts workers until the server is ready.
+and may be forked, as torch's own DataLoader forks it: the fork starts workers until the server is ready. A
+server ends when it was idle for a minute, also beside a fork with workers; the next server imports again, and
+the fork, or a new one, starts workers meanwhile.
 """
 
 import fcntl
@@ -193,7 +195,11 @@ class _Server:
 
 
 class _ForkedServer(_Server):
-    """The same of a fork of this process. It imports nothing."""
+    """The same of a fork of this process. It imports nothing. `beside`: the server that was not ready."""
+
+    def __init__(self, beside):
+        super().__init__(beside.inherited)
+        self.beside = beside
 
     def _start(self, theirs):
         for stream in (sys.stdout, sys.stderr):
@@ -214,8 +220,8 @@ class _ForkedServer(_Server):
 
 
 _lock = threading.Lock()
-_servers = []  # the last is in use; the others wait for the end of their workers
-_fork = None  # a _ForkedServer in use
+_servers = []  # forks are in front, new ones first; behind them is the server in use, unless that has ended
+_fork = None  # the fork in use; all other servers and forks wait for the end of their workers
 
 
 def _forked():
@@ -273,10 +279,11 @@ def _current():
         if server.process.poll() is not None:
             _servers.remove(server)
             server.close()
-    if _servers and _servers[-1].inherited != inherited:
-        _servers[-1].retire()
-        _servers[-1].inherited = None
-    if not _servers or _servers[-1].inherited is None:
+    last = _servers[-1] if _servers and not isinstance(_servers[-1], _ForkedServer) else None
+    if last and last.inherited != inherited:
+        last.retire()
+        last.inherited = None
+    if not last or last.inherited is None:
         _servers.append(_Server(inherited))
     return _servers[-1]
 
@@ -307,9 +314,13 @@ def fork_for(modules):
             server = _current()
             ready = server.imported.issuperset(modules) and not server.busy()
             server.imports(modules)
-            if _fork is None and not ready and _may_fork(dict(server.inherited[1])):
-                _fork = made = _ForkedServer(server.inherited)
+            known = _fork in _servers and _fork.beside is server
+            if not known and not ready and _may_fork(dict(server.inherited[1])):
+                made = _ForkedServer(server)
                 _servers.insert(0, made)
+                if _fork is not None:
+                    _fork.retire()
+                _fork = made
     except OSError:
         pass
 
