@@ -732,6 +732,7 @@ static void test_too_short(void **state)
     s->e.steps = (hr_step_sums){ 7, 200 * MS, 10 * MS, 0, 0 };
     hr__verdict_of(&s->e, &v);
     assert_int_equal(v.kind, HR_VERDICT_SHORT);
+    assert_string_equal(v.text, "too short to judge: 7 steps in 210.0 ms");
     assert_false(v.starved);
     s->e.steps = (hr_step_sums){ 3, 3000 * MS, 10 * MS, 0, 0 }; /* few, but long */
     hr__verdict_of(&s->e, &v);

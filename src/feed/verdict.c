@@ -857,7 +857,11 @@ void hr__verdict_of(const hr_evidence *e, hr_verdict *out)
 
     *out = (hr_verdict){ .gain = 1, .most = 1 };
     if (too_short(e)) {
-        TEXT(&c, "too few steps to judge");
+        if (e->is_whole)
+            TEXT(&c, "too short to judge: a run without steps of %s", time_of(c.period_ns).text);
+        else
+            TEXT(&c, "too short to judge: %" PRId64 " steps%s%s", e->steps.n, e->steps.n ? " in " : "",
+                 e->steps.n ? time_of(c.period_ns).text : "");
         return;
     }
     out->wait_share = hr__share((double)e->steps.wait_ns, c.period_ns);

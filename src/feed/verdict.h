@@ -37,7 +37,7 @@ void hr__steps_print(const hr_steps *s, hr_text *out); /* a JSON object */
 
 /* --- verdict.c */
 typedef enum hr_verdict_kind {
-    HR_VERDICT_SHORT,   /* too few steps to judge */
+    HR_VERDICT_SHORT,   /* too short to judge */
     HR_VERDICT_TRAINER, /* the trainer is the limit: it finds its batches ready */
     HR_VERDICT_COLLATE, /* the consumer's own thread makes batches: collate_fn, a copy to a device */
     HR_VERDICT_SERIAL,  /* an operator that runs on one thread */

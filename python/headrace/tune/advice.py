@@ -126,7 +126,7 @@ def _headline(start, best, most):
         return text + (" than a shorter start of epochs." if _gains(start, best) else " than noise.")
     if best is start or best.samples_per_s < GAIN * start.samples_per_s:
         return _sentence(
-            f"{name} is as fast as any configuration here: {rate(start.samples_per_s)} samples/s."
+            f"{name} is as fast as any configuration measured: {rate(start.samples_per_s)} samples/s."
         )
     gain = min(best.samples_per_s, most) / start.samples_per_s
     return (
