@@ -402,13 +402,49 @@ static void long_rows(void **state)
     hr_error_clear(&err);
 }
 
+/* The story: the index of the first 4 MiB had room for eight times their bytes, under any memory limit. */
+static void types_take_little_memory(void **state)
+{
+    static char data[5 << 20];
+    hr_account *account = hr__account_new("csv", NULL, 1 << 30);
+    csv_options *options = hr__zalloc(NULL, sizeof *options);
+    hr_source *source = NULL;
+    hr_scan_file *file = NULL;
+    hr_error err = HR_ERROR_INIT;
+
+    (void)state;
+    assert_non_null(account);
+    assert_non_null(options);
+    hr__options_default(hr__format_csv.options, options);
+    for (size_t i = 0; i + 32 < sizeof data; i += 32)
+        memcpy(data + i, "1234567,1.25,some words of text\n", 32);
+    memset(data + sizeof data - 32, '\n', 32);
+    options->header = CSV_HEADER_NONE;
+    assert_ok(hr__source_new_memory("a.csv", data, sizeof data, NULL, &source, &err), &err);
+    assert_ok(hr__format_csv.open(source, &(hr_open){ .options = options, .account = account }, &file, &err), &err);
+    assert_int_equal(file->schema->n, 3);
+    assert_in_range(hr__account_peak(account), 4 << 20, 10 << 20);
+    hr__scan_file_unref(file);
+    hr__source_unref(source);
+    hr__options_clear(hr__format_csv.options, options);
+    hr__free(options);
+    hr__account_unref(account);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_cases), cmocka_unit_test(kernels),      cmocka_unit_test(all_splits),
-        cmocka_unit_test(many_tables), cmocka_unit_test(ragged_pairs), cmocka_unit_test(any_order),
-        cmocka_unit_test(row_ranges),  cmocka_unit_test(with_faults),  cmocka_unit_test(places),
+        cmocka_unit_test(known_cases),
+        cmocka_unit_test(kernels),
+        cmocka_unit_test(all_splits),
+        cmocka_unit_test(many_tables),
+        cmocka_unit_test(ragged_pairs),
+        cmocka_unit_test(any_order),
+        cmocka_unit_test(row_ranges),
+        cmocka_unit_test(with_faults),
+        cmocka_unit_test(places),
         cmocka_unit_test(long_rows),
+        cmocka_unit_test(types_take_little_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,8 @@ One case is a dict of plain values, drawn from a number by draw(): what is read 
 requests fail, whether an object is dead or an edge throttles. A process of its own has the store
 (object_server.py) and the proxy with the faults (fault_proxy.py).
 
+An error of a time-out counts as a failure only where the store's process had its share of a CPU.
+
     python tests/python/store_torture.py FIRST N     N cases from number FIRST on
 """
 
@@ -66,8 +68,20 @@ def make_files(root):
         (folders["text"] / f"{k}.txt").write_text("".join(r["text"] + "\n" for r in rows))
 
 
-def serve(pipe, root):
+TICK_S = 0.05
+
+
+def watch_clock(longest):
+    """Keeps the longest time that a thread of this process waited for a CPU."""
+    while True:
+        began = time.monotonic()
+        time.sleep(TICK_S)
+        longest.value = max(longest.value, time.monotonic() - began - TICK_S)
+
+
+def serve(pipe, root, longest):
     """The store's process. A message: the arguments of Proxy.begin; the answer: what the last case met."""
+    threading.Thread(target=watch_clock, args=(longest,), daemon=True).start()
     server = S3Server(root)
     host, port = server.url.removeprefix("http://").split(":")
     proxy = Proxy((host, int(port)))
@@ -122,20 +136,29 @@ def run_case(case, stores, root):
     try:
         remote = read(case, f"s3://bucket/{case['format']}", **options)
     except (StorageError, DataError) as e:
-        return judge(case, e), True
+        return judge(case, stores, e), True
     if case["dead"] and case["action"] != "first":
         return "a dead object was read", False
     return None if remote.equals(local) else f"other rows: {remote.num_rows}, not {local.num_rows}", False
 
 
-def judge(case, error):
-    """What is wrong with an error; None: nothing."""
+def judge(case, stores, error):
+    """What is wrong with an error; None: nothing.
+
+    The story: other programs held both CPUs for half a minute, and seven attempts of half a second each had
+    no answer, in three cases one after another.
+    """
     text = str(error)
     if "s3://bucket" not in text:
         return f"the error names no URL: {text}"
     if any(secret in text for secret in ("SECRETTEST", "Signature=", "AKIATEST")):
         return f"the error has a secret: {text}"
-    return None if case["dead"] or case["rate"] >= 0.05 else f"an error at a rate of {case['rate']}: {text}"
+    waited = stores["longest"].value
+    if "does not answer in time" in text and waited > OPTIONS["timeout"] / 4:
+        return None
+    if case["dead"] or case["rate"] >= 0.05:
+        return None
+    return f"an error at a rate of {case['rate']}, {waited:.2f} s without a CPU: {text}"
 
 
 def write(case, stores, root, options):
@@ -147,7 +170,7 @@ def write(case, stores, root, options):
     try:
         getattr(ds, f"write_{case['format']}")(folder, max_rows_per_file=900, **options)
     except (StorageError, DataError) as e:
-        wrong, failed = judge(case, e), True
+        wrong, failed = judge(case, stores, e), True
     stores["begin"](number=case["number"], rate=0.0)
     seen = visible(case, folder, direct)
     if wrong or seen not in ((0, 6000) if failed else (6000,)):
@@ -206,7 +229,9 @@ def main():
         root = Path(folder)
         make_files(root)
         pipe, theirs = multiprocessing.get_context("spawn").Pipe()
-        process = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs, root), daemon=True)
+        spawn = multiprocessing.get_context("spawn")
+        longest = spawn.Value("d", 0.0)
+        process = spawn.Process(target=serve, args=(theirs, root, longest), daemon=True)
         process.start()
         proxy, server, key, secret = pipe.recv()
 
@@ -220,11 +245,13 @@ def main():
             "options": {**keys, "endpoint": proxy},
             "direct": {**keys, "endpoint": server},
             "begin": begin,
+            "longest": longest,
         }
         sizes = []
         for number in range(first, first + n):
             case = draw(number)
             watch.begin(case)
+            longest.value = 0
             dead = "/2." if case["dead"] and case["action"] != "write" else None
             dead = "000002" if case["dead"] and case["action"] == "write" else dead
             begin(number=number, rate=case["rate"], dead=dead, throttles=case["throttles"])

@@ -304,7 +304,7 @@ static hr_status block_reserve(csv_reader *r, int64_t more, hr_error *err)
 }
 
 /* Room for `more` numbers after n; a new buffer has room for `least` numbers or more. */
-static hr_status numbers_reserve(csv_reader *r, hr_buffer **b, uint32_t **numbers, int64_t n, int64_t more,
+static hr_status numbers_reserve(const hr_mem *mem, hr_buffer **b, uint32_t **numbers, int64_t n, int64_t more,
                                  int64_t least, hr_error *err)
 {
     int64_t need = (n + more) * (int64_t)sizeof **numbers;
@@ -312,7 +312,7 @@ static hr_status numbers_reserve(csv_reader *r, hr_buffer **b, uint32_t **number
 
     if (*b && (*b)->n_bytes >= need)
         return HR_OK;
-    HR_TRY(hr__buffer_new(&r->scratch, HR_MAX(need + need / 2, least * (int64_t)sizeof **numbers), &wider, err));
+    HR_TRY(hr__buffer_new(mem, HR_MAX(need + need / 2, least * (int64_t)sizeof **numbers), &wider, err));
     if (n)
         memcpy(wider->data, (*b)->data, (size_t)n * sizeof **numbers);
     hr__buffer_unref(*b);
@@ -326,8 +326,9 @@ static hr_status index_range(csv_reader *r, int64_t begin, int64_t end, csv_stat
 {
     for (int64_t n; begin < end; begin += n) {
         n = HR_MIN(end - begin, INDEX_BYTES);
-        HR_TRY(numbers_reserve(r, &r->places, &r->index.items, r->index.n, n + 16, r->n / 8, err));
-        HR_TRY(numbers_reserve(r, &r->lines, &r->index.newlines, r->index.n_newlines, n + 16, r->n / 32, err));
+        HR_TRY(numbers_reserve(&r->scratch, &r->places, &r->index.items, r->index.n, n + 16, r->n / 8, err));
+        HR_TRY(
+            numbers_reserve(&r->scratch, &r->lines, &r->index.newlines, r->index.n_newlines, n + 16, r->n / 32, err));
         r->index.base = (uint32_t)begin;
         hr__csv_index(&r->s->values.dialect, r->block->data + begin, n, state, &r->index);
     }
@@ -741,9 +742,9 @@ typedef struct csv_head {
     csv_input in;
     hr_buffer *bytes;
     int64_t n;
-    int64_t at;     /* bytes that are done */
-    csv_ends index; /* index of the bytes from `at` on, at the time of head_index */
-    uint32_t *numbers;
+    int64_t at;                /* bytes that are done */
+    csv_ends index;            /* index of the bytes from `at` on, at the time of head_index */
+    hr_buffer *places, *lines; /* the index's numbers */
     hr_error *err;
 } csv_head;
 
@@ -794,20 +795,25 @@ static hr_status head_skip_lines(csv_head *h, int64_t n_lines)
     return HR_OK;
 }
 
-/* The index from `at` on; the file's end ends its last row. */
+/* The index from `at` on; the file's end ends its last row. Numbers for each byte at once would take eight times the
+ * bytes: 32 MiB for the types of any file. */
 static hr_status head_index(csv_head *h)
 {
+    const hr_mem mem = { h->s->account, NULL };
     csv_state state = CSV_ROW;
     int64_t n = h->n - h->at;
     uint8_t *data = h->bytes->data + h->at;
 
-    hr__free(h->numbers);
-    h->numbers = hr__alloc(h->s->account, (size_t)(n + 16) * 2 * sizeof *h->numbers);
-    if (!h->numbers)
-        return hr__error_memory(h->err, h->s->source->name, (n + 16) * 8);
-    h->index = (csv_ends){ .items = h->numbers, .newlines = h->numbers + n + 16 };
+    h->index = (csv_ends){ .items = h->places ? (uint32_t *)(void *)h->places->data : NULL,
+                           .newlines = h->lines ? (uint32_t *)(void *)h->lines->data : NULL };
     data[n] = h->in.ended ? 0 : '\n';
-    hr__csv_index(&h->s->values.dialect, data, n, &state, &h->index);
+    for (int64_t at = 0, part; at < n; at += part) {
+        part = HR_MIN(n - at, INDEX_BYTES);
+        HR_TRY(numbers_reserve(&mem, &h->places, &h->index.items, h->index.n, part + 16, n / 8, h->err));
+        HR_TRY(numbers_reserve(&mem, &h->lines, &h->index.newlines, h->index.n_newlines, part + 16, n / 32, h->err));
+        h->index.base = (uint32_t)at;
+        hr__csv_index(&h->s->values.dialect, data + at, part, &state, &h->index);
+    }
     if (h->in.ended && n &&
         (h->index.n == 0 || h->index.items[h->index.n - 1] != (uint32_t)(n - 1) ||
          (data[n - 1] != '\n' && data[n - 1] != '\r'))) {
@@ -1302,7 +1308,8 @@ static hr_status csv_open(hr_source *source, const hr_open *how, hr_scan_file **
 done:
     input_close(&h.in);
     hr__buffer_unref(h.bytes);
-    hr__free(h.numbers);
+    hr__buffer_unref(h.places);
+    hr__buffer_unref(h.lines);
     shared_unref(s);
     return st;
 }
