@@ -373,9 +373,28 @@ for ds in (hd.range(10**9), hd.range(1000).map_batches(fn, batch_size=10), split
 """
 
 
-def test_a_program_ends_while_iterators_are_open():
-    """The story: "Exception ignored in ... __del__", twice, below each program that took one batch."""
-    done = subprocess.run([sys.executable, "-c", LEFT_OPEN], capture_output=True, text=True, timeout=100)
+LEFT_OPEN_WITH_TORCH = """
+import torch
+import headrace.data as hd
+
+class Items(torch.utils.data.Dataset):
+    def __len__(self):
+        return 2000
+
+    def __getitem__(self, i):
+        return torch.ones(3)
+
+batches = iter(hd.from_torch(Items()).iter_torch_batches(batch_size=10))
+next(batches)
+"""
+
+
+@pytest.mark.parametrize("program", [LEFT_OPEN, LEFT_OPEN_WITH_TORCH], ids=["engine", "torch"])
+def test_a_program_ends_while_iterators_are_open(program):
+    """The story: "Exception ignored in ... __del__", twice, below each program that took one batch; again of
+    programs with torch, where other modules go first.
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

@@ -14,6 +14,7 @@ Tests: tests/python/test_epochs.py, test_repeat.py
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import weakref
@@ -109,8 +110,8 @@ class Early:
         if since is not None and time.monotonic() - since > IDLE_S:
             self.drop()
 
-    def __del__(self) -> None:
-        if _core is not None:  # None: the interpreter ends, and runs have ended
+    def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:  # the interpreter ends: runs have, too
+        if not is_finalizing():
             self.drop()
 
     def _end(self, under):

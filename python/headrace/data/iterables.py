@@ -12,6 +12,7 @@ Tests: tests/python/test_iter.py, test_positions.py, test_repeat.py, test_epochs
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import warnings
@@ -655,8 +656,8 @@ class _Pass:
         except _core.HeadraceError:
             self.iterable._after = None
 
-    def __del__(self):
-        if getattr(self, "active", False) and _core is not None:  # None: the interpreter ends, and runs have
+    def __del__(self, is_finalizing=sys.is_finalizing):  # at the interpreter's end, names are gone
+        if getattr(self, "active", False) and not is_finalizing():  # else runs have ended, too
             self.close()
 
 
