@@ -15,7 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from headrace import _core, lazy_module
-from headrace.data.paths import storage_texts
+from headrace.data.paths import lacks_slash, storage_texts
+from headrace.exceptions import InvalidArgument
 
 AT_ONCE = 8  # files that are fetched at the same time
 
@@ -214,6 +215,8 @@ Place = Path | StorePath
 def of(path: str | os.PathLike[str], options: Options | None = None) -> Place:
     """The path of this text. options: of a URL; None: those of use()."""
     text = os.fspath(path)
+    if lacks_slash(text):
+        raise InvalidArgument(f"{text}: one slash follows the scheme, expected two")
     if text.startswith("file://"):
         text = text[len("file://") :]
     return StorePath(text, options) if is_url(text) else Path(text)

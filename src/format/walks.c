@@ -4,7 +4,7 @@
  * open it, and over a network its bytes would travel for each of them. What the walk found is small (some bytes for
  * each fragment) and stays valid as long as the version is the same: each request for rows requires the same ETag.
  *
- * Tests: test_tar.c, test_stores.py. */
+ * Tests: test_walks.c, test_tar.c, test_stores.py. */
 #include "format/walks.h"
 
 #include <pthread.h>

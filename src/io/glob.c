@@ -14,6 +14,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
 
@@ -87,6 +88,18 @@ static hr_status unknown_scheme(const char *url, int n, hr_error *err)
     return hr__url_error(err, HR_UNSUPPORTED, url);
 }
 
+/* "s3:/bucket/key", as a library that tidies paths leaves a URL: it would be a local folder "s3:". */
+static bool lacks_slash(const char *url)
+{
+    char whole[16];
+    size_t n = strcspn(url, ":/");
+
+    if (n + 4 > sizeof whole || url[n] != ':' || url[n + 1] != '/' || url[n + 2] == '/')
+        return false;
+    snprintf(whole, sizeof whole, "%.*s://", (int)n, url);
+    return hr__url_is_remote(whole);
+}
+
 hr_status hr__path_of_url(const char *url, hr_account *account, char **out, hr_error *err)
 {
     size_t n = scheme_length(url);
@@ -105,6 +118,9 @@ hr_status hr__path_of_url(const char *url, hr_account *account, char **out, hr_e
     }
     if (!path[0])
         return hr_error_set(err, HR_INVALID, "a path is empty, expected a file, a folder or a pattern");
+    if (n == 0 && lacks_slash(path))
+        return hr_error_set(err, HR_INVALID, "%s: one slash follows the scheme, expected two (./%s is a local path)",
+                            path, path);
     *out = hr__strdup(account, path);
     if (!*out)
         return hr__error_memory(err, url, (int64_t)strlen(path) + 1);

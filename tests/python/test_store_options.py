@@ -15,6 +15,7 @@ from test_credentials import ROLE, azure, cloud, count, count_azure, count_googl
 import headrace.data as hd
 from headrace.data.paths import storage_texts
 from headrace.exceptions import HeadraceError, InvalidArgument, TypeMismatchError, UnsupportedError
+from headrace.train import Checkpoint, RunConfig
 
 # The names that the parsers of object_store take (AmazonS3ConfigKey, AzureConfigKey, GoogleConfigKey,
 # ClientConfigKey), and the arguments of the filesystems of fsspec.
@@ -376,7 +377,45 @@ def test_a_path_is_no_url():
     for use in (hd.read_csv, hd.range(3).write_csv, hd.range(3).write_orc):
         with pytest.raises(InvalidArgument, match="s3:/bucket/key: a Path has one slash where the URL has"):
             use(Path("s3://bucket/key"))
+    for use in (hd.read_csv, hd.range(3).write_csv):  # by os.path.normpath
+        with pytest.raises(InvalidArgument, match="s3:/bucket/key: one slash follows the scheme"):
+            use("s3:/bucket/key")
+    for use in (lambda p: RunConfig(storage_path=p), Checkpoint):
+        for path in ("s3:/bucket/key", Path("s3://bucket/key")):
+            with pytest.raises(InvalidArgument, match="s3:/bucket/key: one slash follows the scheme"):
+                use(path)
     assert not Path("s3:").exists()  # where the rows were written
+
+
+@pytest.mark.parametrize(
+    "url, options, error",
+    [
+        ("s3://b/k", {"region": "eu\r\nX: HUSH"}, "s3://b/k: the region has a line break$"),
+        ("s3://b/k", {"region": "eu-west-1\n"}, "s3://b/k: the region has a line break at its end"),
+        (
+            "az://b/k",
+            {"account_name": "a", "sas_token": "sig=HUSH\n"},
+            "azure_storage_sas_token has a line break",
+        ),
+        ("az://b/k", {"account_name": "a\n", "account_key": "a2V5"}, "azure_storage_account_name has a line"),
+        ("abfss://b@/k", {"account_key": "a2V5"}, "the URL has no account"),
+        ("s3://b/k", {"cache_dir": "s3://c"}, "cache_dir .HEADRACE_CACHE_DIR.: expected a folder on a disk"),
+    ],
+)
+def test_odd_options_are_named(url, options, error, monkeypatch):
+    """A region's line break began a header of its own; the others were asked of hosts that do not exist."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    for use in (hd.read_csv, hd.range(3).write_csv):
+        with pytest.raises(InvalidArgument, match=error) as e:
+            use(url, storage_options=options)
+        assert "HUSH" not in str(e.value)
+
+
+def test_a_single_file_has_a_name(cloud):  # noqa: F811
+    """An object "x.csv/" was written, which readers take for a folder."""
+    with pytest.raises(InvalidArgument, match="expected the name of a file, found the name of a folder"):
+        hd.range(3).write_csv("s3://many/x.csv/", single_file=True)
 
 
 def test_texts_of_options():

@@ -29,9 +29,14 @@ def path_text(path):
     folder "s3:".
     """
     text = os.fspath(path)
-    if text is not path and isinstance(text, str) and "://" not in text and is_url(text.replace(":/", "://")):
+    if text is not path and isinstance(text, str) and lacks_slash(text):
         raise InvalidArgument(f"{text}: a Path has one slash where the URL has two: give the URL as a str")
     return text
+
+
+def lacks_slash(text):
+    """Whether a URL was tidied as paths are: "s3:/bucket/key"."""
+    return "://" not in text and is_url(text.replace(":/", "://", 1))
 
 
 def is_served(path):

@@ -34,7 +34,8 @@ class Checkpoint:
         storage_options: dict[str, Any] | None = None,
     ):
         path, storage_options = places.in_filesystem("Checkpoint", path, filesystem, storage_options)
-        self.path: str = str(places.of(path)) if places.is_url(path) else os.fspath(path)
+        place = places.of(path)
+        self.path: str = str(place) if places.is_url(path) else os.fspath(path)
         self.filesystem: Any = filesystem
         self._options = places.checked("Checkpoint", storage_options)
 

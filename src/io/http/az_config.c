@@ -85,6 +85,8 @@ static hr_status take_all(hr_az *az, hr_error *err)
         HR_TRY(take_emulator(az, err));
     if (az->sas && az->sas[0] == '?')
         memmove(az->sas, az->sas + 1, strlen(az->sas));
+    HR_TRY(hr__check_line("azure_storage_sas_token", az->sas, err));
+    HR_TRY(hr__check_line("azure_storage_account_name", az->account, err));
     if (az->fabric == HR_SWITCH_ON)
         HR_TRY(hr__set_default(&az->suffix, FABRIC_SUFFIX, sizeof FABRIC_SUFFIX - 1, err));
     if (az->encryption_key)
@@ -97,6 +99,8 @@ static const char *problem(const hr_az *az, const hr_place *p)
 {
     if (p->n_bucket == 0)
         return "expected az://container/path, or abfss://container@account.dfs.core.windows.net/path";
+    if (p->account && p->n_account == 0)
+        return "the URL has no account: expected abfss://container@account.dfs.core.windows.net/path";
     if (!p->account && !az->account && !az->endpoint)
         return "no account in the URL, storage_options (azure_storage_account_name) or AZURE_STORAGE_ACCOUNT_NAME";
     if (strstr(p->key, "?") && strstr(p->key, "sig="))

@@ -162,20 +162,22 @@ static hr_status identity_new(hr_fetch fetch, const char *const *with, int n, hr
     return st;
 }
 
-/* They become lines of headers: the newline at the end of a file or of a secret of Kubernetes would begin another. */
+hr_status hr__check_line(const char *name, const char *text, hr_error *err)
+{
+    for (const char *p = text; p && *p; p++)
+        if ((unsigned char)*p < ' ' || *p == 0x7f)
+            return hr_error_set(err, HR_INVALID, "%s has a %s", name,
+                                *p != '\n' && *p != '\r' ? "control character"
+                                : p[strspn(p, "\r\n")]   ? "line break"
+                                                         : "line break at its end");
+    return HR_OK;
+}
+
 static hr_status check_lines(const hr_credentials *c, hr_error *err)
 {
-    const char *const texts[] = { c->id, c->secret, c->token };
-    static const char *const names[] = { "access key id", "secret", "token" };
-
-    for (int i = 0; i < HR_LEN(texts); i++)
-        for (const char *p = texts[i]; p && *p; p++)
-            if ((unsigned char)*p < ' ' || *p == 0x7f)
-                return hr_error_set(err, HR_INVALID, "credentials: the %s has a %s", names[i],
-                                    *p != '\n' && *p != '\r' ? "control character"
-                                    : p[strspn(p, "\r\n")]   ? "line break"
-                                                             : "line break at its end");
-    return HR_OK;
+    HR_TRY(hr__check_line("credentials: the access key id", c->id, err));
+    HR_TRY(hr__check_line("credentials: the secret", c->secret, err));
+    return hr__check_line("credentials: the token", c->token, err);
 }
 
 hr_status hr__identity_fixed(hr_credentials *c, hr_identity **out, hr_error *err)

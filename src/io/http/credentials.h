@@ -33,6 +33,9 @@ hr_status hr__identity_shared(const char *kind, hr_fetch fetch, const char *cons
  * before their end. */
 hr_status hr__identity_by(hr_identity *base, hr_fetch fetch, const char *const *with, int n, hr_identity **out,
                           hr_error *err) HR_MUST_USE;
+/* For what becomes a line of a header or an address: the newline at the end of a file, or of a secret of Kubernetes,
+ * would begin another line. HR_INVALID: "NAME has a line break at its end". NULL is fine. */
+hr_status hr__check_line(const char *name, const char *text, hr_error *err) HR_MUST_USE;
 /* One that gives these credentials (shared). */
 hr_status hr__identity_fixed(hr_credentials *c, hr_identity **out, hr_error *err) HR_MUST_USE;
 hr_status hr__identity_of_token(const char *token, hr_identity **out, hr_error *err) HR_MUST_USE;

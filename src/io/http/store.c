@@ -79,6 +79,8 @@ hr_status hr__store_new(const char *const *options, int n_options, hr_account *a
     HR_GO(hr__set_from(&s->certificates, "SSL_CERT_FILE", err));
     if (!s->filesystem) /* no version of such files is known to be unique */
         HR_GO(hr__set_from(&s->cache_dir, "HEADRACE_CACHE_DIR", err));
+    if (s->cache_dir && strstr(s->cache_dir, "://"))
+        HR_FAIL(HR_INVALID, "cache_dir (HEADRACE_CACHE_DIR): expected a folder on a disk of this machine, found a URL");
     *out = s;
     s = NULL;
 done:

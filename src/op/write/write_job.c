@@ -153,6 +153,8 @@ static hr_status check_options(const hr_format *format, const char *path, const 
                             "%s: min_rows_per_file is %" PRId64 ", max_rows_per_file is %" PRId64
                             "; expected 0 <= min <= max",
                             path, o->min_rows_per_file, o->max_rows_per_file);
+    if (o->single_file && path[strlen(path) - 1] == '/')
+        return hr_error_set(err, HR_INVALID, "%s: expected the name of a file, found the name of a folder", path);
     if (!o->single_file && hr__sink_streams(path))
         return hr_error_set(err, HR_INVALID,
                             "%s: expected a folder for files, found a pipe or a device; one file "

@@ -86,6 +86,7 @@ static hr_status configure(hr_store *s, hr_error *err)
     HR_GO(hr__set_from(&s3->region, "AWS_REGION", err));
     HR_GO(hr__set_from(&s3->region, "AWS_DEFAULT_REGION", err));
     HR_GO(hr__set_text(&s3->region, found.region, err));
+    HR_GO(hr__check_line("the region", s3->region, err));
     HR_GO(hr__set_from(&s3->endpoint, "AWS_ENDPOINT_URL_S3", err));
     HR_GO(hr__set_from(&s3->endpoint, "AWS_ENDPOINT_URL", err));
     HR_GO(hr__set_text(&s3->endpoint, found.endpoint, err));
