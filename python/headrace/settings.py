@@ -73,6 +73,7 @@ NoAttribute.__module__, NoAttribute.__qualname__ = "builtins", "AttributeError" 
 KINDS = {
     "None": (lambda v: v is None, "None"),
     "bool": (_is_bool, "bool"),
+    "flag": (lambda v: _is_bool(v) or is_whole(v) and v in (0, 1), "bool"),
     "int": (is_whole, "int"),
     "count": (lambda v: is_whole(v, 0), "an int of at least 0"),
     "float": (lambda v: isinstance(v, Real) and not isinstance(v, bool), "a number"),
@@ -87,13 +88,15 @@ KINDS = {
 
 
 def check(what, value, kind):
-    """Returns the value (a NumPy scalar becomes Python's). Raises TypeMismatchError with `what` if the value
-    has none of the kinds, InvalidArgument if a "count" is negative."""
+    """Returns the value (a NumPy scalar becomes Python's, a "flag" a bool). Raises TypeMismatchError with
+    `what` if the value has none of the kinds, InvalidArgument if a "count" is negative."""
     kinds = kind.split("|")
     if not any(KINDS[k][0](value) for k in kinds):
         words = " or ".join(KINDS[k][1] for k in kinds)
         error = InvalidArgument if kind == "count" and is_whole(value) else TypeMismatchError
         raise error(f"{what}: expected {words}, found {type(value).__name__} {value!r}")
+    if kind == "flag":
+        return bool(value)
     return value.item() if hasattr(value, "dtype") and hasattr(value, "item") else value
 
 

@@ -56,7 +56,9 @@ def test_batches_are_exact(tmp_path_factory, size, drop_last, prefetch):
         ({"prefetch_batches": True}, exceptions.TypeMismatchError),
         ({"prefetch_batches": None}, exceptions.TypeMismatchError),
         ({"drop_last": "no"}, exceptions.TypeMismatchError),
-        ({"drop_last": 1}, exceptions.TypeMismatchError),
+        ({"drop_last": 2}, exceptions.TypeMismatchError),
+        ({"drop_last": 1.0}, exceptions.TypeMismatchError),
+        ({"drop_last": None}, exceptions.TypeMismatchError),
         ({"batch_size": 0}, exceptions.InvalidArgument),
         ({"batch_size": True}, exceptions.InvalidArgument),
         ({"batch_size": 1.5}, exceptions.InvalidArgument),
@@ -72,6 +74,15 @@ def test_wrong_numbers_of_batches(wrong, error):
     with pytest.raises(error, match=f"^{next(iter(wrong))}: expected "):
         list(hd.range(3).iter_batches(**wrong))
     assert ids_of(hd.range(3).iter_batches(batch_size=2.0, prefetch_batches=np.int64(2))) == [[0, 1], [2]]
+
+
+@pytest.mark.parametrize("kind", [bool, int, np.bool_, np.int64])
+def test_flags(kind):
+    """The story: Ray's programs say drop_last=1, which was an error."""
+    for flag in (0, 1):
+        assert len(list(hd.range(5).iter_batches(batch_size=2, drop_last=kind(flag)))) == 3 - flag
+        assert len(hd.range(5).split(2, equal=kind(flag))[0].take_all()) == 3 - flag
+        assert len(list(hd.range(5).shard(0, 1, equal=kind(flag)).iter_batches(batch_size=5))) == 1
 
 
 def test_batches_across_files(folder):

@@ -684,6 +684,24 @@ def test_stop_iteration_is_an_error(n, workers):
         list(DataLoader(Stops(), 4, num_workers=n, workers=workers))
 
 
+@pytest.mark.parametrize(
+    "wrong, what",
+    [
+        ({"timeout": 5}, "timeout: expected 0"),
+        ({"num_workers": 2, "prefetch_factor": 0}, "prefetch_factor: expected"),
+        ({"num_workers": 2, "prefetch_factor": 0, "workers": "threads"}, "prefetch_factor: expected"),
+        ({"prefetch_factor": 2}, "prefetch_factor option"),
+        ({"num_workers": 2, "timeout": -1}, "timeout option"),
+    ],
+)
+def test_options_that_torch_refuses(wrong, what):
+    """The story: a timeout without workers and prefetch_factor=0 had no effect; torch's first batch is an
+    error.
+    """
+    with pytest.raises(ValueError, match=what):
+        DataLoader(Sleeps(2), 1, **wrong)
+
+
 @pytest.mark.parametrize("workers", ["processes", "threads"])
 def test_timeout(workers):
     loader = DataLoader(Sleeps(2), 1, num_workers=1, workers=workers, timeout=0.3)

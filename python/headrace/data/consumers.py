@@ -359,7 +359,7 @@ def request_of(batch_size, drop_last, prefetch_batches, own_memory=False):
     prefetch_batches = check("prefetch_batches", prefetch_batches, "count")
     return {
         "batch_rows": int(batch_size or 0),
-        "drop_last": check("drop_last", drop_last, "bool"),
+        "drop_last": check("drop_last", drop_last, "flag"),
         "prefetch": prefetch_batches or -1,
         "own_memory": own_memory,
         "shuffle_rows": 0,

@@ -93,7 +93,7 @@ def pack(
         "long_documents": _choice("long_documents", long_documents, _LONG_DOCUMENTS),
         "columns": columns,
         "open_bins": open_bins,
-        "drop_last": check("pack: drop_last", drop_last, "bool"),
+        "drop_last": check("pack: drop_last", drop_last, "flag"),
         "pad": _values("pad_token_id", pad_token_id, columns, 0),
         "bos": _values("bos_token_id", bos_token_id, columns),
         "eos": _values("eos_token_id", eos_token_id, columns),
@@ -153,6 +153,6 @@ def batch_by_length(
         "max_rows": _at_least_one("max_rows", max_rows, 1 << 20),
         "max_wait": _at_least_one("max_wait", max_wait, 1 << 40),
         "long_rows": _choice("long_rows", long_rows, _LONG_ROWS, "batch_by_length"),
-        "drop_last": check("batch_by_length: drop_last", drop_last, "bool"),
+        "drop_last": check("batch_by_length: drop_last", drop_last, "flag"),
     }
     return Node("batch_by_length", args, [dataset._node])

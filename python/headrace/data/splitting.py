@@ -20,7 +20,7 @@ TAILS = {"drop": "equal", "pad": "pad", "uneven": "uneven"}  # the engine's name
 
 def tail(where, equal, tail):
     """The engine's name of a policy for the rows after the last full step of a split."""
-    equal = check(f"{where}: equal", equal, "bool")
+    equal = check(f"{where}: equal", equal, "flag")
     if tail is None:
         return "equal" if equal else "uneven"
     if not isinstance(tail, str) or tail not in TAILS:
@@ -75,7 +75,7 @@ def split(dataset, n, *, equal=False, locality_hints=None):
         raise InvalidArgument(f"split: n: expected at least 1, found {n!r}")
     if locality_hints is not None and len(locality_hints) != n:
         raise InvalidArgument(f"split: locality_hints: expected {n}, found {len(locality_hints)}")
-    equal = check("split: equal", equal, "bool")
+    equal = check("split: equal", equal, "flag")
     count = dataset.count()
     each, more = divmod(count, n)
     sizes = [each] * n if equal else [each + (i < more) for i in range(n)]

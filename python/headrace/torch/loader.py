@@ -51,6 +51,13 @@ class DataLoader(TorchLoader[Any]):
                 f"DataLoader: workers: expected 'threads', 'processes' or None, found {workers!r}"
             )
         super().__init__(dataset, *args, **kwargs)
+        if self.timeout and not self.num_workers:
+            raise InvalidArgument(
+                "DataLoader: timeout: expected 0 with num_workers=0, where the loop makes the batches, "
+                f"found {self.timeout!r}"
+            )
+        if self.num_workers and not self.prefetch_factor:
+            raise InvalidArgument("DataLoader: prefetch_factor: expected at least 1, found 0")
         iterable = self._dataset_kind == _DatasetKind.Iterable
         if workers == "threads" and iterable and self.num_workers:
             raise InvalidArgument(
@@ -356,7 +363,7 @@ class _Pass:
             helps=not self.iterable and loader.worker_init_fn is None and not loader.timeout,
         )
         if self.iterable:
-            for _ in range(max(1, loader.prefetch_factor)):
+            for _ in range(loader.prefetch_factor):
                 for w in range(self.n):
                     if not self.of[w]["ended"]:
                         self.group.request(w, 0, None)
@@ -367,7 +374,7 @@ class _Pass:
 
     def _fill(self):
         """Requests batches of a map-style dataset ahead."""
-        most = self.n * max(1, self.loader.prefetch_factor or 1)
+        most = self.n * (self.loader.prefetch_factor or 1)
         while self.n and not self.iterable and len(self.waiting) < most and (drawn := self._draw()):
             if self.threads:
                 drawn = (*drawn, self.threads.submit(self._fetch, drawn[1]))
