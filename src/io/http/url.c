@@ -27,8 +27,11 @@ const char *hr__url_host(const char *url, const char **end)
 const char *hr__address_wrong(const char *url)
 {
     const char *end, *host = hr__url_host(url, &end);
+    bool is_http = strncasecmp(url, "http:/", 6) == 0 || strncasecmp(url, "https:/", 7) == 0;
 
-    if (strncasecmp(url, "http://", 7) != 0 && strncasecmp(url, "https://", 8) != 0)
+    if (is_http && strncmp(strchr(url, ':'), "://", 3) != 0) /* an endpoint "http://" without its last slash */
+        return "the address names no host";
+    if (!is_http)
         return "expected an address that begins with http:// or https://";
     if (host == end || *host == ':')
         return "the address names no host";
