@@ -464,6 +464,7 @@ static void test_refusals(void **unused)
         { { .job = "a/b" }, "cannot be the prefix" },
         { { .single_file = true, .max_rows_per_file = 2 }, "single file" },
     };
+    const hr_write_options one = { .struct_bytes = sizeof one, .single_file = true };
     hr_error err = HR_ERROR_INIT;
     hr_plan *p = numbers(5), *q = NULL;
     int64_t n_files, n_rows;
@@ -473,6 +474,10 @@ static void test_refusals(void **unused)
         assert_status(run(p, at("r"), &cases[i].o, 0, &n_files, &n_rows, &err), HR_INVALID + (i == 3), &err);
         assert_contains(err.text, cases[i].text);
     }
+    assert_status(run(p, "", &one, 0, &n_files, &n_rows, &err), HR_INVALID, &err);
+    assert_contains(err.text, "the path is empty");
+    assert_status(run(p, at("r/"), &one, 0, &n_files, &n_rows, &err), HR_INVALID, &err);
+    assert_contains(err.text, "found the name of a folder");
     assert_status(hr_plan_write(p, "text", at("r"), NULL, &q, &err), HR_UNSUPPORTED, &err);
     assert_status(hr_plan_write(p, "nonesuch", at("r"), NULL, &q, &err), HR_INVALID, &err);
     assert_status(hr_plan_write(p, NULL, at("r.xyz"), NULL, &q, &err), HR_INVALID, &err);
