@@ -87,6 +87,32 @@ def increment(batch):
     return batch
 
 
+def test_the_thread_of_an_inline_function_outlives_errors(storage, monkeypatch, context):
+    """The story: an import that failed, while the package on disk was replaced, ended the thread; all later
+    attempts waited for its results for ever.
+    """
+    from headrace.udf import pool
+
+    context.stall_timeout_s = 120
+    servers, left = pool._Server, ["one"]
+
+    def server(*args):
+        if left:
+            left.clear()
+            raise ImportError("half of a package")
+        return servers(*args)
+
+    def loop():
+        rows = [row["id"] for row in train.get_dataset_shard("train").iter_rows()]
+        train.report({"sum": sum(rows)})
+
+    monkeypatch.setattr(pool, "_Server", server)
+    storage.failure_config = train.FailureConfig(max_failures=1)
+    ds = hd.range(40).map_batches(lambda b: b, batch_size=8, compute="inline")
+    assert fit(loop, storage, 1, datasets={"train": ds}).metrics["sum"] == sum(range(40))
+    assert not left
+
+
 def test_report_is_in_the_trace(storage, tmp_path, context):
     """Of each rank, with and without a checkpoint, until it returns; and in the dashboard of the driver."""
     context.trace_path = str(tmp_path / "trace.json")

@@ -244,10 +244,19 @@ class _Inline(State):
     def _loop(self):
         while (call := self.calls.take(0, 100)) is not False:
             if call is not None:
-                self.serve(call)
+                self._serve(call)
             else:
                 self._prune()
             del call
+
+    def _serve(self, call):
+        """serve(); the thread outlives an error that is not the function's, which serve() raises."""
+        try:
+            self.serve(call)
+        except Exception as e:
+            from headrace.udf import errors
+
+            call.fail(*errors.pack(e))
 
     def close(self):
         super().close()
