@@ -399,6 +399,13 @@ def test_a_path_is_no_url():
             "azure_storage_sas_token has a line break",
         ),
         ("az://b/k", {"account_name": "a\n", "account_key": "a2V5"}, "azure_storage_account_name has a line"),
+        ("az://b/k", {"account_name": "a/b", "account_key": "a2V5"}, "found a part of an address"),
+        ("s3://b/k", {"endpoint": "http://127.0.0.1:1/?x=HUSH"}, "s3://b/k: the endpoint has a '.' or a '#'"),
+        (
+            "hdfs://b/k",
+            {"endpoint": "http://127.0.0.1:1#HUSH"},
+            "hdfs://b/k: the endpoint has a '.' or a '#'",
+        ),
         ("abfss://b@/k", {"account_key": "a2V5"}, "the URL has no account"),
         ("s3://b/k", {"cache_dir": "s3://c"}, "cache_dir .HEADRACE_CACHE_DIR.: expected a folder on a disk"),
     ],

@@ -101,6 +101,8 @@ static const char *problem(const hr_az *az, const hr_place *p)
         return "expected az://container/path, or abfss://container@account.dfs.core.windows.net/path";
     if (p->account && p->n_account == 0)
         return "the URL has no account: expected abfss://container@account.dfs.core.windows.net/path";
+    if (az->account && strpbrk(az->account, "/\\?#@: "))
+        return "azure_storage_account_name: expected the name of an account, found a part of an address";
     if (!p->account && !az->account && !az->endpoint)
         return "no account in the URL, storage_options (azure_storage_account_name) or AZURE_STORAGE_ACCOUNT_NAME";
     if (strstr(p->key, "?") && strstr(p->key, "sig="))

@@ -117,6 +117,19 @@ static hr_status check_names(const hr_store_kind *k, const char *url, hr_error *
     return hr__url_error(err, HR_INVALID, url);
 }
 
+/* An object's key follows the endpoint, and would be a part of a query. */
+static hr_status check_endpoints(const hr_store *s, const char *url, hr_error *err)
+{
+    const char *const all[] = { s->s3.endpoint, s->gs.endpoint, s->az.endpoint, s->hdfs.endpoint };
+
+    for (int i = 0; i < HR_LEN(all); i++)
+        if (all[i] && strpbrk(all[i], "?#")) {
+            (void)hr_error_set(err, HR_INVALID, "the endpoint has a '?' or a '#': expected an address without a query");
+            return hr__url_error(err, HR_INVALID, url);
+        }
+    return HR_OK;
+}
+
 hr_status hr__store_prepare(hr_store *s, const char *url, hr_error *err)
 {
     const hr_store_kind *k = hr__kind_of(url);
@@ -126,7 +139,8 @@ hr_status hr__store_prepare(hr_store *s, const char *url, hr_error *err)
     if (!k->begin)
         HR_TRY(hr__http_check_build(url, err)); /* before anybody looks for credentials */
     HR_TRY(check_names(k, url, err));
-    return k->prepare(s, url, err);
+    HR_TRY(k->prepare(s, url, err));
+    return check_endpoints(s, url, err);
 }
 
 bool hr__store_learn(hr_store *s, const char *url, const hr_http_request *r)
