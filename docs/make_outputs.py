@@ -3,13 +3,15 @@
 Each block runs as a program of its own, in an empty folder and in a process of its own: it is what a reader
 pastes. Those of pages on object stores reach servers on this machine: stores_of_pages.py. A block that
 prints nothing shows nothing. What stands below a ```python { .varies } block is left alone: its output is
-different each time (losses, seconds, process ids). `make docs` writes the pages; --check
-(tests/python/test_docs.py) tells which blocks fail or print something else.
+different each time (losses, seconds, process ids). `make docs` writes the pages; --check tells which blocks
+fail or print something else, and --each does so for pages that it reads, one a line, from its input. Tests:
+test_docs.py; the pages of OF_FRAMEWORKS in test_train_frameworks_*.py, whose ranks are quick to start.
 """
 
 import argparse
 import contextlib
 import importlib.util
+import json
 import os
 import re
 import runpy
@@ -22,6 +24,7 @@ import stores_of_pages
 
 DOCS = Path(__file__).resolve().parent
 OF_DEVELOPERS = ("ARCHITECTURE.md", "adding-a-format.md", "adding-an-operator.md")
+OF_FRAMEWORKS = ("accelerate.md", "lightning.md", "transformers.md")
 PAGES = [p for p in sorted(DOCS.glob("**/*.md")) if p.name not in OF_DEVELOPERS]
 BLOCK = re.compile(
     r"^```python( \{ \.varies \})?\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE
@@ -94,11 +97,20 @@ def with_outputs(page):
     return BLOCK.sub(block_with_output, text), wrong
 
 
+def answer_each():
+    """For each page of the input: a line of what is wrong with it, as JSON."""
+    for line in sys.stdin:
+        print(json.dumps(with_outputs(Path(line.strip()).resolve())[1]), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if an output differs")
+    parser.add_argument("--each", action="store_true", help="check the pages that the input names")
     parser.add_argument("pages", nargs="*", type=Path, help="all pages of users, if none is named")
     args = parser.parse_args()
+    if args.each:
+        return answer_each()
     wrong = []
     for page in [p.resolve() for p in args.pages] or PAGES:
         missing = [name for name in needed(page) if not importlib.util.find_spec(name)]

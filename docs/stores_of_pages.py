@@ -10,8 +10,10 @@ user ann may read.
 """
 
 import contextlib
+import functools
 import multiprocessing
 import os
+import shutil
 import struct
 import sys
 import tempfile
@@ -54,6 +56,17 @@ def fill(folder):
         (folder / "pictures" / f"{i}.png").write_bytes(png(60 * i))
 
 
+@functools.cache
+def public():
+    """A folder of what `public` has, made once by a process of its own, which alone imports pyarrow."""
+    folder = tempfile.TemporaryDirectory()
+    process = multiprocessing.get_context("fork").Process(target=fill, args=(Path(folder.name),))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    return folder
+
+
 def s3_environment(server, place):
     server.public = frozenset({"public"})
     (place / "config").write_text("[profile work]\nregion = us-east-1\n")
@@ -87,7 +100,7 @@ def az_environment(server):
     }
 
 
-def serve(place, pipe):
+def serve(place, content, pipe):
     sys.path.insert(0, str(ROOT / "tests" / "python"))
     from cloud_servers import AzServer, GsServer
     from hdfs_server import NameNode
@@ -97,7 +110,7 @@ def serve(place, pipe):
     for kind, made in (("s3", S3Server), ("gs", GsServer), ("az", AzServer)):
         for bucket in BUCKETS:
             (place / kind / bucket).mkdir(parents=True)
-        fill(place / kind / "public")
+        shutil.copytree(content, place / kind / "public", dirs_exist_ok=True)
         servers[kind] = made(place / kind)
     web = ObjectServer(place / "s3" / "public")
     names = NameNode(place / "s3")
@@ -121,8 +134,9 @@ def stores():
     fork = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory() as place:
         ours, theirs = fork.Pipe()
-        process = fork.Process(target=serve, args=(Path(place), theirs), daemon=True)
+        process = fork.Process(target=serve, args=(Path(place), public().name, theirs), daemon=True)
         process.start()
+        theirs.close()  # recv() fails when the process does
         try:
             yield ours.recv()
         finally:

@@ -75,12 +75,23 @@ def _of_the_process():
     return {name: getattr(current, name) for name in names}
 
 
-@pytest.fixture(scope="module")
-def forked_ranks():
-    """Trainers of this file start their ranks in milliseconds."""
-    import forked_ranks
+@pytest.fixture(scope="session")
+def rank_server():
+    """A process that has imported torch and forks programs and ranks; see forked_ranks.py."""
+    pytest.importorskip("torch")
+    from forked_ranks import Server
 
-    with forked_ranks.forked_ranks():
+    server = Server.of()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def forked_ranks(rank_server):
+    """Trainers of this file start their ranks in milliseconds."""
+    from forked_ranks import ranks_of
+
+    with ranks_of(rank_server):
         yield
 
 

@@ -1,9 +1,11 @@
 """Starts the ranks of PyTorch's elastic agent as forks of a process that has imported torch.
 
 The agent starts each rank as a fresh interpreter, which spends two seconds of a core on imports. Inside
-forked_ranks() it forks them instead: each is a child of this process and leads a session, with the command's
-arguments, environment, folder and output. Its command line in /proc is the server's, and libraries have been
-imported. Programs that start the agent themselves (test_train.py, test_launchers.py, docs/) get real ranks.
+ranks_of(server) it forks them instead: each is a child of this process and leads a session, with the
+command's arguments, environment, folder and output. Its command line in /proc is the server's, and libraries
+have been imported. The tests of one process share a server, the fixture rank_server; Server.more() forks one
+that imports further modules. Programs that start the agent themselves (test_train.py, test_launchers.py) get
+real ranks.
 """
 
 import contextlib
@@ -21,9 +23,10 @@ import threading
 import time
 from pathlib import Path
 
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37
 MESSAGE_BYTES = 200_000
 MODULES = ("torch.distributed.elastic.multiprocessing.errors", "headrace.train.torch", "numpy.random")
+MODULES += ("torch._dynamo",)  # an optimizer's first step imports it
 
 
 class Rank:
@@ -67,24 +70,31 @@ class Server:
 
     def __init__(self, requests, pid):
         self.socket, self.pid, self.lock = requests, pid, threading.Lock()
-        # Forks of forks become this process's children when their parent ends.
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 
     @classmethod
-    def of(cls, *modules):
-        """A server that has imported MODULES and modules."""
+    def of(cls):
+        """A server that has imported MODULES."""
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             fd = theirs.fileno()
-            command = [sys.executable, __file__, str(fd), *MODULES, *modules]
+            command = [sys.executable, __file__, str(fd), *MODULES]
             null = subprocess.DEVNULL
             process = subprocess.Popen(command, pass_fds=[fd], stdin=null, stdout=null)
         process.returncode = 0  # close() waits for it, and nobody else
         return cls(mine, process.pid)
 
+    def more(self, *modules):
+        """A fork of this server that imports modules."""
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, adopting():  # a child of this process, as its forks are to be
+            return Server(mine, self._ask({"modules": modules}, [theirs.fileno(), 2]))
+
     def fork(self, args, env, files, drives):
         """The id of a new process."""
-        message = pickle.dumps({"args": args, "env": env, "cwd": os.getcwd(), "drives": drives})
+        return self._ask({"args": args, "env": env, "cwd": os.getcwd(), "drives": drives}, files)
+
+    def _ask(self, request, files):
+        message = pickle.dumps(request)
         with self.lock:
             socket.send_fds(self.socket, [message], files)
             return int(self.socket.recv(100))
@@ -94,20 +104,26 @@ class Server:
         return Rank(self, list(map(str, args)), dict(env), stdout, stderr, drives=True)
 
     def close(self):
+        self.socket.shutdown(socket.SHUT_RDWR)  # also where a fork of this process holds it
         self.socket.close()
         os.waitpid(self.pid, 0)
-        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 0)
 
 
 @contextlib.contextmanager
-def forked_ranks(*modules):
-    """In this block, ranks of this process's agents are forks. modules: imported beside MODULES."""
-    with contextlib.closing(Server.of(*modules)) as server, ranks_of(server):
+def adopting():
+    """In this block, forks of forks become this process's children when their parent ends."""
+    prctl, before = ctypes.CDLL(None).prctl, ctypes.c_int()
+    prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    try:
         yield
+    finally:
+        prctl(PR_SET_CHILD_SUBREAPER, before.value)
 
 
 @contextlib.contextmanager
 def ranks_of(server):
+    """In this block, ranks of this process's agents are forks of the server."""
     from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
 
     real = subprocess_handler.Popen
@@ -118,7 +134,8 @@ def ranks_of(server):
 
     subprocess_handler.Popen = popen
     try:
-        yield
+        with adopting():
+            yield
     finally:
         subprocess_handler.Popen = real
 
@@ -178,8 +195,22 @@ def become(request):
     return lambda: runpy.run_path(args[0], run_name="__main__")
 
 
+def load(modules):
+    for name in modules:
+        importlib.import_module(name)
+    assert threading.active_count() == 1
+    gc.freeze()  # keeps collections in forks from writing to the pages they share
+
+
 def main(requests):
     request, server = serve(requests), None
+    while request and "modules" in request:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        fd = os.dup(1)
+        with open(os.devnull, "w") as null:
+            os.dup2(null.fileno(), 1)
+        load(request["modules"])
+        request = serve(fd)
     if request and request["drives"]:
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if pid := os.fork():
@@ -196,8 +227,5 @@ def main(requests):
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for name in sys.argv[2:]:
-        importlib.import_module(name)
-    assert threading.active_count() == 1
-    gc.freeze()  # keeps collections in forks from writing to the pages they share
+    load(sys.argv[2:])
     main(int(sys.argv[1]))

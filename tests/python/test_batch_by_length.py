@@ -277,6 +277,7 @@ def _reads_batches(config):
         json.dump(got, out)
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_workers_of_a_trainer(files, tmp_path):
     """Ranks in other processes."""
     torch_trainer = pytest.importorskip("headrace.train.torch").TorchTrainer

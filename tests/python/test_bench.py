@@ -1,6 +1,5 @@
 """The benchmarks themselves, with few rows, beside pyarrow: equal rows, and a table of results."""
 
-import contextlib
 import importlib
 import io
 import json
@@ -60,12 +59,12 @@ def test_rows_and_sums_agree(tmp_path, monkeypatch, name, rows):
 
 
 @pytest.mark.slow
-def test_a_small_run_of_ranks(tmp_path):
+def test_a_small_run_of_ranks(tmp_path, rank_server):
     pytest.importorskip("torch")
     command = [BENCH / "feeding.py", "--rows", "50000", "--images", "20", "--runs", "1"]
     command += ["--only", "local_shuffle", "border", "images"]
-    with contextlib.closing(forked_ranks.Server.of()) as server, open(tmp_path / "out", "w") as out:
-        status = server.start(command, os.environ, out, out).wait(250)
+    with forked_ranks.adopting(), open(tmp_path / "out", "w") as out:
+        status = rank_server.start(command, os.environ, out, out).wait(250)
     text = (tmp_path / "out").read_text()
     assert status == 0, text
     for line in ("local shuffle", "Parquet, random_shuffle", "two ranks"):

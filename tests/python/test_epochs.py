@@ -418,6 +418,7 @@ def test_shares_with_a_state_of_another_epoch():
         next(iter(other))
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_ranks_of_a_trainer(tmp_path):
     torch_trainer = pytest.importorskip("headrace.train.torch").TorchTrainer
 

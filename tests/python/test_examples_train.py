@@ -2,7 +2,6 @@
 weights, bit for bit.
 """
 
-import contextlib
 import os
 import re
 import signal
@@ -17,9 +16,9 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 @pytest.fixture(scope="module")
-def server():
-    with contextlib.closing(forked_ranks.Server.of("torch._dynamo")) as made:
-        yield made
+def server(rank_server):
+    with forked_ranks.adopting():
+        yield rank_server
 
 
 def start(server, name, storage, *args):

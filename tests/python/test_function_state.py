@@ -13,6 +13,7 @@ import textwrap
 import time
 import warnings
 
+import forked_ranks
 import numpy as np
 import pytest
 
@@ -1175,7 +1176,7 @@ def test_a_worker_that_dies_between_two_calls(context, tmp_path):
             assert (batch["pid"] == pid).all()
 
 
-def test_trainers_go_on(tmp_path):
+def test_trainers_go_on(tmp_path, rank_server):
     """A restarted trainer continues in the middle of an epoch, with the packer's rest."""
     pytest.importorskip("torch")
     script = tmp_path / "train.py"
@@ -1229,7 +1230,9 @@ def test_trainers_go_on(tmp_path):
         )
     )
     out = tmp_path / "out"
-    subprocess.run([sys.executable, str(script), str(out), str(tmp_path / "runs")], check=True, timeout=600)
+    with forked_ranks.adopting(), open(tmp_path / "said", "w") as said:
+        status = rank_server.start([script, out, tmp_path / "runs"], os.environ, said, said).wait(600)
+    assert status == 0, (tmp_path / "said").read_text()
     rows = [row for line in out.read_text().splitlines() for row in json.loads(line)]
     flat = [v for row in rows for v in row if v >= 0]
     assert flat == list(range(5000))

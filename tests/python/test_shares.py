@@ -278,6 +278,7 @@ def _by_rows(config):
     train.report({"got": got})
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_a_trainer_by_rows_resumes_at_the_row(folder, tmp_path):
     torch_trainer = pytest.importorskip("headrace.train.torch").TorchTrainer
 
@@ -401,6 +402,7 @@ def _count(config):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.usefixtures("forked_ranks")
 def test_policies_of_a_trainer_and_their_counts(tmp_path, workers):
     torch_trainer = pytest.importorskip("headrace.train.torch").TorchTrainer
     result = torch_trainer(
@@ -493,6 +495,7 @@ def _see(config):
     return got
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_groups_of_a_trainer(tmp_path):
     torch_trainer = pytest.importorskip("headrace.train.torch").TorchTrainer
     result = torch_trainer(

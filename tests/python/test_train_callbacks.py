@@ -31,6 +31,8 @@ from headrace.train import (
 torch = pytest.importorskip("torch")
 from headrace.train.torch import TorchCheckpoint, TorchTrainer  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("forked_ranks")
+
 
 def fit(loop, path, workers=0, **more):
     return TorchTrainer(

@@ -50,7 +50,9 @@ def places(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_run_is_stored_and_goes_on(workers, tmp_path):
+def test_a_run_is_stored_and_goes_on(workers, tmp_path, request):
+    if workers:
+        request.getfixturevalue("forked_ranks")
     for fs, path in places(tmp_path):
         with pytest.raises(Exception, match="stop"):
             trainer(fs, path, workers, stop=4).fit()

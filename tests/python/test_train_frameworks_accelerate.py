@@ -9,6 +9,7 @@ from pathlib import Path
 
 import forked_ranks
 import pytest
+from pages import run_block
 
 import headrace.data as hd
 from headrace import train
@@ -62,9 +63,9 @@ accelerator.end_training()
 
 
 @pytest.fixture(scope="module")
-def server():
-    modules = ("accelerate", "accelerate.commands.launch", "torch._dynamo")
-    with contextlib.closing(forked_ranks.Server.of(*modules)) as made:
+def server(rank_server):
+    modules = ("accelerate", "accelerate.commands.launch")
+    with forked_ranks.adopting(), contextlib.closing(rank_server.more(*modules)) as made:
         yield made
 
 
@@ -110,6 +111,11 @@ def test_accelerate_launch(tmp_path, server):
         again = launched(tmp_path, begins_at, server)
         assert steps_of(again) == {step: rows for step, rows in steps.items() if step > begins_at}
         assert again[0]["values"] == again[1]["values"] == whole[0]["values"]
+
+
+def test_the_page(tmp_path, monkeypatch, server):
+    monkeypatch.chdir(tmp_path)
+    run_block(server, "accelerate.md", tmp_path)
 
 
 def loop(config):

@@ -1,5 +1,6 @@
 """XGBoost and LightGBM on the workers of a trainer: one model of all rows, reports, checkpoints, restarts."""
 
+import contextlib
 import importlib
 import re
 from pathlib import Path
@@ -19,10 +20,11 @@ ROUNDS = 6
 
 
 @pytest.fixture(scope="module", params=["xgboost", "lightgbm"])
-def library(request):
+def library(request, rank_server):
     """Its name, with ranks that have imported it."""
     pytest.importorskip(request.param)
-    with forked_ranks.forked_ranks(f"headrace.train.{request.param}", "pandas", "sklearn"):
+    modules = (f"headrace.train.{request.param}", "pandas", "sklearn")
+    with contextlib.closing(rank_server.more(*modules)) as server, forked_ranks.ranks_of(server):
         yield request.param
 
 

@@ -1,5 +1,6 @@
 """Lightning on the workers of a trainer: rows once, metrics, checkpoints that are read back, resumes."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import forked_ranks
 import pytest
+from pages import run_block
 
 import headrace.data as hd
 from headrace import train
@@ -24,8 +26,14 @@ EPOCHS = 3
 
 
 @pytest.fixture(scope="module")
-def ranks_with_lightning():
-    with forked_ranks.forked_ranks("lightning.pytorch", "headrace.train.lightning"):
+def server(rank_server):
+    with contextlib.closing(rank_server.more("lightning.pytorch", "headrace.train.lightning")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def ranks_with_lightning(server):
+    with forked_ranks.ranks_of(server):
         yield
 
 
@@ -66,6 +74,11 @@ class Rows(pl.LightningDataModule):
 
 QUIET = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
 QUIET |= {"enable_model_summary": False, "accelerator": "cpu", "devices": "auto"}
+
+
+def test_the_page(tmp_path, monkeypatch, server):
+    monkeypatch.chdir(tmp_path)
+    run_block(server, "lightning.md", tmp_path)
 
 
 def loop(config):

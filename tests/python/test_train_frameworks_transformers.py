@@ -1,11 +1,13 @@
 """Hugging Face's Trainer on the workers of a trainer: rows once, metrics, checkpoints, restarts."""
 
+import contextlib
 import os
 from pathlib import Path
 
 import forked_ranks
 import numpy as np
 import pytest
+from pages import run_block
 
 import headrace.data as hd
 from headrace import train
@@ -24,10 +26,21 @@ TOKENS = 32
 
 
 @pytest.fixture(scope="module")
-def ranks_with_transformers():
+def server(rank_server):
     modules = ("headrace.train.huggingface.transformers", "transformers.models.gpt2.modeling_gpt2")
-    with forked_ranks.forked_ranks(*modules):
+    with contextlib.closing(rank_server.more(*modules)) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def ranks_with_transformers(server):
+    with forked_ranks.ranks_of(server):
         yield
+
+
+def test_the_page(tmp_path, monkeypatch, server):
+    monkeypatch.chdir(tmp_path)
+    run_block(server, "transformers.md", tmp_path)
 
 
 def texts(rows):

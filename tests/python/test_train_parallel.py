@@ -2,6 +2,7 @@
 them is torch's fully_shard (FSDP2), which needs no prepare_model.
 """
 
+import contextlib
 from pathlib import Path
 
 import forked_ranks
@@ -22,9 +23,10 @@ STEPS = ROWS // (2 * BATCH)
 
 
 @pytest.fixture(scope="module")
-def ranks():
+def ranks(rank_server):
     dcp = "torch.distributed.checkpoint"
-    with forked_ranks.forked_ranks("torch._dynamo", "torch.distributed.fsdp", dcp, f"{dcp}.state_dict"):
+    modules = ("torch.distributed.fsdp", dcp, f"{dcp}.state_dict")
+    with contextlib.closing(rank_server.more(*modules)) as server, forked_ranks.ranks_of(server):
         yield
 
 

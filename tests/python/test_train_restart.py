@@ -16,6 +16,7 @@ import train_torture  # noqa: E402
 
 from headrace.train.torch import TorchTrainer  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("forked_ranks")
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # no wait for a disk
 
 

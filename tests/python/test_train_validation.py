@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-import forked_ranks
 import pytest
 
 from headrace import train
@@ -22,12 +21,6 @@ from headrace.train import (
 
 pytest.importorskip("torch")
 from headrace.train.torch import TorchTrainer  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def ranks():
-    with forked_ranks.forked_ranks():
-        yield
 
 
 def saved(folder, step):
@@ -54,7 +47,7 @@ def fitted(tmp_path, loop, fn, workers=2, task=None, keep=None, name="run", fail
     ).fit()
 
 
-def test_the_best_stays_while_others_wait(ranks, tmp_path):
+def test_the_best_stays_while_others_wait(forked_ranks, tmp_path):
     go = tmp_path / "go"
 
     def right(checkpoint):
@@ -75,7 +68,7 @@ def test_the_best_stays_while_others_wait(ranks, tmp_path):
     assert [metrics["step"] for _, metrics in result.best_checkpoints] == [0, 3]
 
 
-def test_metrics_join_the_checkpoints(ranks, tmp_path):
+def test_metrics_join_the_checkpoints(forked_ranks, tmp_path):
     def loop(config):
         for step in range(3):
             wanted = [False, True, ValidationTaskConfig({"scale": 10})][step]
@@ -104,7 +97,7 @@ def test_metrics_join_the_checkpoints(ranks, tmp_path):
     assert result.validation_failures == {}
 
 
-def test_what_a_failed_validation_does(ranks, tmp_path, capfd):
+def test_what_a_failed_validation_does(forked_ranks, tmp_path, capfd):
     def loop(config):
         for step in range(4):
             limit = ValidationTaskConfig(timeout_s=0.5) if step == 1 else True
@@ -142,7 +135,7 @@ def test_what_a_failed_validation_does(ranks, tmp_path, capfd):
     assert [m for _, m in result.best_checkpoints] == [{"step": step} for step in range(4)]
 
 
-def test_a_restart_of_the_workers_leaves_validations_alone(ranks, tmp_path):
+def test_a_restart_of_the_workers_leaves_validations_alone(forked_ranks, tmp_path):
     def loop(config):
         if train.get_checkpoint() is None:
             for step in range(2):
@@ -248,7 +241,7 @@ found = [m for _, m in trainer.fit().best_checkpoints]
 
 
 @pytest.mark.timeout(900)
-def test_a_killed_drivers_validations_run_again(ranks, tmp_path, monkeypatch):
+def test_a_killed_drivers_validations_run_again(forked_ranks, tmp_path, monkeypatch):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     began = tmp_path / "began1"
