@@ -13,6 +13,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -e -o pipefail -c
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
+# `make venv` leaves the compiling of packages to their first import: where that may not keep the bytecode, each start
+# of an interpreter compiles torch again, five seconds of a core.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
