@@ -91,6 +91,7 @@ def test_donated_arrays_are_not_the_source():
         ({"batch_size": None}, ValueError, "found None"),
         ({"paddings": "x"}, TypeError, "paddings: expected a number or a dict"),
         ({"dtypes": {"y": "float32"}}, ValueError, "dtypes: no column 'y'; the columns are id, x, v"),
+        ({"dtypes": "float99"}, TypeError, "column 'id': dtypes: data type 'float99' not understood"),
         ({"paddings": {"y": 1}}, ValueError, "paddings: no column 'y'"),
     ],
 )

@@ -81,6 +81,11 @@ def test_columns_without_a_tensor(values, text):
 def test_wrong_arguments():
     with pytest.raises(exceptions.InvalidArgument, match="dtypes: no column 'y'; the columns are 'id', 'x'"):
         next(iter(dataset().iter_tf_batches(dtypes={"y": tf.float32})))
+    for wrong in ("float99", {"id": "float99"}):  # was "'str' object has no attribute 'is_integer'"
+        with pytest.raises(
+            exceptions.TypeMismatchError, match="dtypes: expected a tf.DType, found 'float99'"
+        ):
+            next(iter(dataset().iter_tf_batches(dtypes=wrong)))
     with pytest.raises(exceptions.InvalidArgument, match="to_tf: no column 'y'; the columns are 'id'"):
         dataset().to_tf("y", "id")
     with pytest.raises(exceptions.TypeMismatchError, match="to_tf: expected a column or a list of columns"):

@@ -69,7 +69,10 @@ class JaxBatches:
             )
         dtype = self.dtypes.get(name) if isinstance(self.dtypes, dict) else self.dtypes
         if dtype is not None:
-            array = array.astype(dtype, copy=False)
+            try:
+                array = array.astype(dtype, copy=False)
+            except TypeError as e:
+                raise TypeMismatchError(f"{what}: dtypes: {e}") from None
         if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and not self.jax.config.jax_enable_x64:
             array = _of_32_bits(what, array)
         return self._placed(what, self._full(what, array, name))

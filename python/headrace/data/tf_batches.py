@@ -16,6 +16,9 @@ class TfBatches:
     def __init__(self, dtypes):
         self.tf = package("tensorflow", "iter_tf_batches")
         self.dtypes = dtypes
+        for dtype in dtypes.values() if isinstance(dtypes, dict) else [dtypes]:
+            if dtype is not None and not isinstance(dtype, self.tf.DType):
+                raise TypeMismatchError(f"iter_tf_batches: dtypes: expected a tf.DType, found {dtype!r}")
 
     def __reduce__(self):
         return TfBatches, (self.dtypes,)
