@@ -141,9 +141,14 @@ def loop(case):
 
 
 def die_in_calls(case, who):
-    """This process is killed by its n-th call of a function that changes files."""
+    """This process is killed by its n-th call of a function that changes files; a rank, once for each driver:
+    where the first checkpoint takes more calls, no restart would come further.
+    """
     n = case["die"].get(who)
-    if n is None or (who == "rank" and train.get_context().get_world_rank() != case["ranks"] // 2):
+    died = Path(case["folder"], f"died-{case.get('driver', 'driver')}")
+    if n is None or (
+        who == "rank" and (died.exists() or train.get_context().get_world_rank() != case["ranks"] // 2)
+    ):
         return
     case["die"] = {}
     left = [n]
@@ -152,6 +157,7 @@ def die_in_calls(case, who):
         def call(*args, **kwargs):
             left[0] -= 1
             if left[0] == 0:
+                died.touch()
                 if function.__name__ == "copy2":
                     Path(args[1]).write_bytes(Path(args[0]).read_bytes()[:100])
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -171,7 +177,11 @@ def drive(case):
     die_in_calls(case, "driver")
     trainer = TorchTrainer(
         loop,
-        train_loop_config={**case, "die": case["die"] if "rank" in case["die"] else {}},
+        train_loop_config={
+            **case,
+            "die": case["die"] if "rank" in case["die"] else {},
+            "driver": os.getpid(),
+        },
         datasets={"train": dataset(case)},
         scaling_config=train.ScalingConfig(num_workers=case["ranks"]),
         run_config=train.RunConfig(
