@@ -57,35 +57,28 @@ void hr_plan_unref(hr_plan *p)
     hr__free(p);
 }
 
-bool hr__plan_has_instances(const hr_plan *p)
+static bool any_node(const hr_plan *p, bool (*is)(const hr_plan *))
 {
-    if (p->op && p->op->instances)
+    if (is(p))
         return true;
     for (int i = 0; i < p->n_inputs; i++)
-        if (hr__plan_has_instances(p->inputs[i]))
+        if (any_node(p->inputs[i], is))
             return true;
     return false;
 }
 
-bool hr__plan_calls(const hr_plan *p)
+static bool has_instances(const hr_plan *p) { return p->op && p->op->instances; }
+
+static bool calls(const hr_plan *p) { return (p->op && p->op->calls) || (p->scan && hr__scan_calls(p->scan)); }
+
+static bool is_remote(const hr_plan *p)
 {
-    if ((p->op && p->op->calls) || (p->scan && hr__scan_calls(p->scan)))
-        return true;
-    for (int i = 0; i < p->n_inputs; i++)
-        if (hr__plan_calls(p->inputs[i]))
-            return true;
-    return false;
+    return p->scan && hr__scan_n_files(p->scan) > 0 && hr__scan_is_remote(p->scan, 0);
 }
 
-bool hr__plan_is_remote(const hr_plan *p)
-{
-    if (p->scan && hr__scan_n_files(p->scan) > 0 && hr__scan_is_remote(p->scan, 0))
-        return true;
-    for (int i = 0; i < p->n_inputs; i++)
-        if (hr__plan_is_remote(p->inputs[i]))
-            return true;
-    return false;
-}
+bool hr__plan_has_instances(const hr_plan *p) { return any_node(p, has_instances); }
+bool hr__plan_calls(const hr_plan *p) { return any_node(p, calls); }
+bool hr__plan_is_remote(const hr_plan *p) { return any_node(p, is_remote); }
 
 /* A node like `p` over other inputs (the caller frees its references on failure). Shares scan, operator and schema. */
 hr_status hr__plan_like(hr_plan *p, hr_plan *const *inputs, hr_plan **out, hr_error *err)

@@ -27,12 +27,12 @@ const char *hr__url_host(const char *url, const char **end)
 const char *hr__address_wrong(const char *url)
 {
     const char *end, *host = hr__url_host(url, &end);
-    bool is_http = strncasecmp(url, "http:/", 6) == 0 || strncasecmp(url, "https:/", 7) == 0;
+    size_t n = strncasecmp(url, "http:/", 6) == 0 ? 6 : strncasecmp(url, "https:/", 7) == 0 ? 7 : 0;
 
-    if (is_http && strncmp(strchr(url, ':'), "://", 3) != 0) /* an endpoint "http://" without its last slash */
-        return "the address names no host";
-    if (!is_http)
+    if (!n)
         return "expected an address that begins with http:// or https://";
+    if (url[n] != '/') /* an endpoint "http://" without its last slash */
+        return "the address names no host";
     if (host == end || *host == ':')
         return "the address names no host";
     for (const char *p = host; p < end; p++)
