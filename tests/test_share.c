@@ -270,6 +270,24 @@ static void over_the_limit_nothing_is_kept(void **state)
     hr__account_unref(account);
 }
 
+static void trimming_frees_what_is_empty(void **state)
+{
+    hr_arena *a = arena_new();
+    hr_buffer *b = buffer_new(a, 1000), *c = buffer_new(a, 5 * MIB);
+
+    (void)state;
+    memset(b->data, 9, 1000);
+    hr__buffer_unref(c);
+    assert_true(hr__arena_bytes(a) > 5 * MIB); /* kept for the next one */
+    hr__arena_trim(a);
+    assert_int_equal(hr__arena_bytes(a), MIB);
+    assert_int_equal(b->data[999], 9);
+    hr__buffer_unref(b);
+    hr__arena_trim(a);
+    assert_int_equal(hr__arena_bytes(a), 0);
+    hr__arena_unref(a);
+}
+
 static void shrinking_gives_the_rest_back(void **state)
 {
     hr_arena *a = arena_new();
@@ -373,19 +391,13 @@ static void faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(buffers_have_alignment_and_slack),
-        cmocka_unit_test(a_buffer_outlives_its_arenas_owner),
-        cmocka_unit_test(warm_blocks_come_first),
-        cmocka_unit_test(blocks_never_overlap),
-        cmocka_unit_test(threads_share_an_arena),
-        cmocka_unit_test(it_grows_in_steps_and_is_charged),
-        cmocka_unit_test(what_is_touched_is_charged),
-        cmocka_unit_test(peaks_are_forgotten_after_seconds),
-        cmocka_unit_test(over_the_limit_nothing_is_kept),
-        cmocka_unit_test(shrinking_gives_the_rest_back),
-        cmocka_unit_test(a_retired_segment_is_not_used_again),
-        cmocka_unit_test(a_forked_child_only_reads),
-        cmocka_unit_test(faults),
+        cmocka_unit_test(buffers_have_alignment_and_slack), cmocka_unit_test(a_buffer_outlives_its_arenas_owner),
+        cmocka_unit_test(warm_blocks_come_first),           cmocka_unit_test(blocks_never_overlap),
+        cmocka_unit_test(threads_share_an_arena),           cmocka_unit_test(it_grows_in_steps_and_is_charged),
+        cmocka_unit_test(what_is_touched_is_charged),       cmocka_unit_test(peaks_are_forgotten_after_seconds),
+        cmocka_unit_test(over_the_limit_nothing_is_kept),   cmocka_unit_test(trimming_frees_what_is_empty),
+        cmocka_unit_test(shrinking_gives_the_rest_back),    cmocka_unit_test(a_retired_segment_is_not_used_again),
+        cmocka_unit_test(a_forked_child_only_reads),        cmocka_unit_test(faults),
     };
 
     return cmocka_run_group_tests_name("share", tests, NULL, NULL);

@@ -81,7 +81,8 @@ bool hr__calls_runs(hr_calls *c, uint64_t run); /* the run has not ended: server
 hr_status hr__calls_add_worker(hr_calls *c, int fd, int pid, const void *init, int64_t init_bytes,
                                hr_error *err) HR_MUST_USE;
 int hr__calls_n_workers(hr_calls *c);
-/* Requests one idle worker to end. Returns its pid; 0: no worker is idle. */
+/* Requests one idle worker to end. Returns its pid; 0: no worker is idle. Without workers no empty memory is kept for
+ * their input. */
 int hr__calls_end_idle(hr_calls *c);
 int hr__calls_busy(hr_calls *c, int *pids, int most); /* pids of workers that run a call; returns their number */
 int hr__calls_n_expected(hr_calls *c);

@@ -8,8 +8,9 @@
  * 2. A free block merges with its free neighbours and joins the list of its size class, newest first; a request takes
  *    from the smallest class that has a block. So touched memory is reused first, and the untouched rest of a segment,
  *    its largest free block, comes last: the first touch of shared pages is several times slower than a copy.
- * 3. An empty segment is freed when the rest still holds the peak of the last seconds, or when the account or the
- *    process exceeds its limit. Punching its pages out frees them even if a peer still maps them.
+ * 3. An empty segment is freed when the rest still holds the peak of the last seconds, when the account or the process
+ *    exceeds its limit, or when nobody needs the arena for now (hr__arena_trim). Punching its pages out frees them even
+ *    if a peer still maps them.
  * 4. A segment is retired when a peer that reads it will never release its messages (link.c). It gets no new blocks and
  *    is freed with our last block in it, without punching: its contents stay unchanged until the peer unmaps them.
  * 5. The arena's account is charged for all bytes of a segment that were ever in a block: touching a page creates it,
@@ -569,6 +570,18 @@ static void block_free(hr_arena *a, block *k)
     free_locked(a, k);
     if (!s->n_used || a->n_bytes > keep)
         out = trim_locked(a, keep);
+    hr__unlock(&a->lock);
+    give_back_all(out);
+}
+
+void hr__arena_trim(hr_arena *a)
+{
+    hr_segment *out;
+
+    if (!is_ours(a))
+        return;
+    hr__lock(&a->lock);
+    out = trim_locked(a, 0);
     hr__unlock(&a->lock);
     give_back_all(out);
 }

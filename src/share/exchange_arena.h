@@ -12,6 +12,7 @@ hr_arena *hr__arena_ref(hr_arena *a);
 void hr__arena_unref(hr_arena *a);
 int64_t hr__arena_bytes(const hr_arena *a); /* For tests: bytes of all segments; at most this is charged. */
 int64_t hr__arena_used(const hr_arena *a);  /* in live blocks */
+void hr__arena_trim(hr_arena *a);           /* Frees its empty segments. */
 /* Contents undefined, slack zero: hr__buffer_new with hr_mem.arena. */
 hr_status hr__arena_buffer(hr_arena *a, int64_t n_bytes, hr_buffer **out, hr_error *err) HR_MUST_USE;
 

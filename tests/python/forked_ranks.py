@@ -103,6 +103,14 @@ class Server:
         """A program whose ranks are forks of it; args: what follows the interpreter in a command."""
         return Rank(self, list(map(str, args)), dict(env), stdout, stderr, drives=True)
 
+    def run(self, args, folder, timeout):
+        """What a program printed, after its end with status 0; `folder` keeps its output and its errors."""
+        output, errors = Path(folder, "output"), Path(folder, "errors")
+        with adopting(), open(output, "w") as out, open(errors, "w") as err:
+            status = self.start(args, os.environ, out, err).wait(timeout)
+        assert status == 0, output.read_text() + errors.read_text()
+        return output.read_text()
+
     def close(self):
         self.socket.shutdown(socket.SHUT_RDWR)  # also where a fork of this process holds it
         self.socket.close()

@@ -1,6 +1,5 @@
 """Runs the block of a page about a framework as a program that a server forks; see forked_ranks.py."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -14,9 +13,7 @@ def run_block(server, name, folder):
     assert name in make_outputs.OF_FRAMEWORKS
     (found,) = make_outputs.BLOCK.finditer((DOCS / name).read_text())
     varies, code, below = found.groups()
-    program, output, errors = (folder / one for one in ("block.py", "output", "errors"))
+    program = folder / "block.py"
     program.write_text(code)
-    with open(output, "w") as out, open(errors, "w") as err:
-        status = server.start([program], os.environ, out, err).wait(300)
-    assert status == 0, errors.read_text()
-    assert varies or output.read_text() == (below or "")
+    printed = server.run([program], folder, 300)
+    assert varies or printed == (below or "")

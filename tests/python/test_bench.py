@@ -3,12 +3,10 @@
 import importlib
 import io
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-import forked_ranks
 import pytest
 
 pytest.importorskip("pyarrow")
@@ -63,10 +61,7 @@ def test_a_small_run_of_ranks(tmp_path, rank_server):
     pytest.importorskip("torch")
     command = [BENCH / "feeding.py", "--rows", "50000", "--images", "20", "--runs", "1"]
     command += ["--only", "local_shuffle", "border", "images"]
-    with forked_ranks.adopting(), open(tmp_path / "out", "w") as out:
-        status = rank_server.start(command, os.environ, out, out).wait(250)
-    text = (tmp_path / "out").read_text()
-    assert status == 0, text
+    text = rank_server.run(command, tmp_path, 250)
     for line in ("local shuffle", "Parquet, random_shuffle", "two ranks"):
         assert f"| {line} | " in text, text
 

@@ -14,6 +14,7 @@ import pytest
 from test_shares import on_all
 
 import headrace.data as hd
+from headrace import _core as core
 from headrace import exceptions, train
 from headrace.data import early
 
@@ -210,6 +211,23 @@ def test_an_early_pass_ends_when_nobody_comes(monkeypatch):
     early._sweeping()  # what its thread does
     assert held.run.feed.closed
     assert len(list(ds.iter_batches(batch_size=100))) == 10
+
+
+def test_an_early_pass_leaves_its_memory_to_another_run(context):
+    """The story: for two minutes after the last epoch of one dataset, the rows that nobody came for took the
+    memory of another one, which ran three times as long.
+    """
+    ds = hd.range(1_000_000)
+    for _ in range(2):
+        list(ds.iter_batches(batch_size=10_000))
+    held = ds._iterator.early.held()
+    other = hd.range(10)
+    assert other.count() == 10 and ids(other.iter_batches(batch_size=10)) == [list(range(10))]
+    assert not held.run.feed.closed
+    context.memory_limit_bytes = int(1.9 * core.memory_used())
+    ids(other.iter_batches(batch_size=10))
+    assert held.run.feed.closed
+    assert len(list(ds.iter_batches(batch_size=10_000))) == 100
 
 
 @pytest.mark.parametrize("lightning", [False, True])

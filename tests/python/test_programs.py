@@ -7,7 +7,6 @@ import re
 import sys
 from pathlib import Path
 
-import forked_ranks
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -52,13 +51,10 @@ def expected():
 
 def printed_by_a_fork(server, text, folder):
     """What the program prints on its last line, as JSON. It and its ranks need not import torch."""
-    program, data, output, errors = (folder / n for n in ("program.py", "data", "output", "errors"))
+    program, data = folder / "program.py", folder / "data"
     program.write_text(text)
     data.mkdir()
-    with forked_ranks.adopting(), open(output, "w") as out, open(errors, "w") as err:
-        status = server.start([program, data], os.environ, out, err).wait(240)
-    assert status == 0, errors.read_text()
-    return json.loads(output.read_text().splitlines()[-1])
+    return json.loads(server.run([program, data], folder, 240).splitlines()[-1])
 
 
 def test_the_ten_programs_are_programs_of_ray(expected):

@@ -6,7 +6,8 @@ rows are shuffled while the last batches of the epoch before are used. That anot
 Feed.delays_next, may_open_next and guesses_next say when the epoch may open. If the program does not take a
 guessed epoch, its DatasetIterator guesses no more.
 
-An early pass holds memory and threads' work, so it ends when IDLE_S have passed since the last epoch ended.
+An early pass holds memory and threads' work, so it ends when IDLE_S have passed since the last epoch ended,
+or when another run begins and finds half of its memory taken.
 
 Tests: tests/python/test_epochs.py, test_repeat.py
 """
@@ -104,11 +105,10 @@ class Early:
         if held is not None and self._pid == os.getpid():
             self._end(held[1])
 
-    def drop_idle(self) -> None:
-        """Ends it if nobody has come for it."""
+    def idle_s(self) -> float:
+        """The seconds in which nobody has come for it; -1: its epoch is not yet the next one."""
         since = self._since
-        if since is not None and time.monotonic() - since > IDLE_S:
-            self.drop()
+        return -1.0 if since is None else time.monotonic() - since
 
     def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:  # the interpreter ends: runs have, too
         if not is_finalizing():
@@ -120,6 +120,16 @@ class Early:
             under.close()
         except _core.HeadraceError:
             pass
+
+
+def make_room(limit: int) -> None:
+    """Ends passes for which nobody has come, those first that wait longest, while the data in memory takes
+    more than half of the limit, in bytes, of a run that begins.
+    """
+    for one in sorted(_holding, key=Early.idle_s, reverse=True):
+        if one.idle_s() < 0 or _core.memory_used() <= limit // 2:
+            return
+        one.drop()
 
 
 def _sweep(one):
@@ -137,7 +147,8 @@ def _sweeping():
     while True:
         time.sleep(IDLE_S / 8)
         for one in list(_holding):
-            one.drop_idle()
+            if one.idle_s() > IDLE_S:
+                one.drop()
         one = None  # a reference would keep its pass open
         with _changing:
             if not any(one.held() for one in _holding):

@@ -15,8 +15,9 @@ from typing import Any
 
 from headrace import _core, events
 from headrace._core import Plan, Table
-from headrace.data import running
+from headrace.data import early, running
 from headrace.data.paths import is_served, shown
+from headrace.udf import states
 
 ALL_ROWS = 2**63 - 1  # end of a slice without an end
 BEGINNING_ROWS = 10_000  # at most are taken from the files of a list's first page
@@ -389,6 +390,7 @@ class Run:
         for pool in self.pools:
             pool.begin()
         try:
+            self._make_room(options.get("memory_limit") or _core.memory_limit())
             inline = [p.inline for p in self.pools if p.inline]
             plan = node.beginning if beginning else node.plan
             self.feed = _core.Feed(plan, inline_calls=inline, **options)
@@ -402,6 +404,11 @@ class Run:
             raise
         if events.wanted(events.DATA):
             events.tell(events.DATA, "run %d begins: %s", self.number, node.chain())
+
+    @staticmethod
+    def _make_room(limit):
+        early.make_room(limit)
+        states.make_room(limit)
 
     def _next(self):
         try:

@@ -43,7 +43,7 @@ class Processes(State):
         self.dead = []
         self.busy = set()  # process ids of workers that ran a function when the pool closed
         self.payload = None
-        self.waited = self.quiet = self.idle = time.monotonic()
+        self.waited = self.quiet = time.monotonic()
         self.modules = BATCHES.get(spec.get("batch_format"), ())
         self.waiting = Waiting() if most is None and not worker_gpus and (cpus or 1) <= 1 else None
         self.private = 0  # bytes of each worker
@@ -205,6 +205,9 @@ class Processes(State):
         if now - self.quiet > QUIET and n > max(self.least, 1):
             self.quiet = now
             self.calls.end_idle()
+
+    def idle_bytes(self):
+        return sum(worker.charged for worker in list(self.workers)) if self.runs <= 0 else 0
 
     def end_idle(self):
         """Ends the workers without calls; the next run starts new ones."""

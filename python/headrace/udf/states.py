@@ -13,6 +13,7 @@ import weakref
 from headrace import _core
 
 GRACE = 1.0  # what a worker may still take when its pool ends
+ROOM_S = 0.2  # how long a run waits for the memory of workers that end for it
 
 _live = weakref.WeakSet()
 
@@ -25,6 +26,22 @@ def add(state):
 def live():
     """The states of all pools of this process."""
     return list(_live)
+
+
+def make_room(limit: int) -> None:
+    """Ends the workers of pools that no run uses, those first that rest longest, while the data in memory
+    takes more than half of the limit, in bytes, of a run that begins.
+    """
+    wanted, used = limit // 2, _core.memory_used()
+    ended = used
+    for state in sorted(live(), key=lambda one: one.idle):
+        if ended > wanted and (n := state.idle_bytes()):
+            state.end_idle()
+            state.wake()  # to notice it
+            ended -= n
+    until = time.monotonic() + ROOM_S
+    while ended < used and _core.memory_used() > ended and time.monotonic() < until:
+        time.sleep(0.002)
 
 
 @atexit.register
@@ -71,6 +88,7 @@ class State:
         self.most = most
         self.lock = threading.Lock()
         self.runs = 0
+        self.idle = time.monotonic()  # when a run used it last
         self.failure = None  # why the last worker did not start
         self.closed = False
         self.process = os.getpid()
@@ -89,6 +107,10 @@ class State:
 
     def start(self):
         pass
+
+    def idle_bytes(self):
+        """The memory of workers that no run uses."""
+        return 0
 
     def deaths(self, text):
         return ""

@@ -398,6 +398,7 @@ int hr__calls_end_idle(hr_calls *c)
 {
     sending s = { 0 };
     int pid = 0;
+    hr_arena *unused;
 
     hr__lock(&c->lock);
     for (hr_calls_worker *w = c->workers; w && !pid; w = w->next)
@@ -408,10 +409,13 @@ int hr__calls_end_idle(hr_calls *c)
             s.link = hr__link_ref(w->link);
             pid = w->pid;
         }
+    unused = c->n_workers == 0 ? c->arena : NULL;
     hr__unlock(&c->lock);
     if (pid && !notify(s.link, HR_MSG_END, 0))
         hr__link_close(s.link);
     sending_clear(&s);
+    if (unused)
+        hr__arena_trim(unused);
     return pid;
 }
 
