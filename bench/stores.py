@@ -53,6 +53,15 @@ def ours(endpoint):
     def parquet(columns=None):
         return hd.read_parquet(f"s3://{BUCKET}/table/", columns=columns, storage_options=options)
 
+    def write():
+        """Unsigned, as Polars sends it; without the option a body is hashed where there is no TLS."""
+        given = options | {"aws_unsigned_payload": True}
+        ds = hd.from_arrow(rows_to_write())
+        files = ds.write_parquet(
+            out(OURS), compression="none", single_file=True, mode="overwrite", storage_options=given
+        )
+        return sum(file["rows"] for file in files)
+
     return {
         "scan": lambda: rows(parquet()),
         "columns": lambda: rows(parquet(COLUMNS)),
@@ -63,12 +72,7 @@ def ours(endpoint):
         "list": lambda: len(
             hd.read_binary_files(f"s3://{BUCKET}/keys/", storage_options=options).input_files()
         ),
-        "write": lambda: sum(
-            file["rows"]
-            for file in hd.from_arrow(rows_to_write()).write_parquet(
-                out(OURS), compression="none", single_file=True, mode="overwrite", storage_options=options
-            )
-        ),
+        "write": write,
     }
 
 

@@ -356,14 +356,15 @@ class S3Server(ObjectServer):
         keys = [k for k in sorted(files, key=str.encode) if k.startswith(prefix) and k > behind]
         encoded = query.get("encoding-type") == ["url"]
         lines = ["<EncodingType>url</EncodingType>"] if encoded else []
-        for key in keys[: self.page]:
+        page = min(self.page, int(query.get("max-keys", [self.page])[0]))
+        for key in keys[:page]:
             tag = self.etag(files[key]).replace('"', "&quot;")
             size = files[key].stat().st_size
             name = quote_plus(key) if encoded else escape(key)
             lines.append(f"<Contents><Key>{name}</Key><ETag>{tag}</ETag><Size>{size}</Size></Contents>")
-        if len(keys) > self.page:
+        if len(keys) > page:
             lines.append("<IsTruncated>true</IsTruncated>")
-            token = escape(keys[self.page - 1])
+            token = escape(keys[page - 1])
             lines.append(f"<NextContinuationToken>{token}</NextContinuationToken>")
         body = f"<ListBucketResult>{''.join(lines)}</ListBucketResult>".encode()
         handler.send_response(200)

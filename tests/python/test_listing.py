@@ -24,6 +24,7 @@ class ListServer(S3Server):
     keys = ()
     order = staticmethod(str.encode)
     ignores_start = ignores_level = False
+    n_keys = 0  # sent
     on_list = None
 
     def _list(self, handler, bucket, query):
@@ -49,8 +50,11 @@ class ListServer(S3Server):
         else:
             behind = "" if self.ignores_start else query.get("start-after", [""])[0]
         begin = bisect.bisect_right([self.order(k) for k in keys], self.order(behind)) if behind else 0
-        page = keys[begin : begin + self.page]
-        cut = begin + self.page < len(keys)
+        size = min(self.page, int(query.get("max-keys", [self.page])[0]))
+        page = keys[begin : begin + size]
+        cut = begin + size < len(keys)
+        with self.lock:
+            self.n_keys += len(page)
         lines = [
             f"<CommonPrefixes><Prefix>{k}</Prefix></CommonPrefixes>"
             if k.endswith("/")
@@ -220,6 +224,16 @@ def test_a_folder_is_not_cut_before_its_second_page(server):
     server.keys, server.page = [f"in/{a:03}/{a:03}{i:03}" for a in range(10) for i in range(100)], 100
     assert listed(server, "s3://bucket/in/") == server.keys
     assert len(server.requests) <= 24  # there were 32
+
+
+@pytest.mark.parametrize("larger", [(), (7, 13), tuple(range(10, 20))])
+def test_folders_of_one_page_are_proven_by_one_key(server, larger):
+    """The story: each folder's second page was the next folder's first one, and all keys travelled twice."""
+    sizes = [53 if a in larger else 50 for a in range(20)]
+    server.keys, server.page = [f"in/{a:03}/{i:03}" for a in range(20) for i in range(sizes[a])], 50
+    assert listed(server, "s3://bucket/in/") == server.keys
+    ones = sum("max-keys=1&" in path for _, path, *_ in server.requests)
+    assert ones >= 2 and (larger or server.n_keys < 1.5 * len(server.keys) and ones >= 10)
 
 
 def test_levels_of_many_pages(server):

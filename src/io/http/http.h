@@ -293,6 +293,7 @@ typedef struct hr_list_query {
     const char *token; /* of the page before; NULL: the first page */
     const char *after; /* the first page begins behind this key; NULL: at the first one */
     bool level;        /* only keys without a slash behind the prefix, and the names of folders */
+    bool one;          /* a page of one key, where the store can begin behind a key */
 } hr_list_query;
 /* What the requests for a store have of their own: one table for each kind of store. */
 struct hr_store_kind {

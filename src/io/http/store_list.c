@@ -11,8 +11,9 @@
  * Where the page's last key lies in folders, the levels above it are listed beside the next pages, and what follows is
  * cut at their folders.
  * Each span ends with the first key behind it, which has to be the first key of the next span: this proves that the
- * spans together are the store's list. Otherwise (objects come and go meanwhile), and if the keys do not ascend byte by
- * byte, the pages are asked for again, one after the other.
+ * spans together are the store's list. Where second pages prove to be the next span's (folders of a thousand files),
+ * one key is asked for instead. Otherwise (objects come and go meanwhile), and if the keys do not ascend byte by byte,
+ * the pages are asked for again, one after the other.
  *
  * A store whose lists begin at the beginning (Azure) is asked for large folders beside each other: after a page that is
  * not the last one, and that has few folders, the levels above the page's last key are listed, and each folder behind
@@ -91,6 +92,8 @@ typedef struct listing {
     level *levels;
     int64_t n_levels, cap_levels;
     int64_t n_full; /* pages that were not the last one */
+    int64_t n_bare; /* second pages of spans that had no key of their span, */
+    int64_t n_more; /* and those that had */
     int64_t begin;  /* of this list in `out` */
     bool is_named;  /* the pattern names what exists: only that counts */
     bool may_cut;
@@ -184,6 +187,13 @@ static hr_status ask(const listing *l, const hr_list_query *q, hr_http_request *
     return st;
 }
 
+/* Whether the first page of a span had all of its keys, as far as other spans tell (folders of a thousand files): one
+ * key proves it then, where a page would be the next span's again. */
+static bool seems_whole(const listing *l, const span *s)
+{
+    return s->upto && s->n_full == 1 && l->way == HR_LIST_BEHIND && l->n_bare > l->n_more;
+}
+
 static hr_status page_request(const listing *l, const span *s, hr_http_request *r, hr_error *err)
 {
     const char *given = s->prefix ? s->prefix : l->prefix;
@@ -193,7 +203,7 @@ static hr_status page_request(const listing *l, const span *s, hr_http_request *
 
     if (!prefix)
         return hr__error_memory(err, l->url, n);
-    st = ask(l, &(hr_list_query){ prefix, s->token, s->after, s->behind != NULL }, r, err);
+    st = ask(l, &(hr_list_query){ prefix, s->token, s->after, s->behind != NULL, seems_whole(l, s) }, r, err);
     hr__free(prefix);
     return st;
 }
@@ -334,6 +344,15 @@ static hr_status take_first(listing *l, const span *s, const hr_list_page *page,
     return l->may_begin ? take_doubts(l, page, err) : HR_OK;
 }
 
+/* The second page of a span says whether second pages are of use. */
+static void count_second(listing *l, const span *s, const hr_list_page *page)
+{
+    bool bare = page->n == 0 || (s->over && strcmp(s->over, page->items[0].key) == 0);
+
+    l->n_bare += bare;
+    l->n_more += !bare;
+}
+
 /* Takes the keys of a page that belong to the span, and how it goes on. */
 static hr_status take_page(listing *l, span *s, hr_list_page *page, hr_error *err)
 {
@@ -365,6 +384,8 @@ static hr_status take_page(listing *l, span *s, hr_list_page *page, hr_error *er
         else
             HR_TRY(take_key(l, &page->items[i], err));
     }
+    if (s->upto && s->n_full == 1)
+        count_second(l, s, page);
     s->is_done = s->over || !page->truncated;
     l->n_full += !s->is_done;
     s->n_full += !s->is_done;

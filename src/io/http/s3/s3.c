@@ -154,7 +154,8 @@ void hr__s3_add_list_query(const hr_list_query *q, bool encoded, hr_text *out)
         hr__url_add_encoded(out, q->token, false);
         hr__text_add(out, "&");
     }
-    hr__text_add(out, "%s%slist-type=2&prefix=", q->level ? "delimiter=%2F&" : "", encoded ? "encoding-type=url&" : "");
+    hr__text_add(out, "%s%slist-type=2&%sprefix=", q->level ? "delimiter=%2F&" : "",
+                 encoded ? "encoding-type=url&" : "", q->one ? "max-keys=1&" : "");
     hr__url_add_encoded(out, q->prefix, false);
     if (q->after && !q->token) {
         hr__text_add(out, "&start-after=");
