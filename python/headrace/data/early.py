@@ -7,7 +7,7 @@ Feed.delays_next, may_open_next and guesses_next say when the epoch may open. If
 guessed epoch, its DatasetIterator guesses no more.
 
 An early pass holds memory and threads' work, so it ends when IDLE_S have passed since the last epoch ended,
-or when another run begins and finds half of its memory taken.
+or when another run begins and finds little free memory.
 
 Tests: tests/python/test_epochs.py, test_repeat.py
 """
@@ -122,12 +122,12 @@ class Early:
             pass
 
 
-def make_room(limit: int) -> None:
-    """Ends passes for which nobody has come, those first that wait longest, while the data in memory takes
-    more than half of the limit, in bytes, of a run that begins.
+def make_room(most: int) -> None:
+    """Ends passes for which nobody has come, those first that wait longest, while data takes more than
+    `most` bytes of memory.
     """
     for one in sorted(_holding, key=Early.idle_s, reverse=True):
-        if one.idle_s() < 0 or _core.memory_used() <= limit // 2:
+        if one.idle_s() < 0 or _core.memory_used() <= most:
             return
         one.drop()
 

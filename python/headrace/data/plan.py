@@ -20,6 +20,7 @@ from headrace.data.paths import is_served, shown
 from headrace.udf import states
 
 ALL_ROWS = 2**63 - 1  # end of a slice without an end
+ROOM_BYTES = 256 << 20  # of memory that a run has before workers and epochs that nobody uses are kept
 BEGINNING_ROWS = 10_000  # at most are taken from the files of a list's first page
 _KEEPS_COLUMNS = (
     "cache",
@@ -407,8 +408,10 @@ class Run:
 
     @staticmethod
     def _make_room(limit):
-        early.make_room(limit)
-        states.make_room(limit)
+        """Idle workers may hold a model that takes long to load: they end only where memory is short."""
+        most = limit - min(limit // 2, ROOM_BYTES)
+        early.make_room(most)
+        states.make_room(most)
 
     def _next(self):
         try:

@@ -28,14 +28,14 @@ def live():
     return list(_live)
 
 
-def make_room(limit: int) -> None:
-    """Ends the workers of pools that no run uses, those first that rest longest, while the data in memory
-    takes more than half of the limit, in bytes, of a run that begins.
+def make_room(most: int) -> None:
+    """Ends the workers of pools that no run uses, those first that rest longest, while data and workers take
+    more than `most` bytes of memory.
     """
-    wanted, used = limit // 2, _core.memory_used()
+    used = _core.memory_used()
     ended = used
     for state in sorted(live(), key=lambda one: one.idle):
-        if ended > wanted and (n := state.idle_bytes()):
+        if ended > most and (n := state.idle_bytes()):
             state.end_idle()
             state.wake()  # to notice it
             ended -= n
