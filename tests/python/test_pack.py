@@ -473,6 +473,7 @@ def test_memory(tmp_path, context):
         ({"columns": "x"}, TypeError, "column 'x' is int64, expected a list of numbers"),
         ({"columns": ["t", "t"]}, ValueError, "a name comes twice"),
         ({"columns": "none"}, ValueError, "none"),
+        ({"columns": 5}, TypeError, "columns: expected names of columns, found 5"),
         ({"eos_token_id": 2**31}, ValueError, "eos is 2147483648, no value of column 't'"),
         ({"eos_token_id": {"t": 1}}, ValueError, "a dict needs columns="),
         ({"columns": ["t", "u"], "eos_token_id": 1}, ValueError, "a value for each of the columns t, u"),

@@ -238,6 +238,11 @@ def test_refusals(call, text):
 
 
 def test_wrong_types():
+    for call in (hd.range(10).split, hd.range(10).streaming_split):
+        with pytest.raises(
+            exceptions.TypeMismatchError, match="split: locality_hints: expected a list or None"
+        ):
+            call(2, locality_hints=5)
     for call in (lambda d: d.zip(5), lambda d: d.mix(5), lambda d: d.train_test_split("x")):
         with pytest.raises(exceptions.TypeMismatchError):
             call(hd.range(10))

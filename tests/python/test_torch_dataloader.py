@@ -702,6 +702,23 @@ def test_options_that_torch_refuses(wrong, what):
         DataLoader(Sleeps(2), 1, **wrong)
 
 
+def test_types_of_options():
+    """The story: torch says "'int' object is not callable" in the loop, and the like, without a name."""
+    for wrong in (
+        {"dataset": 5},
+        {"num_workers": "1"},
+        {"collate_fn": 5},
+        {"worker_init_fn": 5, "num_workers": 1},
+        {"generator": 5, "shuffle": True},
+        {"sampler": 5},
+        {"batch_sampler": 5},
+        {"timeout": "1", "num_workers": 1},
+        {"prefetch_factor": 1.5, "num_workers": 1},
+    ):
+        with pytest.raises(TypeError, match=f"DataLoader: {next(iter(wrong))}: expected"):
+            DataLoader(**({"dataset": Sleeps(2)} | wrong))
+
+
 @pytest.mark.parametrize("workers", ["processes", "threads"])
 def test_timeout(workers):
     loader = DataLoader(Sleeps(2), 1, num_workers=1, workers=workers, timeout=0.3)

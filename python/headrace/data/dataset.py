@@ -1294,10 +1294,7 @@ class Dataset(Consumers, Conversions, Writing):
         """
         if not is_whole(n, 1):
             raise InvalidArgument(f"streaming_split: n: expected at least 1, found {n!r}")
-        if locality_hints is not None and len(locality_hints) != n:
-            raise InvalidArgument(
-                f"streaming_split: locality_hints: expected {n}, found {len(locality_hints)}"
-            )
+        splitting.check_hints("streaming_split", n, locality_hints)
         tail = splitting.tail("streaming_split", equal, tail)
         if not is_whole(replicas, 1) or n % replicas:
             raise InvalidArgument(

@@ -2,6 +2,8 @@
 Dataset.pack() and Dataset.batch_by_length().
 """
 
+from collections.abc import Collection
+
 from headrace._core import InvalidArgument, TypeMismatchError
 from headrace.data.context import is_whole
 from headrace.data.plan import Node
@@ -30,9 +32,10 @@ def _whole(what, value):
 def _columns(columns):
     if columns is None:
         return None
-    names = [columns] if isinstance(columns, str) else list(columns)
-    if not names or not all(isinstance(n, str) for n in names):
+    names = [columns] if isinstance(columns, str) else columns
+    if not isinstance(names, Collection) or not len(names) or not all(isinstance(n, str) for n in names):
         raise TypeMismatchError(f"pack: columns: expected names of columns, found {columns!r}")
+    names = list(names)
     if len(set(names)) != len(names):
         raise InvalidArgument(f"pack: columns: a name comes twice: {names!r}")
     return names

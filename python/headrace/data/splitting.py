@@ -5,6 +5,7 @@ function that may change the number of rows, a run of the plan counts them first
 """
 
 import itertools
+from collections.abc import Collection
 from numbers import Real
 
 import numpy as np
@@ -69,12 +70,21 @@ def split_at_indices(dataset, indices):
     return [rows_between(dataset, a, b) for a, b in itertools.pairwise(borders)]
 
 
+def check_hints(what, n, hints):
+    """Raises an error unless the hints, which have no effect, are None or n of them."""
+    if hints is None:
+        return
+    if not isinstance(hints, Collection) or isinstance(hints, str):
+        raise TypeMismatchError(f"{what}: locality_hints: expected a list or None, found {hints!r}")
+    if len(hints) != n:
+        raise InvalidArgument(f"{what}: locality_hints: expected {n}, found {len(hints)}")
+
+
 def split(dataset, n, *, equal=False, locality_hints=None):
     """See Dataset.split."""
     if not is_whole(n) or n <= 0:
         raise InvalidArgument(f"split: n: expected at least 1, found {n!r}")
-    if locality_hints is not None and len(locality_hints) != n:
-        raise InvalidArgument(f"split: locality_hints: expected {n}, found {len(locality_hints)}")
+    check_hints("split", n, locality_hints)
     equal = check("split: equal", equal, "flag")
     count = dataset.count()
     each, more = divmod(count, n)

@@ -9,7 +9,7 @@ import random
 import sys
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
@@ -19,13 +19,40 @@ from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import _utils
 from torch.utils.data.dataloader import _DatasetKind
 
-from headrace._core import InvalidArgument, MismatchError
+from headrace._core import InvalidArgument, MismatchError, TypeMismatchError
+from headrace.settings import check
 from headrace.torch import torchdata_state
 from headrace.torch import workers as processes
 from headrace.torch.worker import fetcher, kind_of, state_of
 from headrace.udf import starter
 
 FORM = 1  # of the state
+_KINDS = {  # of torch's arguments
+    "num_workers": "int",
+    "collate_fn": "function",
+    "worker_init_fn": "function",
+    "timeout": "float",
+    "prefetch_factor": "int",
+}
+
+
+def _check_types(dataset, given):
+    """Raises TypeMismatchError, with the argument's name, where torch fails in the loop or with words of
+    Python's.
+    """
+    if not hasattr(dataset, "__getitem__") and not isinstance(dataset, Iterable):
+        raise TypeMismatchError(
+            f"DataLoader: dataset: expected a map-style or iterable dataset, found {dataset!r}"
+        )
+    for name, kind in _KINDS.items():
+        check(f"DataLoader: {name}", given.get(name), f"{kind}|None")
+    for name in ("sampler", "batch_sampler"):
+        if not isinstance(given.get(name), Iterable | None):
+            raise TypeMismatchError(f"DataLoader: {name}: expected an iterable, found {given[name]!r}")
+    if not isinstance(given.get("generator"), torch.Generator | None):
+        raise TypeMismatchError(
+            f"DataLoader: generator: expected a torch.Generator, found {given['generator']!r}"
+        )
 
 
 class DataLoader(TorchLoader[Any]):
@@ -50,6 +77,7 @@ class DataLoader(TorchLoader[Any]):
             raise InvalidArgument(
                 f"DataLoader: workers: expected 'threads', 'processes' or None, found {workers!r}"
             )
+        _check_types(dataset, inspect.signature(TorchLoader).bind_partial(dataset, *args, **kwargs).arguments)
         super().__init__(dataset, *args, **kwargs)
         if self.timeout and not self.num_workers:
             raise InvalidArgument(

@@ -11,10 +11,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 
 from headrace import _core, places
-from headrace.settings import OnlyKnown, hinted
+from headrace.settings import OnlyKnown, check, hinted
 from headrace.train.callback import UserCallback
 
 if TYPE_CHECKING:
@@ -33,6 +34,12 @@ def _refuse(owner: str, **given) -> None:
 def _expect(what: str, value, kind: type) -> None:
     if not isinstance(value, kind):
         raise TypeError(f"{what}: expected {kind.__name__}, found {type(value).__name__} {value!r}")
+
+
+def _is_below(name: str) -> bool:
+    """Whether the path `name` begins and stays below the folder that it is joined to."""
+    path = PurePosixPath(name)
+    return bool(path.parts) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
 
 
 _OLD = "DEPRECATED"  # Ray's default of arguments that it does not have any more
@@ -103,6 +110,12 @@ class ScalingConfig(OnlyKnown):
                 f"ScalingConfig(num_workers={n!r}): expected a number of processes, 0 for local mode, or "
                 "(least, most) with 1 <= least <= most"
             )
+        for name, amount in (self.resources_per_worker or {}).items():
+            check("ScalingConfig.resources_per_worker: a name", name, "str")
+            if not check(f"ScalingConfig.resources_per_worker[{name!r}]", amount, "float") >= 0:
+                raise ValueError(
+                    f"ScalingConfig(resources_per_worker=...): {name!r}: expected at least 0, found {amount}"
+                )
         if not self.elastic_resize_monitor_interval_s >= 0:
             raise ValueError(
                 f"ScalingConfig(elastic_resize_monitor_interval_s={self.elastic_resize_monitor_interval_s!r})"
@@ -195,6 +208,10 @@ class FailureConfig(OnlyKnown):
             relax_collectives_on_preemption=self.relax_collectives_on_preemption or None,
             preemption_grace_s=self.preemption_grace_s or None,
         )
+        if self.max_failures < -1:
+            raise ValueError(
+                f"FailureConfig(max_failures={self.max_failures}): expected at least 0, or -1 for no limit"
+            )
 
 
 @hinted
@@ -316,7 +333,12 @@ class RunConfig(OnlyKnown):
     file of the run and no pickle has these two.
     """
 
-    _names = {"name": "str|None", "callbacks": "list|None", "worker_runtime_env": "dict|None"}
+    _names = {
+        "name": "str|None",
+        "storage_path": "path|None",
+        "callbacks": "list|None",
+        "worker_runtime_env": "dict|None",
+    }
 
     name: str | None = None
     storage_path: str | os.PathLike[str] | None = None
@@ -346,6 +368,10 @@ class RunConfig(OnlyKnown):
             "RunConfig",
             worker_runtime_env=self.worker_runtime_env or None,
         )
+        if self.name is not None and not _is_below(self.name):
+            raise ValueError(
+                f"RunConfig(name={self.name!r}): expected the name of a folder below storage_path, or None"
+            )
         self.logging_config = self.logging_config or LoggingConfig()
         _expect("RunConfig(logging_config)", self.logging_config, LoggingConfig)
         for one in self.callbacks or []:
@@ -409,6 +435,7 @@ class DataConfig(OnlyKnown):
             )
         from headrace.data import ExecutionOptions
 
+        check("DataConfig: enable_shard_locality", enable_shard_locality, "flag")
         options = execution_options or {}
         for given in options.values() if isinstance(options, dict) else [options]:
             _expect("DataConfig(execution_options)", given, ExecutionOptions)

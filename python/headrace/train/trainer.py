@@ -43,7 +43,12 @@ def loop_arguments(loop: Callable, config: dict[str, Any] | None) -> dict[str, A
     wants = any(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) for p in parameters)
     if config and not wants:
         raise ValueError("expected no train_loop_config: train_loop_per_worker takes no argument")
-    return dict(config or {}) if wants else None
+    given = dict(config or {}) if wants else None
+    try:
+        inspect.signature(loop).bind(*([] if given is None else [given]))
+    except TypeError as e:
+        raise ValueError(f"train_loop_per_worker: expected a function of no or one argument: {e}") from None
+    return given
 
 
 def _named(init: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -104,6 +109,9 @@ class DataParallelTrainer:
         if hasattr(datasets, "streaming_split"):
             raise TypeError('datasets: expected a dict, found a Dataset: write {"train": dataset}')
         expect("datasets", datasets, dict)
+        for name in datasets or ():
+            if not isinstance(name, str):
+                raise TypeError(f"datasets: expected names, found {type(name).__name__} {name!r}")
         expect("dataset_config", dataset_config, DataConfig)
         expect("scaling_config", scaling_config, ScalingConfig)
         expect("run_config", run_config, RunConfig)
@@ -112,6 +120,7 @@ class DataParallelTrainer:
         for given in (scaling_config, run_config):
             if given is not None:
                 given.__post_init__()  # checks again: the user may have changed it
+        expect("metadata", metadata, dict)
         try:
             json.dumps(metadata or {})
         except TypeError as e:

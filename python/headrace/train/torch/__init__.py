@@ -46,6 +46,8 @@ class TorchConfig(OnlyKnown, BackendConfig):
             raise NotImplementedError(
                 f"TorchConfig(init_method={self.init_method!r}): only 'env' is supported"
             )
+        if self.timeout_s <= 0:
+            raise ValueError(f"TorchConfig(timeout_s={self.timeout_s}): expected more than 0 seconds")
 
     def start(self, session: context.Session) -> None:
         """Joins the process group. Each worker calls it before the train loop."""
