@@ -173,7 +173,8 @@ hr_status cli_check_environment(hr_error *err)
     }
     HR_TRY(hr_set_spill_quota(-1, err));
     if (!cli_progress_seconds(getenv("HEADRACE_PROGRESS"), &seconds))
-        return hr_error_set(err, HR_INVALID, "HEADRACE_PROGRESS: '%s', expected auto, off, or seconds between lines",
+        return hr_error_set(err, HR_INVALID,
+                            "HEADRACE_PROGRESS: '%s', expected auto, off, or whole seconds between lines",
                             getenv("HEADRACE_PROGRESS"));
     if (share && share[0] && strcmp(share, "on") != 0 && strcmp(share, "off") != 0)
         return hr_error_set(err, HR_INVALID, "HEADRACE_SHARE_CREDENTIALS: '%s', expected on or off", share);

@@ -104,6 +104,8 @@ static int help(void)
          "  HEADRACE_CACHE_SIZE      the maximum of bytes in that folder; default: 64GiB\n"
          "  HEADRACE_SHARE_CREDENTIALS  off: processes do not share what services of credentials give\n"
          "  HEADRACE_SPILL_QUOTA     the maximum of bytes in that folder; default: the disk but for 2 %\n"
+         "  HEADRACE_STALL_WARNING   seconds after which a run in which nothing moves is explained; default: 10\n"
+         "  HEADRACE_STALL_TIMEOUT   seconds after which it is an error; default: 0, never\n"
          "  HEADRACE_TRACE           a file that gets the timeline of the run: trace.json or trace.json.gz\n"
          "  HEADRACE_PROGRESS        off, or seconds between lines where there is no terminal; default: auto\n"
          "  NO_COLOR                 any value: no colours on a terminal");

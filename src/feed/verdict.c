@@ -608,10 +608,13 @@ static bool lacks_cpus(const case_of *c)
                        : (double)s->cpu_ns > 0.4 * (double)s->busy_ns;
 }
 
-/* A whole run in which the function's workers were idle for most of the waits for them: they had to start. */
+/* A whole run in which the function's workers were idle for most of the waits for them, or all of them worked for less
+ * time than the first rows were held: they had to start. */
 static bool is_start(const case_of *c)
 {
-    return c->e->is_whole && (double)c->op->sums.served.busy_ns < IDLE_WORKERS * c->waited_ns;
+    double busy = (double)c->op->sums.served.busy_ns, held = (double)c->stage->held.blamed_ns;
+
+    return c->e->is_whole && (busy < IDLE_WORKERS * c->waited_ns || (held > busy && held > 0.4 * c->waited_ns));
 }
 
 static void start(case_of *c)
@@ -642,6 +645,10 @@ static void function(case_of *c)
         reader(c);
         return;
     }
+    if (is_start(c)) { /* before one_ticket(), which would blame the first rows */
+        start(c);
+        return;
+    }
     if (few && (double)c->stage->held.blamed_ns > 0.4 * c->waited_ns) {
         one_ticket(c, false);
         if (c->v->kind != HR_VERDICT_GROUPS || s->calls == 1) {
@@ -653,10 +660,6 @@ static void function(case_of *c)
     }
     if (takes_turns(c, c->op)) {
         turns(c);
-        return;
-    }
-    if (is_start(c)) {
-        start(c);
         return;
     }
     if (lacks_cpus(c) && crowded_out(c, (double)s->busy_ns, (double)s->cpu_ns))
@@ -812,9 +815,11 @@ static void collate(case_of *c)
     c->v->starved = true;
     c->waited_ns = (double)s->convert_ns;
     TEXT(c,
-         "the trainer's own thread makes its batches: collate_fn and copies took %s of each step, %.0f %% of the time",
+         "the trainer's own thread makes its batches: collate_fn, conversions and copies took %s of each step, "
+         "%.0f %% of the time",
          time_of(mean_of(s->convert_ns, s->n)).text, 100 * hr__share((double)s->convert_ns, c->period_ns));
-    ADVICE(c, "move the work of collate_fn into map_batches(), which runs beside the trainer");
+    ADVICE(c, "move the work of collate_fn into map_batches(), which runs beside the trainer; without a collate_fn, "
+              "select fewer columns");
 }
 
 static void slow_rank(case_of *c)

@@ -56,7 +56,7 @@ def text_file(tmp_path_factory):
 def test_version_and_help():
     assert headrace("--version")[0] == f"headrace {importlib.metadata.version('headrace')}\n"
     out = headrace("--help")[0]
-    for name in (*COMMANDS, "HEADRACE_NUM_THREADS", "HEADRACE_MEMORY_LIMIT"):
+    for name in (*COMMANDS, "HEADRACE_NUM_THREADS", "HEADRACE_MEMORY_LIMIT", "HEADRACE_STALL_TIMEOUT"):
         assert name in out
     for name in COMMANDS:
         assert headrace(name, "--help")[0].startswith(f"usage: headrace {name} ")

@@ -41,6 +41,7 @@ def command(**variables):
         ("HEADRACE_CACHE_SIZE", "a lot"),
         ("HEADRACE_PROGRESS", "yes"),
         ("HEADRACE_PROGRESS", "0"),
+        ("HEADRACE_PROGRESS", "0.5"),
         ("HEADRACE_AUTOTUNE", "maybe"),
         ("HEADRACE_SHARE_CREDENTIALS", "maybe"),
         ("HEADRACE_STALL_TIMEOUT", "-2"),

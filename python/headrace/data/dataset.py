@@ -1081,7 +1081,7 @@ class Dataset(Consumers, Conversions, Writing):
         `error`, the error's text.
 
         format: "text": a table of the operations, for people; "dict" or "json": all counters, as
-        docs/memory.md and docs/stores.md describe them. Times of operations are sums over threads.
+        docs/waiting.md ("What is counted") describes them. Times of operations are sums over threads.
         """
         text = self._last_stats or (self._iterator.last_stats if self._iterator else None)
         return run_stats.in_format(text or "{}", format)

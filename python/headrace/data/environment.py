@@ -50,7 +50,9 @@ def seconds_between_lines(text: str | None) -> int:
         return -1
     if text.isascii() and text.isdigit() and 1 <= int(text) <= 86400:
         return int(text)
-    raise _core.InvalidArgument(f"HEADRACE_PROGRESS: {text!r}, expected auto, off, or seconds between lines")
+    raise _core.InvalidArgument(
+        f"HEADRACE_PROGRESS: {text!r}, expected auto, off, or whole seconds between lines"
+    )
 
 
 def check() -> None:

@@ -50,7 +50,8 @@ _open: Dashboard | None = None
 
 
 class Dashboard:
-    """A dashboard that is open; a context manager. url: the address of the page, with its token."""
+    """A dashboard that is open; a context manager. url: the address of the page, with its token;
+    token: that alone, for what reads `/metrics`."""
 
     def __init__(self, port: int = 0) -> None:
         self.token: str = secrets.token_urlsafe(24)
