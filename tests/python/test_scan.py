@@ -497,3 +497,31 @@ def test_explain_counts_the_files_that_a_filter_leaves(tmp_path, capsys):
     assert sorted(row["id"] for row in ds.filter(expr="k == '3' and id > 4").take_all()) == list(
         range(8, 50, 5)
     )
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
+def test_columns_of_one_name_keep_their_values(tmp_path, suffix):
+    """Of a second file, and beside columns of folders, each had the values of the first."""
+    t = pa.Table.from_arrays(
+        [pa.array([1, 3]), pa.array(["x", "y"]), pa.array([2, 4])], names=["a", "b", "a"]
+    )
+    read = {"csv": hd.read_csv, "parquet": hd.read_parquet, "arrow": hd.read_arrow}[suffix]
+    for i in range(2):
+        path = tmp_path / f"k={i}" / f"f.{suffix}"
+        path.parent.mkdir()
+        if suffix == "parquet":
+            pq.write_table(t, path)
+        elif suffix == "arrow":
+            with pa.ipc.new_file(path, t.schema) as file:
+                file.write_table(t)
+        else:
+            path.write_text("a,b,a\n1,x,2\n3,y,4\n")
+    paths = sorted(map(str, tmp_path.rglob(f"*.{suffix}")))
+    for ds in read(paths, partitioning=None), read(paths), read(paths, include_paths=True):
+        found = ds.to_arrow()
+        assert [c.to_pylist() for c in found.columns[:3]] == [[1, 3] * 2, ["x", "y"] * 2, [2, 4] * 2]
+    assert read(paths, partitioning=None).select_columns(["b", "a"]).take(1) == [{"b": "x", "a": 1}]
+    other = write(tmp_path / "z.parquet", c=[1])
+    if suffix == "parquet":
+        with pytest.raises(exceptions.TypeMismatchError, match="has none of the columns of"):
+            read([*paths, str(other)], partitioning=None).to_arrow()

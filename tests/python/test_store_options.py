@@ -4,6 +4,7 @@ with a reason; test_store_options.c has values.
 
 import http.server
 import json
+import os
 import threading
 import urllib.request
 from pathlib import Path
@@ -372,6 +373,25 @@ def test_an_endpoint_is_an_address(url, endpoint):
     wrong = {"ftp://host": "begins with http://", "http://a b": "a blank"}.get(endpoint, "names no host")
     with pytest.raises(InvalidArgument, match=wrong):
         hd.read_csv(url, storage_options=options).count()
+
+
+@pytest.mark.parametrize("address", ["http://", "http:///", "ftp://host", "http://a b"])
+def test_places_of_credentials_are_addresses(address, monkeypatch, tmp_path):
+    """A metadata_endpoint without a host was metadata that do not answer; an authority_host of http:// asked
+    a host with the tenant's name for a token.
+    """
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in [n for n in os.environ if n.startswith(("AWS_", "AZURE_", "IDENTITY_"))]:
+        monkeypatch.delenv(name)
+    wrong = {"ftp://host": "begins with http://", "http://a b": "a blank"}.get(address, "names no host")
+    client = {"account_name": "a", "tenant_id": "t", "client_id": "i", "client_secret": "s"}
+    for url, name, options in (
+        ("s3://bucket/key", "aws_metadata_endpoint", {"metadata_endpoint": address}),
+        ("az://bucket/key", "azure_msi_endpoint", {"account_name": "a", "identity_endpoint": address}),
+        ("az://bucket/key", "azure_storage_authority_host", client | {"authority_host": address}),
+    ):
+        with pytest.raises(InvalidArgument, match=f"{name}: .*{wrong}"):
+            hd.read_csv(url, storage_options=options).count()
 
 
 def test_a_path_is_no_url():

@@ -88,6 +88,14 @@ def test_rows_are_those_of_the_local_file(kind, folder, server):
     assert str(remote.take(3)) == str(local.take(3))
 
 
+def test_columns_of_one_name_keep_their_values(tmp_path):
+    """Both had the values of the first, since a file of a store is opened by names of columns."""
+    (tmp_path / "a.csv").write_text("a,a\n1,2\n3,4\n")
+    with contextlib.closing(ObjectServer(tmp_path)) as server:
+        found = hd.read_csv(f"{server.url}/a.csv").to_arrow()
+    assert [c.to_pylist() for c in found.columns] == [[1, 3], [2, 4]]
+
+
 @pytest.mark.parametrize("kind", ["parquet", "csv", "text"])
 def test_a_small_memory_limit_holds(kind, folder, server, monkeypatch):
     read, name = READERS[kind]

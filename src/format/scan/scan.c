@@ -26,6 +26,7 @@ typedef struct scan_types {
     hr_schema *files, *whole; /* the columns of files; the same with columns of folders and the path */
     hr_array **folders;       /* for each column of folders an array: a row for each file, of the type in `whole` */
     int n_folders;
+    bool names_repeat; /* two columns of `files` have one name */
 } scan_types;
 
 typedef struct file_scan {
@@ -548,6 +549,23 @@ static hr_status find_folders(const file_scan *s, scan_types *t, hr_error *err)
     return HR_OK;
 }
 
+static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static hr_status find_repeated_names(const hr_schema *s, bool *out, hr_error *err)
+{
+    const char **names = hr__alloc(NULL, ((size_t)s->n + 1) * sizeof *names);
+
+    if (!names)
+        return hr__error_memory(err, "schema", s->n * (int64_t)sizeof *names);
+    for (int i = 0; i < s->n; i++)
+        names[i] = s->fields[i].name;
+    qsort(names, (size_t)s->n, sizeof *names, compare_names);
+    for (int i = 1; i < s->n && !*out; i++)
+        *out = strcmp(names[i - 1], names[i]) == 0;
+    hr__free(names);
+    return HR_OK;
+}
+
 static hr_status find_types(file_scan *s, scan_types *out, hr_error *err)
 {
     hr_scan_file *first;
@@ -560,6 +578,7 @@ static hr_status find_types(file_scan *s, scan_types *out, hr_error *err)
         HR_TRY(first_file(s, &first, err));
         out->files = hr__schema_ref(first->schema);
     }
+    HR_TRY(find_repeated_names(out->files, &out->names_repeat, err));
     HR_TRY(whole_schema(s, out->files, &out->whole, err));
     return find_folders(s, out, err);
 }
@@ -629,6 +648,19 @@ static hr_status find_wanted(const file_scan *s, const scan_types *types, const 
     return HR_OK;
 }
 
+/* Columns that a file lacks are null, but not all of them. */
+static hr_status check_shared_columns(const file_scan *s, int file, const hr_schema *found, const hr_schema *wanted,
+                                      hr_error *err)
+{
+    if (s->unify || s->given)
+        return HR_OK;
+    for (int i = 0; i < wanted->n; i++)
+        if (hr__schema_find(found, wanted->fields[i].name) >= 0)
+            return HR_OK;
+    return hr_error_set(err, HR_TYPE, "%s: has none of the columns of %s ('%s', ...)", name_of(s, file), name_of(s, 0),
+                        wanted->fields[0].name);
+}
+
 /* The file lacks some columns: opens it with the columns that it has. */
 static hr_status open_part(file_scan *s, int file, const hr_open *how, hr_scan_file **out, hr_error *err)
 {
@@ -637,16 +669,11 @@ static hr_status open_part(file_scan *s, int file, const hr_open *how, hr_scan_f
     hr_scan_file *all = NULL;
     const char **names = NULL;
     hr_status st = HR_OK;
-    bool any = false;
 
     mine.projection = NULL;
     mine.filter = NULL;
     HR_GO(open_file(s, file, &mine, &all, err));
-    for (int i = 0; i < how->schema->n; i++)
-        any = any || hr__schema_find(all->schema, how->schema->fields[i].name) >= 0;
-    if (!any && !s->unify && !s->given)
-        HR_FAIL(HR_TYPE, "%s: has none of the columns of %s ('%s', ...)", name_of(s, file), name_of(s, 0),
-                how->schema->fields[0].name);
+    HR_GO(check_shared_columns(s, file, all->schema, how->schema, err));
     names = hr__alloc(NULL, ((size_t)how->projection->n + 1) * sizeof *names);
     if (!names)
         HR_GO(hr__error_memory(err, name_of(s, file), how->projection->n * (int64_t)sizeof *names));
@@ -674,7 +701,8 @@ static hr_status open_own(file_scan *s, int file, const hr_open *how, bool all, 
 
     if (!first || s->unify) {
         st = open_file(s, file, how, out, err);
-        if (st == HR_NOT_FOUND) { /* a missing column; or a missing file, which the next call reports */
+        if (st == HR_NOT_FOUND &&
+            how->projection) { /* a missing column; or a missing file, which the next call reports */
             hr_error_clear(err);
             st = open_part(s, file, how, out, err);
         }
@@ -690,17 +718,37 @@ static hr_status open_own(file_scan *s, int file, const hr_open *how, bool all, 
     return first->cls->project ? first->cls->project(first, &mine, out, err) : open_file(s, 0, &mine, out, err);
 }
 
-/* The file's column for wanted column `at`, after a check of its type. -1: the file has none. */
-static hr_status own_column(const file_scan *s, int file, const hr_scan_file *f, const hr_field *want, int at, int *out,
-                            hr_error *err)
+/* The column `name` that follows `before` others of this name; if the file has fewer, its first one. -1: none. */
+static int nth_column(const hr_schema *s, const char *name, int before)
+{
+    for (int i = 0; i < s->n; i++)
+        if (strcmp(s->fields[i].name, name) == 0 && before-- == 0)
+            return i;
+    return hr__schema_find(s, name);
+}
+
+/* Wanted columns before column `at` that have its name. */
+static int n_same_before(const wanted *w, int at)
+{
+    int n = 0;
+
+    for (int i = 0; i < at; i++)
+        n += strcmp(w->own.names[i], w->own.names[at]) == 0;
+    return n;
+}
+
+/* The file's column for wanted column `at`, after a check of its type. -1: the file has none. before: as for
+ * nth_column; -1: no name repeats, and the file most likely has the column at the same place. */
+static hr_status own_column(const file_scan *s, int file, const hr_scan_file *f, const hr_field *want, int at,
+                            int before, int *out, hr_error *err)
 {
     hr_type *both = NULL;
     hr_status st = HR_OK;
     bool widens, unifies;
 
-    *out = at < f->schema->n && !strcmp(f->schema->fields[at].name, want->name)
+    *out = before < 0 && at < f->schema->n && !strcmp(f->schema->fields[at].name, want->name)
                ? at
-               : hr__schema_find(f->schema, want->name);
+               : nth_column(f->schema, want->name, before);
     if (*out < 0)
         return HR_OK;
     HR_GO(hr__type_widens(f->schema->fields[*out].type, want->type, &widens, err));
@@ -783,8 +831,11 @@ static hr_status add_file_columns(const file_scan *s, const scan_types *types, i
         columns[i].inner = -1;
         if (is_path(s, want->name) || partition_at(s, want->name) >= 0)
             HR_GO(add_constant(s, types, file, want->name, &columns[i], err));
-        else
-            HR_GO(own_column(s, file, f, want, n_own++, &columns[i].inner, err));
+        else {
+            HR_GO(own_column(s, file, f, want, n_own, types->names_repeat ? n_same_before(w, n_own) : -1,
+                             &columns[i].inner, err));
+            n_own++;
+        }
     }
     st = hr__scan_add_file_columns(f, w->schema, columns, account, out, err);
     f = NULL; /* taken */
@@ -973,7 +1024,7 @@ static hr_status files_open(hr_scan *base, int file, const hr_open *how, hr_scan
     hr_scan_file *f = NULL;
     hr_expr *filter = NULL;
     wanted w = { 0 };
-    bool all = !how->projection && s->partitions.n == 0;
+    bool all = !how->projection && s->partitions.n == 0, whole;
     hr_status st = HR_OK;
 
     if (file == 0 && how->source && !atomic_load(&s->first) && !s->given)
@@ -985,7 +1036,9 @@ static hr_status files_open(hr_scan *base, int file, const hr_open *how, hr_scan
         goto done;
     }
     HR_GO(own_filter(s, how->filter, &filter, err));
-    mine.projection = &w.own;
+    /* Names find only the first of the columns that share one, so all columns are opened. */
+    whole = types->names_repeat && !how->projection;
+    mine.projection = whole ? NULL : &w.own;
     mine.schema = types->files;
     mine.declared = s->given != NULL;
     mine.filter = filter;
@@ -997,6 +1050,10 @@ static hr_status files_open(hr_scan *base, int file, const hr_open *how, hr_scan
         HR_GO(open_own(s, file, &mine, all, &f, err));
     }
     if (file > 0 && !how->projection && !s->given && !s->unify && (st = tell_unread(s, types, file, how, f, err))) {
+        hr__scan_file_unref(f);
+        goto done;
+    }
+    if (whole && file > 0 && (st = check_shared_columns(s, file, f->schema, types->files, err))) {
         hr__scan_file_unref(f);
         goto done;
     }

@@ -257,6 +257,8 @@ static hr_status fetch_machine(const char *const *with, hr_credentials *out, hr_
     char *path = NULL;
     hr_status st = HR_OK;
 
+    if (with[METADATA_URL])
+        HR_GO(hr__check_address("aws_metadata_endpoint", with[METADATA_URL], err));
     st = ask_metadata(with, "/latest/api/token", NULL, &token, err);
     if (st)
         HR_FAIL(st == HR_CANCELLED ? st : HR_INVALID,

@@ -58,6 +58,7 @@ static hr_status fetch_client(const char *const *with, hr_credentials *out, hr_e
     hr_text form = { 0 };
     hr_status st = HR_OK;
 
+    HR_GO(hr__check_address("azure_storage_authority_host", authority, err)); /* behind http:// the tenant is a host */
     hr__text_add(&form, "grant_type=client_credentials");
     hr__form_add(&form, "client_id", with[CLIENT]);
     hr__form_add(&form, "scope", RESOURCE ".default");
@@ -91,6 +92,8 @@ static hr_status fetch_machine(const char *const *with, hr_credentials *out, hr_
     hr_text url = { 0 };
     hr_status st = HR_OK;
 
+    if (with[ENDPOINT])
+        HR_GO(hr__check_address("azure_msi_endpoint", with[ENDPOINT], err));
     hr__text_add(&url, "%s?api-version=%s", with[ENDPOINT] ? with[ENDPOINT] : METADATA,
                  is_service ? "2019-08-01" : "2018-02-01");
     hr__form_add(&url, "resource", RESOURCE);

@@ -266,7 +266,8 @@ const char *hr__url_host(const char *url, const char **end);
 /* What is wrong with an address, whose beginning can be an option's; NULL: nothing. Signing and libcurl rely on a
  * scheme and a host. */
 const char *hr__address_wrong(const char *url);
-bool hr__url_same_host(const char *a, const char *b); /* scheme, host and port */
+hr_status hr__check_address(const char *option, const char *url, hr_error *err); /* names the option, not its value */
+bool hr__url_same_host(const char *a, const char *b);                            /* scheme, host and port */
 /* Whether an address ("10.0.0.1", "fe80::1") is of this host, of a private network, or no address of one host. */
 bool hr__address_is_private(const char *address);
 /* Whether the host is the domain, or lies below it; letters of both cases are equal. */

@@ -41,6 +41,13 @@ const char *hr__address_wrong(const char *url)
     return NULL;
 }
 
+hr_status hr__check_address(const char *option, const char *url, hr_error *err)
+{
+    const char *wrong = hr__address_wrong(url);
+
+    return wrong ? hr_error_set(err, HR_INVALID, "%s: %s", option, wrong) : HR_OK;
+}
+
 /* The query of a store's URL: a '?' and "NAME=" behind it; NULL: none. A key may hold a '?'; what may be a signature
  * is hidden from the first one on. */
 static const char *store_query(const char *rest)
