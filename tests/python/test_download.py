@@ -84,6 +84,21 @@ def test_what_cannot_be_read(server):
             found(nobody, allow_private=True, storage_options={"max_retries": 0})
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0x7f000001", "127.1"])
+def test_a_private_host_is_not_connected_to(host):
+    """Its port was connected to before its address was refused, and a closed port was "no connection"."""
+    with socket.socket() as closed, socket.create_server(("127.0.0.1", 0)) as listening:
+        closed.bind(("127.0.0.1", 0))
+        listening.settimeout(0.2)
+        for server in closed, listening:
+            ds = hd.from_items([{"url": f"http://{host}:{server.getsockname()[1]}/x"}])
+            for on_error in "raise", "null":
+                with pytest.raises(InvalidArgument, match="its address is a private one"):
+                    found(ds, on_error=on_error, storage_options={"max_retries": 0})
+        with pytest.raises(TimeoutError):
+            listening.accept()
+
+
 @pytest.mark.parametrize(
     "url, error",
     [

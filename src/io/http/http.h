@@ -169,7 +169,8 @@ struct hr_http_request {
     char *target;            /* where redirects led; NULL: `url` */
     bool foreign;            /* `target` is another host: nothing is signed */
     bool learnt_clock;
-    bool is_private; /* the server's address was refused */
+    bool is_private; /* the server's address was refused, and there was no other */
+    bool is_public;  /* a public address was asked for a connection */
     bool overrun;    /* more bytes came than were asked for */
     int n_redirects;
     int64_t due_ns;              /* of the next attempt */

@@ -10,9 +10,12 @@
 
 #ifdef HR_HAVE_CURL
 
+#include <arpa/inet.h>
 #include <curl/curl.h>
 #include <dirent.h>
+#include <netinet/in.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -211,6 +214,25 @@ static bool sends_body(const hr_http_request *r)
     return strcmp(r->method, "PUT") == 0 || strcmp(r->method, "POST") == 0;
 }
 
+/* Before a connection: a host with a private address learns nothing, and whether it answers is not told. libcurl asks
+ * for each address of a name. */
+static curl_socket_t public_socket(void *context, curlsocktype purpose, struct curl_sockaddr *to)
+{
+    hr_http_request *r = context;
+    const void *bytes = to->family == AF_INET6 ? (const void *)&((struct sockaddr_in6 *)&to->addr)->sin6_addr
+                                               : (const void *)&((struct sockaddr_in *)&to->addr)->sin_addr;
+    char text[INET6_ADDRSTRLEN] = "";
+
+    (void)purpose;
+    if (!inet_ntop(to->family, bytes, text, sizeof text) || hr__address_is_private(text)) {
+        r->is_private = !r->is_public;
+        return CURL_SOCKET_BAD;
+    }
+    r->is_public = true;
+    r->is_private = false;
+    return socket(to->family, to->socktype | SOCK_CLOEXEC, to->protocol);
+}
+
 /* Before a request goes out on a connection, a new one or one that is used again. */
 static int look_at_address(void *context, char *server, char *own, int port, int own_port)
 {
@@ -238,6 +260,8 @@ static void set_proxy(hr_http_request *r, CURL *easy, const char *url)
         curl_easy_setopt(easy, CURLOPT_PROXY, "");
         curl_easy_setopt(easy, CURLOPT_PREREQFUNCTION, look_at_address);
         curl_easy_setopt(easy, CURLOPT_PREREQDATA, r);
+        curl_easy_setopt(easy, CURLOPT_OPENSOCKETFUNCTION, public_socket);
+        curl_easy_setopt(easy, CURLOPT_OPENSOCKETDATA, r);
     } else if (ours || hr__url_is_near(url)) {
         curl_easy_setopt(easy, CURLOPT_PROXY, "");
     }
