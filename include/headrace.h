@@ -842,6 +842,7 @@ typedef struct hr_progress {
     int64_t bytes_out;                /* of the tables that the last operator made */
     double done;                      /* 0 to 1: an estimate by the files, blocks and tables that have passed */
     const char *slowest;              /* a static text: the operator that was busy longest, or "read"; NULL: none yet */
+    int64_t rows_made;                /* by the last operator that has made any; of a write: that it has taken */
 } hr_progress;
 /* The feed's progress so far. Any thread may call it. */
 HR_API HR_MUST_USE hr_status hr_feed_progress(hr_feed *f, hr_progress *out, hr_error *err);

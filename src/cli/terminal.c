@@ -67,14 +67,18 @@ const char *cli_bytes(double n, char out[32])
     return out;
 }
 
-/* "12 s: 42 %, 3,400,000 rows read, 1,200,000 out (96 MB), 0.28 million rows/s, 17 s left, slowest: sort" */
+/* "12 s: 42 %, 3,400,000 rows read, 1,200,000 out (96 MB), 0.28 million rows/s, 17 s left, slowest: sort". Out: printed
+ * or, where files are written, made for them. */
 static void print_progress(const hr_progress *done, double s)
 {
     char read[32], out[32], bytes[32];
+    int64_t rows_out = done->rows_taken ? done->rows_taken : done->rows_made;
 
     fprintf(stderr, "%.0f s: %d %%, %s rows read", s, (int)(100 * done->done), grouped(done->rows_read, read));
-    if (done->rows_taken)
-        fprintf(stderr, ", %s out (%s)", grouped(done->rows_taken, out), cli_bytes((double)done->bytes_out, bytes));
+    if (rows_out)
+        fprintf(stderr, ", %s out", grouped(rows_out, out));
+    if (done->bytes_out)
+        fprintf(stderr, " (%s)", cli_bytes((double)done->bytes_out, bytes));
     fprintf(stderr, ", %.3g million rows/s", (double)done->rows_read / s / 1e6);
     if (done->done >= 0.02 && done->done < 1)
         fprintf(stderr, ", %.0f s left", s * (1 - done->done) / done->done);

@@ -4,6 +4,7 @@
 #include "exec/run.h"
 
 #include "io/http/remote.h"
+#include "op/write/write.h"
 
 #include <inttypes.h>
 
@@ -87,6 +88,18 @@ static const char *slowest_of(const hr_run *r)
     return slowest;
 }
 
+/* The last operators of a write count pieces of files: what goes into the first of them are rows. */
+static int64_t rows_made(const hr_run *r)
+{
+    for (int i = r->n_ops - 1; i >= 0; i--)
+        if (r->ops[i]->run.op->cls == &hr__write_cut)
+            return r->ops[i]->rows_in;
+    for (int i = r->n_ops - 1; i >= 0; i--)
+        if (r->ops[i]->rows_out)
+            return r->ops[i]->rows_out;
+    return 0;
+}
+
 void hr__run_counts(hr_run *r, hr_run_counts *out)
 {
     hr__run_lock(r);
@@ -102,6 +115,7 @@ void hr__run_counts(hr_run *r, hr_run_counts *out)
         out->bad_rows += r->stages[i]->counts.skipped.bad;
     }
     out->bytes_out = r->n_ops ? r->ops[r->n_ops - 1]->bytes_out : 0;
+    out->rows_made = rows_made(r);
     out->done = r->out_ended ? 1 : run_done_locked(r);
     out->slowest = slowest_of(r);
     hr__run_unlock(r);

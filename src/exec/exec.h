@@ -281,6 +281,7 @@ typedef struct hr_run_counts {
     int64_t fragments_skipped, rows_skipped, pages_skipped, bloom_hits; /* skipped by the filter in the reader */
     int64_t bad_rows;                                                   /* skipped by the reader: on_error="skip" */
     int64_t bytes_out;   /* of the last operator's tables; 0: there is no operator */
+    int64_t rows_made;   /* by the last operator that has made any; of a write: that it has taken */
     double done;         /* 0 to 1: an estimate of how much of the work has passed; see run_done_locked() */
     const char *slowest; /* a static text: the operator that was busy longest, or "read"; NULL: none was */
 } hr_run_counts;

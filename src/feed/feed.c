@@ -838,6 +838,7 @@ static void fill_progress(hr_feed *f, hr_progress *out)
     out->bytes_out = c.bytes_out;
     out->done = c.done;
     out->slowest = c.slowest;
+    out->rows_made = c.rows_made;
     hr__lock(&f->lock);
     out->rows_taken = HR_MAX(f->run_rows, 0);
     out->tables_taken = f->n_tables;

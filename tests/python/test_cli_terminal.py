@@ -59,13 +59,15 @@ def test_progress_of_a_long_run(slow, tmp_path):
     status, seen, out = at_terminal([COMMAND, *slow, tmp_path / "o.parquet"])
     assert status == 0 and "5000000 rows" in out
     shown = re.findall(
-        r"\r(\d+) s: (\d+) %, ([\d,]+) rows read(?:, [\d,]+ out \([\d.]+ \w+\))?, [\d.e+-]+ million rows/s"
-        r"(?:, \d+ s left)?, slowest: \w+, [\d.]+ \w+ in memory",
+        r"\r(\d+) s: (\d+) %, ([\d,]+) rows read(?:, ([\d,]+) out(?: \([\d.]+ \w+\))?)?"
+        r", [\d.e+-]+ million rows/s(?:, \d+ s left)?, slowest: \w+, [\d.]+ \w+ in memory",
         seen,
     )
     assert shown, seen
-    rows = [int(r.replace(",", "")) for _, _, r in shown]
-    done = [int(part) for _, part, _ in shown]
+    rows = [int(r.replace(",", "")) for _, _, r, _ in shown]
+    merged = [int(r.replace(",", "")) for *_, r in shown if r]
+    done = [int(part) for _, part, *_ in shown]
+    assert len(set(merged)) > 1 and merged == sorted(merged)  # the rows read stand still meanwhile
     assert rows == sorted(rows) and max(rows) <= 5_000_000
     assert done == sorted(done) and 0 < done[0] <= done[-1] <= 100
     assert seen.endswith("\r\x1b[K")  # the line is taken away
