@@ -14,7 +14,6 @@ import pytest
 from test_shares import on_all
 
 import headrace.data as hd
-from headrace import _core as core
 from headrace import exceptions, train
 from headrace.data import early
 
@@ -224,7 +223,10 @@ def test_an_early_pass_leaves_its_memory_to_another_run(context):
     other = hd.range(10)
     assert other.count() == 10 and ids(other.iter_batches(batch_size=10)) == [list(range(10))]
     assert not held.run.feed.closed
-    context.memory_limit_bytes = int(1.9 * core.memory_used())
+    until = time.monotonic() + 60
+    while not (used := json.loads(held.run.stats())["used_bytes"]) and time.monotonic() < until:
+        time.sleep(0.01)
+    context.memory_limit_bytes = used
     ids(other.iter_batches(batch_size=10))
     assert held.run.feed.closed
     assert len(list(ds.iter_batches(batch_size=10_000))) == 100

@@ -412,13 +412,16 @@ def command(*arguments, **options):
     return subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
-def test_the_command_and_ctrl_c(tmp_path):
-    """Ctrl-C in the second configuration: the first one's figures are there, and no process is left."""
+@pytest.mark.parametrize("name", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_that_is_stopped(tmp_path, name):
+    """In the second configuration: the first one's figures are there, and no process is left. The story:
+    SIGTERM left the workers of a DataLoader.
+    """
     arguments = ["--train-step-time", "0.01", "--batches", "20", "--epochs", "1", "--out", tmp_path / "out"]
     with command(at("slow"), *arguments) as run:
         assert run.stderr.readline().startswith("as given: ")
         children = psutil.Process(run.pid).children(recursive=True)
-        run.send_signal(signal.SIGINT)
+        run.send_signal(name)
         out, errors = run.communicate(timeout=300)
     assert run.returncode == 130, errors
     assert "as given" in out and "report.html" in out and "Traceback" not in errors
@@ -614,7 +617,7 @@ def test_a_step_that_does_not_wait():
     assert not any("To use it" in text for text in said(given, other))
     other.startup_s = other.border_s = 0.1
     assert said(given, other)[0].endswith("gains more than a shorter start of epochs.")
-    assert said(given, other)[-1] == "To use it: DataLoader(..., num_workers=4)."
+    assert said(given, other)[-1] == "For the shorter start: DataLoader(..., num_workers=4)."
     assert "the loader is not the limit" in said(given, other)[1]
 
 

@@ -77,6 +77,7 @@ def main(argv: list[str] | None = None) -> int:
     given = _arguments(argv)
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # of a background job
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was measured stays, and no process does
     try:
         report = tune(
             given.make_loader,

@@ -100,7 +100,8 @@ def words(target: Target | None, results: list[Result], floor_s: float) -> list[
     if not target or target.kind != "headrace":
         said.append(_ours(results, most))
     if _gains(start, best):
-        said.append(_how(target, best))
+        how = _how(target, best)
+        said.append(how.replace("To use it", "For the shorter start", 1) if _is_enough(start, best) else how)
     return [s for s in said if s]
 
 
@@ -119,9 +120,14 @@ def _sentence(text):
     return text[0].upper() + text[1:] if text.startswith("the ") else text
 
 
+def _is_enough(start, best):
+    """Whether the step hardly waits, and no configuration has a higher rate."""
+    return start.wait_share < BOUND[0][0] and best.samples_per_s < GAIN * start.samples_per_s
+
+
 def _headline(start, best, most):
     name = _called(start)
-    if start.wait_share < BOUND[0][0] and best.samples_per_s < GAIN * start.samples_per_s:
+    if _is_enough(start, best):
         text = _sentence(f"{name} is enough: no other setting gains more")
         return text + (" than a shorter start of epochs." if _gains(start, best) else " than noise.")
     if best is start or best.samples_per_s < GAIN * start.samples_per_s:
