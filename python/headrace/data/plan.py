@@ -410,8 +410,9 @@ class Run:
     def _make_room(limit):
         """Idle workers may hold a model that takes long to load: they end only where memory is short."""
         most = limit - min(limit // 2, ROOM_BYTES)
-        early.make_room(most)
-        states.make_room(most)
+        if _core.memory_used() > most:
+            early.make_room(most)
+            states.make_room(most)
 
     def _next(self):
         try:
