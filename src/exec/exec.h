@@ -91,7 +91,7 @@ typedef struct hr_run_options {
     const char *trace_path;
     /* For a run that computes rows which another run caches (row_leaf.c): the numbers of its first operator and source;
      * the rows of a block that functions of the other run count (0: none count); that run, whose consumer serves inline
-     * calls. NULL: it is no such run. */
+     * calls, and whose account counts this one's. NULL: it is no such run. */
     int first_op, first_instance;
     int64_t block_rows;
     struct hr_run *outer;

@@ -132,7 +132,7 @@ static hr_status build(hr_run *r, hr_plan *p, const hr_run_options *options, hr_
     r->watch.began_machine_ns = options->is_trial ? 0 : hr__machine_lately(NULL);
     r->watch.began_throttled = hr__network_throttled();
     hr__network_begins(&r->began_network);
-    if (!(r->account = hr__account_new("run", NULL, options->memory_limit)))
+    if (!(r->account = hr__account_new("run", options->outer ? options->outer->account : NULL, options->memory_limit)))
         return hr__error_memory(err, "run", 64);
     HR_TRY(hr__plan_rewrite(p, &r->plan, err));
     if (!options->is_trial)

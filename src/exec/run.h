@@ -364,7 +364,8 @@ typedef struct hr_run_ahead {
 
 #define HR_MOVES_KEPT 16
 typedef struct hr_run_threads {
-    bool on; /* the controller moves their number */
+    bool on;   /* the controller moves their number */
+    int first; /* where it begins, unless an earlier run of the plan has moved it */
     hr_tuner tuner;
     hr_run_ahead ahead;
     int64_t n_moves;   /* of both */

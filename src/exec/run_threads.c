@@ -74,6 +74,7 @@ void hr__threads_init(hr_run *r)
     ahead_init(r);
     if (r->threads.on && r->options.first_threads)
         r->threads.tuner.threads = HR_MIN(r->options.first_threads, most);
+    r->threads.first = r->threads.tuner.threads;
     if (r->options.learns)
         go_on(&r->threads, r->options.learns);
 }
@@ -320,7 +321,7 @@ void hr__threads_print_locked(const hr_run *r, hr_text *out)
     int64_t first = HR_MAX(0, t->n_moves - HR_MOVES_KEPT);
 
     hr__text_add(out, ",\"tuned\":{\"on\":%s,\"threads\":%d,\"first_threads\":%d", t->on ? "true" : "false",
-                 hr__run_threads(r), t->tuner.first);
+                 hr__run_threads(r), t->first);
     hr__text_add(out, ",\"prefetch\":%d,\"first_prefetch\":%d,\"most_prefetch\":%d", a->depth, a->first, a->largest);
     hr__text_add(out, ",\"moves\":%" PRId64 ",\"last_moves\":[", t->n_moves);
     for (int64_t i = first; i < t->n_moves; i++) {

@@ -125,8 +125,9 @@ def test_what_was_chosen_is_given_back(slow_disk, context):
     context.first_threads = tuned[-1]["threads"]
     batches = hd.read_parquet(slow_disk).iter_batches(batch_size=500)
     next(iter(batches))
-    assert batches.stats("dict")["tuned"]["threads"] == tuned[-1]["threads"]
-    assert batches.stats("dict")["tuned"]["moves"] == 0
+    begun = batches.stats("dict")["tuned"]
+    assert begun["threads"] == begun["first_threads"] == tuned[-1]["threads"]
+    assert begun["moves"] == 0
 
 
 def test_cpus_are_left_to_the_trainer(slow_disk, context):

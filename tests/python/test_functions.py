@@ -2,10 +2,13 @@
 travel together.
 """
 
+import atexit
+import gc
 import logging
 import os
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -161,6 +164,57 @@ def test_the_pool_starts_initial_workers_and_ends_when_idle(monkeypatch):
         pool._state.wake()
     assert pool.pids() == []
     assert column(ds) == [0, 1, 2, 3]  # and comes back
+
+
+def is_gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_workers_end_with_their_plan():
+    """The story: a run held itself in a cycle, so the workers of a plan that was dropped stayed until the
+    collector of Python came; those of several plans then ended at once, and the next plan waited for them.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        ds = hd.range(4).map(slow_pid, concurrency=1)
+        rows = ds.take_all()
+        del ds
+        until = time.monotonic() + 30
+        while not all(is_gone(row["pid"]) for row in rows) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert all(is_gone(row["pid"]) for row in rows)
+    finally:
+        gc.enable()
+
+
+kept = []
+
+
+def leaves_things_open(batch):
+    """Registers a function at exit and leaves a file open, with text in its buffer."""
+    if not kept:
+        folder = Path(batch["folder"][0])
+        kept.append(open(folder / "buffered", "w"))
+        kept[0].write("written")
+        atexit.register((folder / "at exit").write_text, "called")
+    return batch
+
+
+def test_the_end_of_a_worker_loses_nothing(tmp_path):
+    ds = hd.from_items([{"folder": str(tmp_path)}]).map_batches(leaves_things_open, concurrency=1)
+    ds.materialize()
+    del ds
+    until = time.monotonic() + 30
+    while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+    while not (tmp_path / "buffered").read_text() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"at exit": "called", "buffered": "written"}
 
 
 def test_idle_workers_leave_their_memory_to_another_run(context):

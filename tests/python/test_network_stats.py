@@ -50,6 +50,21 @@ def test_requests_and_bytes_are_those_that_the_server_saw(server):
     assert 1 <= host["peak_in_flight"] <= host["limit_large"] + host["limit_small"]
 
 
+def test_what_a_row_cache_computes_is_counted(server, tmp_path):
+    """The story: the plan below cache() is a run of its own, and its bytes, requests and spills were in
+    no statistics; its memory had a limit of its own beside that of the run.
+    """
+    ds = hd.read_parquet(f"{server.url}/a.parquet").cache(str(tmp_path / "rows"))
+    ds.schema()
+    before = len(server.requests), server.body_bytes()
+    assert ds.materialize().count() == ROWS
+    network = ds.stats("dict")["network"]
+    assert network["requests"] == len(server.requests) - before[0] > 0
+    assert network["received_bytes"] == server.body_bytes() - before[1] > 0
+    ds.materialize()
+    assert "network" not in ds.stats("dict")  # all rows come from the cache
+
+
 def test_retries_and_wasted_bytes_are_counted(server):
     refused = []
 

@@ -385,7 +385,9 @@ def test_places_of_credentials_are_addresses(address, monkeypatch, tmp_path):
         monkeypatch.delenv(name)
     wrong = {"ftp://host": "begins with http://", "http://a b": "a blank"}.get(address, "names no host")
     client = {"account_name": "a", "tenant_id": "t", "client_id": "i", "client_secret": "s"}
+    keys = {"access_key_id": "AK", "secret_access_key": "HUSH", "role_arn": "arn:aws:iam::1:role/r"}
     for url, name, options in (
+        ("s3://bucket/key", "aws_endpoint_url_sts", keys | {"endpoint_url_sts": address}),
         ("s3://bucket/key", "aws_metadata_endpoint", {"metadata_endpoint": address}),
         ("az://bucket/key", "azure_msi_endpoint", {"account_name": "a", "identity_endpoint": address}),
         ("az://bucket/key", "azure_storage_authority_host", client | {"authority_host": address}),

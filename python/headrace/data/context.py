@@ -96,7 +96,7 @@ class DataContext(Fields):
     stay. stats("dict")["tuned"] has the numbers of threads and batches that a run came to; num_threads fixes
     that of threads, and of workers without concurrency, for later runs.
     first_threads: where a number that moves begins, such as stats("dict")["tuned"]["threads"] of an earlier
-    program; None: at the default.
+    program, or the bound of docs/waiting.md if that is lower; None: at the default.
     most_prefetch_batches: prefetch_batches of a pass is where the number of batches ahead begins, and its
     least; the run moves it up to this where more would spare waits. At most prefetch_batches: it stays.
     reserved_cores_per_trainer: where autotune moves the number of threads, a pass for trainers begins with so

@@ -395,7 +395,8 @@ class Run:
             inline = [p.inline for p in self.pools if p.inline]
             plan = node.beginning if beginning else node.plan
             self.feed = _core.Feed(plan, inline_calls=inline, **options)
-            self.next = self.feed.next if not self.pools else self._next
+            if not self.pools:
+                self.next = self.feed.next  # the same without a call of Python
             at_exit = weakref.WeakMethod(self.close)
             self.running = running.Running(self.feed, node, self.number, at_exit=at_exit)
         except BaseException as e:
@@ -414,7 +415,7 @@ class Run:
             early.make_room(most)
             states.make_room(most)
 
-    def _next(self):
+    def next(self):
         try:
             return self.feed.next()
         except _core.PeerError as e:

@@ -39,11 +39,13 @@ def read_trace(path: str | os.PathLike[str]) -> dict[str, Any]:
         opened = gzip.open if Path(name).read_bytes()[:2] == b"\x1f\x8b" else open
         with opened(name, "rt", encoding="utf-8") as f:
             found = json.load(f)
-        events = found["traceEvents"]
-        if isinstance(events, list) and "stats" in (found.get("otherData") or {}):
+        if not isinstance(found, dict) or not isinstance(found.get("traceEvents"), list):
+            what = "other JSON"
+        elif not isinstance(other := found.get("otherData"), dict) or "stats" not in other:
+            what = "one of another program"
+        else:
             return found
-        what = "one of another program" if isinstance(events, list) else type(events).__name__
-    except (ValueError, KeyError, TypeError, EOFError, OSError) as e:
+    except (ValueError, EOFError, OSError) as e:
         if isinstance(e, OSError) and not isinstance(e, gzip.BadGzipFile):
             raise
         what = f"{type(e).__name__}: {e}"

@@ -18,7 +18,9 @@ def main():
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver handles Ctrl-C
     from headrace.udf import forkserver
 
-    live(forkserver.serve(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
+    forkserver.end_after(
+        lambda: live(forkserver.serve(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
+    )
 
 
 def live(found):

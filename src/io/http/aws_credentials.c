@@ -66,6 +66,11 @@ static char *sts_url(const char *const *with, const char *region)
     return hr__printf(NULL, "https://sts.%s.%s", region, domain);
 }
 
+static hr_status check_sts(const char *const *with, hr_error *err)
+{
+    return with[STS_URL] ? hr__check_address("aws_endpoint_url_sts", with[STS_URL], err) : HR_OK;
+}
+
 /* The credentials in an answer of STS. */
 static hr_status take_sts(const char *what, const char *xml, hr_credentials *out, hr_error *err)
 {
@@ -91,6 +96,7 @@ static hr_status fetch_by_token(const char *const *with, const char *role, const
     hr_text form = { 0 }, answer = { 0 };
     hr_status st = HR_OK;
 
+    HR_GO(check_sts(with, err));
     HR_GO(hr__text_of_file(file, &token, err));
     hr__form_add(&form, "Action", "AssumeRoleWithWebIdentity");
     hr__form_add(&form, "RoleArn", role);
@@ -151,6 +157,7 @@ static hr_status fetch_role(const char *const *with, const hr_aws_profile *p, co
     hr_text headers = { 0 }, answer = { 0 };
     hr_status st = HR_OK;
 
+    HR_GO(check_sts(with, err));
     if (!url)
         HR_GO(no_memory(err));
     HR_GO(hr__sign4(
