@@ -40,7 +40,7 @@
 /* What the operators of inner runs did, of all that were closed. */
 typedef struct op_sum {
     char *name;
-    int64_t calls, rows_in, rows_out, busy_ns, cpu_ns, wait_ns, bytes_out, peak;
+    int64_t calls, rows_in, rows_out, busy_ns, cpu_ns, wait_ns, bytes_out, peak, spill_written, spill_read;
 } op_sum;
 
 /* A run of the plan below. */
@@ -173,6 +173,8 @@ static void add_op(op_sum *sum, const hr_op_state *o)
     sum->wait_ns += o->pending_ns;
     sum->bytes_out += o->bytes_out;
     sum->peak = HR_MAX(sum->peak, hr__account_peak(o->run.account));
+    sum->spill_written += hr__account_spill_written(o->run.account);
+    sum->spill_read += hr__account_spill_read(o->run.account);
 }
 
 static void add_counts(hr_run_counts *to, hr_run *run)
@@ -809,9 +811,9 @@ static void print_sum(const op_sum *sum, hr_text *out)
     hr__text_add(out,
                  ",\"calls\":%" PRId64 ",\"rows_in\":%" PRId64 ",\"rows_out\":%" PRId64 ",\"busy_ns\":%" PRId64
                  ",\"cpu_ns\":%" PRId64 ",\"wait_ns\":%" PRId64 ",\"bytes_out\":%" PRId64 ",\"peak_bytes\":%" PRId64
-                 ",\"spill_written_bytes\":0,\"spill_read_bytes\":0},",
+                 ",\"spill_written_bytes\":%" PRId64 ",\"spill_read_bytes\":%" PRId64 "},",
                  sum->calls, sum->rows_in, sum->rows_out, sum->busy_ns, sum->cpu_ns, sum->wait_ns, sum->bytes_out,
-                 sum->peak);
+                 sum->peak, sum->spill_written, sum->spill_read);
 }
 
 void hr__row_leaf_print(hr_stage *s, hr_text *out)

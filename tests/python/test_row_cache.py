@@ -204,6 +204,20 @@ def test_functions_run_once(source, tmp_path, calls):
     assert "Cache: " in ds.stats()
 
 
+def test_memory_and_spills_of_what_is_computed_count(tmp_path, context):
+    """The story: the plan below the cache is a run of its own. It had a limit beside that of the run, and
+    the bytes that its sort spilled stood nowhere.
+    """
+    context.memory_limit_bytes = 32 << 20
+    rows = hd.range(2_000_000).sort("id", descending=True).cache(str(tmp_path / "rows"))
+    batches = rows.iter_batches(batch_size=100_000)
+    assert sum(len(b["id"]) for b in batches) == 2_000_000
+    stats = batches.stats("dict")
+    (below,) = [o for o in stats["operators"] if o["name"].startswith("sort(")]
+    assert below["spill_written_bytes"] > 1 << 20
+    assert below["peak_bytes"] <= stats["peak_bytes"]
+
+
 def test_a_partial_epoch_is_used(source, tmp_path, calls):
     base = hd.read_parquet(source).map_batches(counting(calls.path), batch_size=None)
     ds = base.cache(tmp_path / "cache")
