@@ -303,3 +303,82 @@ def test_a_pool_grows_and_shrinks_within_its_bounds(monkeypatch, tmp_path):
     assert found == list(range(2000))
     most = seen.index(max(seen))
     assert seen[most] == 4 and min(seen[most:]) == 2, seen
+
+
+# --------------------------------------------------------------------------------- workers that do not start
+
+
+class Shy:
+    """It cannot be pickled the first time."""
+
+    refused = False
+
+    def __reduce__(self):
+        if not self.refused:
+            self.refused = True
+            raise ValueError("not now")
+        return int, ()
+
+
+def same(batch, shy=None):
+    return batch
+
+
+def two_functions():
+    ds = hd.range(10).map_batches(same, fn_kwargs={"shy": Shy()}, batch_size=5, concurrency=1)
+    return ds.map_batches(lambda batch: batch, concurrency=1)
+
+
+@pytest.mark.timeout(120)
+def test_a_run_begins_after_one_that_could_not():
+    """The story: the second function had no workers, since the run that had not begun it ended it."""
+    ds = two_functions()
+    with pytest.raises(exceptions.TypeMismatchError, match="not now"):
+        ds.take_all()
+    assert [row["id"] for row in ds.take_all()] == list(range(10))
+
+
+@pytest.mark.timeout(120)
+def test_a_split_begins_after_an_epoch_that_could_not():
+    first, second = two_functions().streaming_split(2)
+    with pytest.raises(exceptions.TypeMismatchError, match="not now"):
+        next(iter(first.iter_batches(batch_size=5)))
+    seen = []
+    thread = threading.Thread(target=lambda: seen.extend(second.iter_batches(batch_size=5)))
+    thread.start()
+    assert [batch["id"].tolist() for batch in first.iter_batches(batch_size=5)] == [[0, 1, 2, 3, 4]]
+    thread.join()
+    assert [batch["id"].tolist() for batch in seen] == [[5, 6, 7, 8, 9]]
+
+
+COLLECTED = """
+    import gc
+    import headrace.data as hd
+    from headrace import exceptions
+
+    class Shy:
+        refused = False
+
+        def __reduce__(self):
+            gc.collect()
+            if not self.refused:
+                self.refused = True
+                raise ValueError("not now")
+            return int, ()
+
+    gc.disable()
+    ds = hd.range(10).map_batches(lambda b, shy: b, fn_kwargs={"shy": Shy()}, concurrency=1)
+    try:
+        ds.take_all()
+    except exceptions.TypeMismatchError as e:
+        e.itself = e  # in a cycle of references, with the run that did not begin
+    print(len(ds.take_all()))
+"""
+
+
+def test_a_run_that_is_collected_while_another_one_begins(tmp_path):
+    """The story: it waited for the lock that its own thread held while it pickled the function."""
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(COLLECTED))
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=100)
+    assert done.stdout == "10\n", done.stderr

@@ -338,6 +338,7 @@ class SplitOwner:
         if replicas != 1:
             self.split.replicate(replicas)
         self._begun = self._warned = False
+        self._beginning = threading.Lock()
         self._running = []  # the pools that have begun
         self.sources = weakref.WeakSet()  # its ranks in this process
         self._watched = []  # once it has begun: its Running
@@ -365,13 +366,17 @@ class SplitOwner:
             pool.know_code()
 
     def begin(self):
-        """Starts the workers of functions, once."""
-        if not self._begun:
-            self._begun = True
-            self._watched.append(running.Running(self.split, self.node, ranks=self.n))
-            for pool in self.pools:
+        """Starts the workers of functions, once. After an error the next call goes on with the pool that
+        failed.
+        """
+        with self._beginning:
+            if self._begun:
+                return
+            for pool in self.pools[len(self._running) :]:
                 pool.begin()
                 self._running.append(pool)
+            self._watched.append(running.Running(self.split, self.node, ranks=self.n))
+            self._begun = True
 
     def serve_elsewhere(self):
         """The consumers are other processes: starts threads here for functions that run inline."""

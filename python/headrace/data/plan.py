@@ -388,9 +388,11 @@ class Run:
         self._lock = threading.Lock()
         self._open, self._closed = True, False
         self.stats_text = None
-        for pool in self.pools:
-            pool.begin()
+        self._begun = []  # the pools that end with the run
         try:
+            for pool in self.pools:
+                pool.begin()
+                self._begun.append(pool)
             self._make_room(options.get("memory_limit") or _core.memory_limit())
             inline = [p.inline for p in self.pools if p.inline]
             plan = node.beginning if beginning else node.plan
@@ -425,7 +427,7 @@ class Run:
         with self._lock:
             was, self._open = self._open, False
         if was:
-            for pool in self.pools:
+            for pool in self._begun:
                 pool.end()
                 pool.log_errored()
 

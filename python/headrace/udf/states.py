@@ -86,7 +86,7 @@ class State:
         self.calls = calls
         self.least = max(1, least)
         self.most = most
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # a run may end in the garbage collection of a call here
         self.runs = 0
         self.idle = time.monotonic()  # when a run used it last
         self.failure = None  # why the last worker did not start
@@ -97,9 +97,14 @@ class State:
         return max(self.least, self.most or default_workers())
 
     def begin(self):
+        """A run begins, unless this raises."""
         with self.lock:
             self.runs += 1
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.end()
+            raise
 
     def end(self):
         with self.lock:
