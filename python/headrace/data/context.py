@@ -372,6 +372,14 @@ class DataContext(Fields):
         return out
 
 
+def _forked() -> None:
+    """Another thread of the parent may have held the lock."""
+    DataContext._lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 DatasetContext = DataContext  # Ray's older name
 
 

@@ -88,6 +88,17 @@ _room = Room()
 _made: dict[tuple[Any, ...], Download] = {}  # by their arguments
 
 
+def _forked() -> None:
+    """The calls under way, and the threads that may have held a lock, are the parent's."""
+    global _room
+    _room = Room()
+    for one in _made.values():
+        one.lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 class Download:
     """A function of batches of a column of paths and URLs; download() says what the arguments mean. There is
     one object for equal arguments, which threads share.

@@ -80,6 +80,15 @@ _CLAIM = 2**64 - 1  # in place of the pass's number: these workers resume a stat
 _in_process = threading.Lock()  # file locks exclude other processes only
 
 
+def _forked():
+    """Another thread of the parent may have held the lock."""
+    global _in_process
+    _in_process = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 class Epochs:
     """Counts passes. After share(), all processes with a copy of this object count together."""
 

@@ -15,6 +15,15 @@ _used = {}  # device -> the fraction of it that workers have
 _TINY = 1e-6
 
 
+def _forked():
+    """Another thread of the parent may have held the lock."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
 def visible():
     """The devices that this process sees, as CUDA_VISIBLE_DEVICES names them."""
     text = os.environ.get("CUDA_VISIBLE_DEVICES")
