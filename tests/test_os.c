@@ -128,6 +128,45 @@ static void threads_and_conditions(void **state)
     assert_no_leak(before);
 }
 
+static hr_mutex outer = HR_MUTEX_INIT, inner = HR_MUTEX_INIT;
+static atomic_bool holds_outer;
+
+static void take_both(void *arg)
+{
+    (void)arg;
+    hr__lock(&outer);
+    atomic_store(&holds_outer, true);
+    usleep(100000); /* the fork waits for `outer` now */
+    hr__lock(&inner);
+    hr__unlock(&inner);
+    hr__unlock(&outer);
+}
+
+/* The story: a fork took the locks one after another, and waited for a thread that held one and waited for another.
+ * Python forks with its own lock held, so that the whole program stood still. */
+static void locks_under_locks_and_a_fork(void **state)
+{
+    hr_thread t;
+    pid_t pid;
+    int status;
+
+    (void)state;
+    hr__mutex_survives_fork(&inner);
+    hr__mutex_survives_fork(&outer);
+    assert_int_equal(hr__thread_start(&t, "both", take_both, NULL), 0);
+    while (!atomic_load(&holds_outer))
+        sched_yield();
+    pid = fork();
+    if (pid == 0) {
+        hr__lock(&outer);
+        hr__lock(&inner);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    hr__thread_join(t);
+}
+
 static void timed_waits(void **state)
 {
     int64_t start = hr__clock_ns();
@@ -812,6 +851,7 @@ int main(void)
         cmocka_unit_test(one_fault_for_all_threads),
         cmocka_unit_test(clock_runs),
         cmocka_unit_test(threads_and_conditions),
+        cmocka_unit_test(locks_under_locks_and_a_fork),
         cmocka_unit_test(timed_waits),
         cmocka_unit_test(longest_wait),
         cmocka_unit_test(thread_faults),

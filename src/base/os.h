@@ -64,8 +64,8 @@ int hr__process_self(hr_process *out); /* 0; -errno if /proc lacks it: `out` is 
 /* True only if it is certain: p is of our own space, and no process has its pid, or one that started at another
  * time. */
 bool hr__process_is_gone(const hr_process *p);
-/* From now on no thread holds `m` (a static leaf lock, at most twelve of them) while the process forks: the child can
- * use it. */
+/* From now on no thread holds `m` (a static lock, at most twelve of them) while the process forks: the child can use
+ * it. A thread that holds it may take others of them, and no lock for which a thread that forks may wait. */
 void hr__mutex_survives_fork(hr_mutex *m);
 
 /* Runs a program (found by PATH, without a shell; its input is empty, its errors are ours) until it ends, or for

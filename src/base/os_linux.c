@@ -258,12 +258,34 @@ static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static hr_mutex fork_list = HR_MUTEX_INIT;
 static hr_mutex *fork_locks[12];
 
+/* Takes all locks of the list, or none and returns one that another thread holds. */
+static hr_mutex *take_all_or_none(void)
+{
+    int n = 0;
+
+    while (n < HR_LEN(fork_locks) && (!fork_locks[n] || hr__try_lock(fork_locks[n])))
+        n++;
+    if (n == HR_LEN(fork_locks))
+        return NULL;
+    for (int i = n - 1; i >= 0; i--)
+        if (fork_locks[i])
+            hr__unlock(fork_locks[i]);
+    return fork_locks[n];
+}
+
+/* A thread may take one of the locks under another one (a cache allocates under its lock, and the first allocation
+ * adds a lock to the list). So nothing is held here while it waits. */
 static void fork_prepare(void)
 {
+    hr_mutex *held;
+
     hr__lock(&fork_list);
-    for (int i = 0; i < HR_LEN(fork_locks); i++)
-        if (fork_locks[i])
-            hr__lock(fork_locks[i]);
+    while ((held = take_all_or_none())) {
+        hr__unlock(&fork_list);
+        hr__lock(held);
+        hr__unlock(held);
+        hr__lock(&fork_list);
+    }
 }
 
 static void fork_parent(void)
