@@ -21,7 +21,9 @@ static void job_drop(PyObject *capsule)
         return;
     }
     (void)hr_error_set(&err, HR_IO, "the thread of the filesystem ended without an answer");
+    Py_BEGIN_ALLOW_THREADS /* who waits for the answer may hold a lock and ask for signals */
     hr__served_refuse(job, &err);
+    Py_END_ALLOW_THREADS
 }
 
 /* The job of the capsule, which is the caller's now; NULL with an exception. */

@@ -297,13 +297,27 @@ static void wait_locked(hr_uploads *u)
     hr__waits_end();
 }
 
+/* hr__reads_stop() may wait for a lock of the program, whose holder may end a transfer. */
+static bool stops_relocks(hr_uploads *u)
+{
+    bool stops;
+
+    hr__unlock(&u->lock);
+    stops = hr__reads_stop();
+    hr__lock(&u->lock);
+    return stops;
+}
+
 /* Until at most `most` bytes are under way. */
 static hr_status drop_to_locked(hr_uploads *u, int64_t most, hr_error *err)
 {
+    bool stops = false;
+
     while (!u->st && u->n_flying && u->flying_bytes > most) {
-        if (hr__reads_stop())
+        if (stops)
             return hr_error_set(err, HR_CANCELLED, "the run was stopped");
         wait_locked(u);
+        stops = stops_relocks(u);
     }
     return failure_locked(u, err);
 }
@@ -516,6 +530,7 @@ static char *own_id(void)
 static hr_status ask_at_once(hr_upload *f, hr_error *err)
 {
     hr_uploads *u = f->job;
+    bool stops = false;
     hr_transfer *t;
     hr_status st;
 
@@ -524,8 +539,10 @@ static hr_status ask_at_once(hr_upload *f, hr_error *err)
     f->asked = true;
     fly_locked(u, t);
     send_locked(u, t);
-    while (!u->st && !f->id && !hr__reads_stop())
+    while (!u->st && !f->id && !stops) {
         wait_locked(u);
+        stops = stops_relocks(u);
+    }
     st = failure_locked(u, err);
     if (!st && !f->id)
         st = hr_error_set(err, HR_CANCELLED, "the run was stopped");
