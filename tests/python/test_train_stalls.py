@@ -102,6 +102,27 @@ def test_a_worker_asleep_counts_as_a_failure(storage, soon, tmp_path):
     assert fit(loop, storage, datasets={"train": hd.range(1000)}).return_value == "done"
 
 
+class Slow(train.UserCallback):
+    def after_report(self, *_):
+        time.sleep(2)  # here
+
+
+def test_a_driver_that_does_not_answer(storage, soon, capfd):
+    """The story: a driver stood still in the write of a report, and nobody knew where."""
+    storage.callbacks = [Slow()]
+
+    def loop():
+        train.report({"x": 1})
+
+    fit(loop, storage)
+    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("headrace: the driver")]
+    assert len(lines) == 1 and re.fullmatch(
+        rf"headrace: the driver \(pid {os.getpid()}\) has not answered rank [01] for 1 s: it is at "
+        r".*test_train_stalls.py:\d+ in after_report\(\)",
+        lines[0],
+    ), lines
+
+
 def test_a_set_that_one_worker_reads_alone(storage, soon):
     """The story: a split evaluation set under `if rank == 0` waits for the others for ever."""
 

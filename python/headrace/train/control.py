@@ -72,6 +72,7 @@ class Control:
         self.pids: dict[int, int] = {}
         self.return_values: dict[int, Any] = {}
         self.on_failure: Callable[[], None] | None = None  # called before a worker's failure counts
+        self.handling: dict[int, tuple[float, int]] = {}  # rank -> since when a thread handles its message
         self._lock = threading.Lock()  # guards the fields above and below
         self._conns: dict[int, Connection] = {}
         self._pending: dict[int, Given | _Meeting] = {}
@@ -121,10 +122,11 @@ class Control:
         return True
 
     def progress(self) -> dict[int, Any]:
-        """rank -> a value that changes when the worker connects, reports, or gets its answer."""
-        with self._lock:
-            done = self._n_calls, self._n_uploads
-            return {rank: (*done, rank in self._pending, rank in self._ending) for rank in self.pids}
+        """rank -> a value that changes when the worker connects, reports, or gets its answer. Without the
+        lock: its holder may wait for a disk, or for a stopped worker to read its answer.
+        """
+        done = self._n_calls, self._n_uploads
+        return {rank: (*done, rank in self._pending, rank in self._ending) for rank in list(self.pids)}
 
     # --- threads: one accepts, one per worker
 
@@ -164,7 +166,12 @@ class Control:
                     return
                 send(conn, ("welcome", *self._welcome()))
                 while True:
-                    self._handle(rank, receive(conn))
+                    message = receive(conn)
+                    self.handling[rank] = time.monotonic(), threading.get_ident()
+                    try:
+                        self.handle(rank, message)
+                    finally:
+                        del self.handling[rank]
             except (EOFError, OSError, ValueError):
                 pass  # the launcher sees how the process ended
             finally:
@@ -179,7 +186,8 @@ class Control:
         first = self.storage.resumed
         return first and first.path, plainly(first and first._options), plainly(self.storage.options)
 
-    def _handle(self, rank: int, message: tuple) -> None:
+    def handle(self, rank: int, message: tuple) -> None:
+        """One message of a worker, on its thread."""
         kind, *rest = message
         if kind == "failed" and self.on_failure is not None:
             self.on_failure()

@@ -4,7 +4,7 @@ Each worker has a thread with a connection of its own to the driver. The driver 
 stall_warning_s without progress (no batch taken, no report), and the thread answers with the place where the
 train loop is. A worker that waits in a collective, for rows or for a report is not to blame; one that is
 elsewhere, or does not answer, is. After stall_timeout_s the driver ends that worker, which counts as its
-failure.
+failure. Where the driver itself does not answer, it says where it is.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ class Watch:
         self._lock = threading.Lock()
         self._reported: dict[int, float] = {}
         self._next_line: dict[tuple, float] = {}  # guilty ranks -> seconds
+        self._next_of_driver: dict[float, float] = {}  # since when -> seconds
         self._stop = threading.Event()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind("\0" + self.address)
@@ -127,11 +128,27 @@ class Watch:
         while not self._stop.wait(pause):
             with self._lock:
                 workers = dict(self._workers)
+            self._find_slow_driver()
             try:
                 self._find_silent(workers)
                 self._find_stalled(workers)
             except (OSError, _core.HeadraceError):
                 pass  # the run ends
+
+    def _find_slow_driver(self) -> None:
+        """Prints where a thread of the driver is that does not come back from a message of a worker: all
+        workers may wait for it. Of those that wait for its lock there is nothing to say.
+        """
+        frames = sys._current_frames()
+        for rank, (since, thread) in list(self.control.handling.items()):
+            seconds = time.monotonic() - since
+            frame = frames.get(thread)
+            if frame is None or frame.f_code is Control.handle.__code__:
+                continue
+            if seconds >= self._next_of_driver.get(since, self.warn_s):
+                self._next_of_driver = {since: 2 * seconds}
+                who = f"the driver (pid {os.getpid()}) has not answered rank {rank} for {seconds:.0f} s"
+                print(f"headrace: {who}: it is at {describe(frame)['at']}", file=sys.stderr, flush=True)
 
     def _finished(self, rank: int) -> bool:
         return rank in self.control.return_values or any(f.rank == rank for f in self.control.failures)
