@@ -35,6 +35,8 @@ WINDOW = 1025
 class Images(Dataset):
     def __init__(self, folder):
         self.files = sorted(Path(folder).rglob("*.jpg"))[:1500]
+        if not self.files:
+            raise SystemExit(f"{folder}: no files of JPEG")
 
     def __len__(self):
         return len(self.files)
