@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from process_tree import gone
 
 import headrace.data as hd
 from headrace import _core as core
@@ -166,14 +167,6 @@ def test_the_pool_starts_initial_workers_and_ends_when_idle(monkeypatch):
     assert column(ds) == [0, 1, 2, 3]  # and comes back
 
 
-def is_gone(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
-
-
 def test_workers_end_with_their_plan():
     """The story: a run held itself in a cycle, so the workers of a plan that was dropped stayed until the
     collector of Python came; those of several plans then ended at once, and the next plan waited for them.
@@ -184,10 +177,7 @@ def test_workers_end_with_their_plan():
         ds = hd.range(4).map(slow_pid, concurrency=1)
         rows = ds.take_all()
         del ds
-        until = time.monotonic() + 30
-        while not all(is_gone(row["pid"]) for row in rows) and time.monotonic() < until:
-            time.sleep(0.01)
-        assert all(is_gone(row["pid"]) for row in rows)
+        assert gone([row["pid"] for row in rows], 30)
     finally:
         gc.enable()
 

@@ -288,7 +288,9 @@ def test_a_short_burst_has_narrow_bins(tmp_path):
 OF_TORCH = '{"schemaVersion": 1, "traceEvents": [{"ph": "X", "pid": 1, "tid": "a", "ts": 1, "dur": 2}]}'
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "3", '{"traceEvents": 3}', "\x1f\x8bnot gzip", OF_TORCH])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "[1]", "3", '{"traceEvents": 3}', "\x1f\x8bnot gzip", OF_TORCH]
+)
 def test_what_is_no_trace_is_an_error(tmp_path, text):
     """A story: a trace of torch's profiler was a TypeError, since its tracks have names."""
     path = tmp_path / "t.json"

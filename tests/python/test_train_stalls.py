@@ -1,5 +1,6 @@
 """Workers that are stopped, asleep, or gone in silence: the right one is named and fails."""
 
+import io
 import os
 import re
 import signal
@@ -103,19 +104,28 @@ def test_a_worker_asleep_counts_as_a_failure(storage, soon, tmp_path):
 
 
 class Slow(train.UserCallback):
+    """Returns when the driver has said where it is."""
+
+    def __init__(self, errors):
+        self.errors = errors
+
     def after_report(self, *_):
-        time.sleep(2)  # here
+        until = time.monotonic() + 60
+        while "headrace: the driver" not in self.errors.getvalue() and time.monotonic() < until:
+            time.sleep(0.02)
 
 
-def test_a_driver_that_does_not_answer(storage, soon, capfd):
+def test_a_driver_that_does_not_answer(storage, soon, monkeypatch):
     """The story: a driver stood still in the write of a report, and nobody knew where."""
-    storage.callbacks = [Slow()]
+    errors = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", errors)
+    storage.callbacks = [Slow(errors)]
 
     def loop():
         train.report({"x": 1})
 
     fit(loop, storage)
-    lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("headrace: the driver")]
+    lines = [line for line in errors.getvalue().splitlines() if line.startswith("headrace: the driver")]
     assert len(lines) == 1 and re.fullmatch(
         rf"headrace: the driver \(pid {os.getpid()}\) has not answered rank [01] for 1 s: it is at "
         r".*test_train_stalls.py:\d+ in after_report\(\)",

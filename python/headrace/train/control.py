@@ -171,7 +171,7 @@ class Control:
                     try:
                         self.handle(rank, message)
                     finally:
-                        del self.handling[rank]
+                        self.handling.pop(rank, None)  # a second process with the rank may have ended first
             except (EOFError, OSError, ValueError):
                 pass  # the launcher sees how the process ended
             finally:

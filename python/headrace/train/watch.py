@@ -128,8 +128,8 @@ class Watch:
         while not self._stop.wait(pause):
             with self._lock:
                 workers = dict(self._workers)
-            self._find_slow_driver()
             try:
+                self._find_slow_driver()
                 self._find_silent(workers)
                 self._find_stalled(workers)
             except (OSError, _core.HeadraceError):
