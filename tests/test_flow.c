@@ -184,6 +184,29 @@ static void the_start_is_quick(void **state)
     assert_true(transfer(wide, 1, 0, &f) > least);
 }
 
+/* The tick in which the first request had to wait did not count: a whole latency was lost. */
+static void a_tick_begins_with_the_first_request_that_waits(void **state)
+{
+    const int64_t latency_ns = 100000000;
+
+    (void)state;
+    for (int64_t idle = 0; idle <= 2 * latency_ns; idle += STEP_NS) {
+        int64_t now = 1;
+        hr_flow f;
+
+        hr__flow_init(&f, 8, 2, 256);
+        hr__flow_first_byte(&f, latency_ns);
+        for (; now < idle; now += STEP_NS)
+            hr__flow_tick(&f, false, now);
+        for (int64_t end = now + latency_ns; now <= end; now += STEP_NS) {
+            assert_int_equal(f.level, 8);
+            hr__flow_tick(&f, true, now);
+            hr__flow_add(&f, MB);
+        }
+        assert_int_equal(f.level, 16);
+    }
+}
+
 static void small_objects_get_many(void **state)
 {
     double own, fixed = transfer(small_objects, 10, 64, NULL);
@@ -219,7 +242,7 @@ static void a_throttled_host_gets_fewer_for_minutes(void **state)
     assert_true(f.level > 38);
 }
 
-/* Ticks in which requests had no work say nothing about the link. */
+/* Ticks in which requests had no work say nothing about the link: none waits for as long as a tick. */
 static void idle_ticks_change_nothing(void **state)
 {
     hr_flow f;
@@ -228,7 +251,7 @@ static void idle_ticks_change_nothing(void **state)
     hr__flow_init(&f, 16, 2, 256);
     for (int64_t now = 1; now < 20 * 1000000000ll; now += STEP_NS) {
         hr__flow_add(&f, 1 + (double)(now % 7));
-        hr__flow_tick(&f, now / STEP_NS % 4 != 0, now);
+        hr__flow_tick(&f, now / STEP_NS % 2 != 0, now);
     }
     assert_int_equal(f.level, 16);
 }
@@ -251,6 +274,7 @@ int main(void)
         cmocka_unit_test(links_are_used_as_well_as_by_a_fixed_number),
         cmocka_unit_test(small_objects_get_many),
         cmocka_unit_test(the_start_is_quick),
+        cmocka_unit_test(a_tick_begins_with_the_first_request_that_waits),
         cmocka_unit_test(a_throttled_host_gets_fewer_for_minutes),
         cmocka_unit_test(idle_ticks_change_nothing),
         cmocka_unit_test(waiting_for_the_first_byte_goes_up_to_a_bound),

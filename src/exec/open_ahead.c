@@ -111,8 +111,8 @@ void hr__stage_begin_files(hr_stage *s, int64_t left)
         if (whole || left <= 0)
             continue;
         open_if_here(s, slot(s, place));
-        if (slot(s, place)->file)
-            left = announce(s, slot(s, place), left);
+        /* Fragments leave in order: those of a file whose bytes are not here go before those of later files. */
+        left = slot(s, place)->file ? announce(s, slot(s, place), left) : 0;
     }
 }
 

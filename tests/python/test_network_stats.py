@@ -1,5 +1,6 @@
 """What travelled over the network stands in stats(): the server's counters say the same."""
 
+import shutil
 import threading
 import time
 
@@ -147,6 +148,34 @@ def test_what_leaves_first_is_fetched_first(server, tmp_path):
     assert large[0][0] >= 4 << 20  # the schema has asked for the bytes before
     assert len(large) > 3 and large == sorted(large)
     assert [n for _, n in large][1:3] == [8 << 20] * 2  # of two fragments each
+
+
+def test_the_fragments_of_a_slow_footer_go_before_those_of_later_files(server, tmp_path):
+    """Those of all files behind it were asked for first, and the rows of its own waited for them."""
+    size = (tmp_path / "a.parquet").stat().st_size
+    for name in "bcd":
+        shutil.copy(tmp_path / "a.parquet", tmp_path / f"{name}.parquet")
+
+    def slow_footer(number, handler):
+        if handler.path == "/b.parquet" and handler.headers.get("Range", "").endswith(f"-{size - 1}"):
+            time.sleep(0.3)
+
+    server.fault = slow_footer
+    ds = hd.read_parquet([f"{server.url}/{name}.parquet" for name in "abcd"])
+    assert sum(len(b["a"]) for b in ds.iter_batches(batch_size=8192)) == 4 * ROWS
+    files = [path for method, path, begin, n in server.requests if method == "GET" and begin + n < size]
+    assert list(dict.fromkeys(files)) == [f"/{name}.parquet" for name in "abcd"]
+
+
+def test_the_footer_that_gave_the_schema_serves_the_run(server, tmp_path):
+    """The run asked for the 192 KiB before it first, and waited for them: one round trip more."""
+    t = pq.read_metadata(tmp_path / "a.parquet")
+    size = sum(t.row_group(i).column(0).total_compressed_size for i in range(t.num_row_groups))
+    ds = hd.read_parquet(f"{server.url}/a.parquet", columns=["a"])
+    assert ds.schema().names == ["a"]
+    server.forget()
+    assert sum(len(b["a"]) for b in ds.iter_batches(batch_size=8192)) == ROWS
+    assert size <= server.body_bytes() < size + (64 << 10)
 
 
 def test_bytes_are_received_once(server, tmp_path):

@@ -273,7 +273,7 @@ typedef struct files_call {
     int64_t n_begun;
 } files_call;
 
-static hr_status begin_file(file_scan *s, int file, hr_account *account, hr_source **out, hr_error *err);
+static hr_status begin_file(file_scan *s, int file, bool filtered, hr_account *account, hr_source **out, hr_error *err);
 
 /* Announces the files up to FILES_BEGUN after i. A file that could not be begun is opened by its look. */
 static void begin_ahead(files_call *c, int64_t i)
@@ -285,7 +285,7 @@ static void begin_ahead(files_call *c, int64_t i)
         int64_t k = c->n_begun++;
 
         if (hr__paths_is_remote(&c->s->paths, c->first + k) &&
-            begin_file(c->s, c->first + (int)k, NULL, &c->begun[k], NULL))
+            begin_file(c->s, c->first + (int)k, false, NULL, &c->begun[k], NULL))
             c->begun[k] = NULL;
     }
     hr__unlock(&c->lock);
@@ -1453,23 +1453,36 @@ bool hr__scan_is_remote(const hr_scan *base, int file)
     return is_file_scan(base) && hr__paths_is_remote(&((const file_scan *)base)->paths, file);
 }
 
-static void announce(const hr_format *f, hr_source *source)
+/* Whether what opening the file needs of a range is here: of an end, its last bytes. The schema may have read these
+ * alone, and what is before them is read where a filter asks for indexes of pages. */
+static bool has_range(hr_source *source, hr_file_range r)
+{
+    int64_t n = r.offset > 0 ? HEAD_BYTES : r.n;
+
+    return hr__source_has(source, r.offset + r.n - n, n);
+}
+
+static void announce(const hr_format *f, hr_source *source, bool filtered)
 {
     hr_file_range ranges[2];
     int n = ranges_of_open(f, source->n_bytes, ranges);
 
     for (int i = 0; i < n; i++)
-        hr__source_ahead(source, ranges[i].offset, ranges[i].n);
+        if (filtered || !has_range(source, ranges[i]))
+            hr__source_ahead(source, ranges[i].offset, ranges[i].n);
 }
 
-void hr__scan_announce(const hr_scan *base, hr_source *source) { announce(((const file_scan *)base)->format, source); }
+void hr__scan_announce(const hr_scan *base, hr_source *source)
+{
+    announce(((const file_scan *)base)->format, source, false);
+}
 
 bool hr__scan_has(const hr_scan *base, hr_source *source)
 {
     hr_file_range ranges[2];
     int n = ranges_of_open(((const file_scan *)base)->format, source->n_bytes, ranges);
 
-    while (n > 0 && hr__source_has(source, ranges[n - 1].offset, ranges[n - 1].n))
+    while (n > 0 && has_range(source, ranges[n - 1]))
         n--;
     return n == 0;
 }
@@ -1487,10 +1500,10 @@ int64_t hr__scan_open_bytes(const hr_scan *base, int file, bool *whole)
     return sum;
 }
 
-static hr_status begin_file(file_scan *s, int file, hr_account *account, hr_source **out, hr_error *err)
+static hr_status begin_file(file_scan *s, int file, bool filtered, hr_account *account, hr_source **out, hr_error *err)
 {
     HR_TRY(open_source(s, file, &(hr_open){ .account = account }, out, err));
-    hr__scan_announce(&s->base, *out);
+    announce(s->format, *out, filtered);
     return HR_OK;
 }
 
@@ -1507,7 +1520,7 @@ hr_status hr__scan_begin(hr_scan *base, int file, hr_expr *filter, hr_account *a
         if (ruled_out(s, types, file, filter))
             return HR_OK;
     }
-    return begin_file(s, file, account, out, err);
+    return begin_file(s, file, filter != NULL, account, out, err);
 }
 
 static const hr_scan_class file_scan_class = {
@@ -1650,7 +1663,7 @@ static void begin_early(void *context, const hr_path *first, hr_store *store)
     hr_error none = HR_ERROR_INIT;
 
     if (!e->source && f && first->n_bytes > 0 && !hr__paths_open(&one, 0, NULL, &e->source, &none))
-        announce(f, e->source);
+        announce(f, e->source, false);
     hr_error_clear(&none);
 }
 

@@ -228,7 +228,7 @@ struct hr_http_host {
     _Atomic int64_t requests, bytes, retries, throttled, failed, wasted, hedges, hedges_won;
     atomic_int in_flight, peak, levels[HR_N_LANES];
 };
-#define HR_SMALL_REQUEST (256 << 10) /* a request for fewer bytes is a matter of latency */
+#define HR_SMALL_REQUEST (256 << 10) /* a request for no more bytes is a matter of latency */
 #define HR_MAX_HOSTS 1024            /* the last one stands for all others */
 hr_http_host *hr__host_of(const hr_http_request *r);
 void hr__network_count(hr_account *a, hr_traffic what, int64_t n); /* also for no account (NULL) */

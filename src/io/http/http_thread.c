@@ -526,7 +526,7 @@ static bool collect_all(void)
 static void put_into_queue(hr_http_request *r)
 {
     r->host = hr__host_of(r);
-    r->is_small = HR_MAX(r->n_bytes, r->n_data) < HR_SMALL_REQUEST;
+    r->is_small = HR_MAX(r->n_bytes, r->n_data) <= HR_SMALL_REQUEST;
     put_last(&hr__lane_of(r)->queue_end, r);
 }
 

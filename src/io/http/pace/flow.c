@@ -1,7 +1,8 @@
 /* flow.c - finds the number of requests in flight beyond which more of them bring nothing: the plateau.
  *
  * 1. Time is cut into ticks, of TICK_NS or of two latencies. A tick counts if all of its requests had work: a request
- *    waited all the time. The tick after a change of the level does not count. MEASURE_TICKS ticks are a measure.
+ *    waited all the time. The tick after a change of the level does not count. MEASURE_TICKS ticks are a measure. At
+ *    the start a tick begins anew with the first request that waits.
  * 2. RISE: the level doubles as long as a measure is GAIN_RISE above the best one. Below BLIND_LEVEL a measure is one
  *    tick of QUICK_TICK_NS or a latency, so that a low first level costs a fast host little. While nothing has come at
  *    all, the level doubles up to BLIND_LEVEL.
@@ -279,6 +280,12 @@ void hr__flow_tick(hr_flow *f, bool is_full, int64_t now_ns)
     bool counts = f->is_full && is_full && !f->skip && f->tick_ns > 0;
     double rate;
 
+    if (is_full && !f->is_full && is_quick(f)) {
+        f->tick_ns = now_ns;
+        f->amount = 0;
+        f->is_full = true;
+        return;
+    }
     f->is_full = f->is_full && is_full;
     if (f->tick_ns > 0 && ns < tick_length(f))
         return;
