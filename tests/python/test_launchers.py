@@ -781,6 +781,7 @@ def test_a_rank_that_is_stopped(runs):
 
 
 def test_the_engine_is_stopped(runs):
+    """The rank that waits says what for: it cannot ask, and knows its own epoch and step."""
     code, text, out = runs.torchrun(
         2,
         """
@@ -802,14 +803,19 @@ def test_the_engine_is_stopped(runs):
                     os.kill(os.getpid(), signal.SIGSTOP)
                 if i == 0 and RANK == 1:
                     wait_until(lambda: is_stopped(0))
+                n = i
         except exceptions.PeerError as e:
-            write(str(e))
+            write([str(e), n + 1, os.getpid(), share._source.meeting.what])
             os.kill(json.load(open(f"{OUT}/0.json")), signal.SIGKILL)
         """,
     )
     assert code == 1, text
-    said = json.loads(Path(out, "1.json").read_text())
-    assert "for rank 0 (pid " in said and "does not answer: it is stopped (SIGSTOP)" in said
+    said, step, pid, what = json.loads(Path(out, "1.json").read_text())
+    engine = json.loads(Path(out, "0.json").read_text())
+    assert said == (
+        f"rank 1 (pid {pid}) waits 2 s for step {step} of epoch 0 of {what}: rank 0 (pid {engine}), which "
+        "runs the engine, does not answer: it is stopped (SIGSTOP)"
+    )
 
 
 # -----------------------------------------------------------------------------------------------------

@@ -465,13 +465,42 @@ def test_a_rank_that_waits_alone_warns_and_names_the_others(monkeypatch):
     monkeypatch.setattr(hd.DataContext.get_current(), "stall_warning_s", 0.1)
     shares = hd.range(100).streaming_split(3, equal=True)
     waits = threading.Thread(target=lambda: shares[1].close() or list(shares[0].iter_batches()))
-    with pytest.warns(RuntimeWarning, match="rank 0 has waited 0.[0-9]+ s for rank 2 to begin the epoch"):
+    said = r"rank 0 waits [0-9] s for epoch 0 of range\(100\) to begin: rank 2 has not begun to read it; "
+    with pytest.warns(RuntimeWarning, match=said):
         waits.start()
         waits.join(2)
     assert waits.is_alive()
     assert list(shares[2].iter_batches())
     waits.join(60)
     assert not waits.is_alive()
+
+
+def test_a_rank_that_hangs_in_a_thread_is_named_with_its_step(monkeypatch):
+    """The story: the line named no dataset, epoch or step."""
+    context = hd.DataContext.get_current()
+    monkeypatch.setattr(context, "stall_warning_s", 0.1)
+    monkeypatch.setattr(context, "stall_timeout_s", 0.5)
+    shares = hd.range(1_000_000).streaming_split(2, equal=True)
+    ends = threading.Event()
+
+    def hang():
+        passed = iter(shares[1].iter_batches(batch_size=100))
+        for _ in range(3):
+            next(passed)
+        ends.wait(60)
+
+    hangs = threading.Thread(target=hang)
+    hangs.start()
+    said = (
+        r"^rank 0 waits 0 s for step \d+ of epoch 0 of range\(1000000\): rank 1 has taken 3 steps of epoch 0"
+    )
+    with (
+        pytest.warns(RuntimeWarning, match=said + r" and none for 0 s; read all shares"),
+        pytest.raises(exceptions.PeerError, match=said.replace(" 0 s", r" \d s")),
+    ):
+        list(shares[0].iter_batches(batch_size=100))
+    ends.set()
+    hangs.join(60)
 
 
 @pytest.mark.parametrize("of", ["split", "streaming_split", "shard"])

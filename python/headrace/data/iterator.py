@@ -196,7 +196,7 @@ class SplitIterator(DataIterator):
     drop_last, prefetch, own_memory, by_row) -> number of the pass, next(number) -> Table or None, leave(),
     position(ahead=n), restore(text, moved, strict) -> names of functions that have changed, schema(),
     stats(), close(); and warn_of_classes(text, stacklevel). Before position() it reports taken_rows() to
-    the split.
+    the split. Before begin() its attribute `epoch` becomes the number of the pass, for messages.
     All ranks must begin an epoch with the same arguments; the first batch waits for all of them. The split
     has one position, and only while all ranks have taken equally many steps (otherwise MismatchError names
     rank and step).
@@ -240,6 +240,7 @@ class SplitIterator(DataIterator):
             old = self._current and self._current()
             if old is not None:
                 old.supersede()
+            self._source.epoch = epoch
             one = SharePass(self._source, request, epoch, position, how, self._rank)
             self._current = weakref.ref(one)
         begins, self._begins = self._begins, None
@@ -347,15 +348,11 @@ class SplitOwner:
     def report_wait(self, rank, seconds, over):
         """Warns once that a rank waits for others, and names them; over: raises."""
         info = json.loads(self.split.ranks())
-        others = stalls.blamed(info)
+        text, others = stalls.line(info, rank, None, self.node.chain(), seconds)
         if not others or (self._warned and not over):
             return
         self._warned = True
-        what = "begin the epoch" if info["ranks"][rank]["state"] == "asked" else "take their batches"
-        text = (
-            f"rank {rank} has waited {seconds:.2g} s for {stalls.listed(others)} to {what}: read all "
-            "shares of a split at the same time, each in its own thread or process"
-        )
+        text += "; read all shares of a split at the same time, each in its own thread or process"
         if over:
             raise _core.PeerError(text)
         warnings.warn(text, RuntimeWarning, stacklevel=3)

@@ -312,6 +312,8 @@ class LauncherSource:
         self._closed = False
         self._watch = None
         self._silent = False  # the engine's process did not answer the last question
+        self.epoch = 0  # of its current pass, or of its next one
+        self._step = None  # the next one that this process takes from another one's engine; None: not begun
         self._passes = 0  # that have begun, with several hosts
         _sources.add(self)
 
@@ -412,9 +414,9 @@ class LauncherSource:
             pid, rank = self._ring.server
             state = stalls.process_state(pid)
             text = (
-                f"rank {self.rank} (pid {os.getpid()}) has waited {seconds:.0f} s for rank {rank} (pid "
-                f"{pid}), which runs the engine of {self.meeting.what}, and does not answer"
-                + (f": {state}" if state else "")
+                f"rank {self.rank} (pid {os.getpid()}) waits {seconds:.0f} s "
+                f"{stalls.awaited(self.epoch, self._step, self.meeting.what)}: rank {rank} (pid {pid}), "
+                f"which runs the engine, does not answer{state and f': {state}'}"
             )
             guilty = [rank]
             first = True
@@ -453,9 +455,12 @@ class LauncherSource:
     def begin(self, batch_rows, **request):
         self._met()
         self._watch = share_watch(self._report_wait)
+        self._step = None
         try:
             if self._host is None:
-                return self._ring.begin(batch_rows, watch=self._watch, **request)
+                begun = self._ring.begin(batch_rows, watch=self._watch, **request)
+                self._step = 0
+                return begun
             begun = self._host.split.begin(self.rank, batch_rows, watch=self._watch, **request)
             self._check_hosts()
             return begun
@@ -476,7 +481,9 @@ class LauncherSource:
         try:
             if self._host is not None:
                 return self._host.split.next(self.rank, number, self._watch)
-            return self._ring.next(number, self._watch)
+            table = self._ring.next(number, self._watch)
+            self._step = None if table is None or self._step is None else self._step + 1
+            return table
         except PeerError as e:
             raise self._explained(e) from None
 

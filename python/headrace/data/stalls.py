@@ -44,12 +44,12 @@ def blamed(info: dict[str, Any]) -> list[int]:
     return [i for i, r in enumerate(ranks) if r["state"] == "in" and r["taken"] == min(taken) and r["ready"]]
 
 
-def of_rank(info: dict[str, Any], rank: int, epoch: int) -> str:
-    """One rank that others wait for: "rank 1 (pid 77) ..."."""
+def of_rank(info: dict[str, Any], rank: int, epoch: int, in_thread: bool = False) -> str:
+    """One rank that others wait for: "rank 1 (pid 77) ...". in_thread: a thread of this process reads it."""
     one = info["ranks"][rank]
-    if one["state"] == "away":
+    if one["state"] == "away" and not in_thread:
         return f"rank {rank} has not come"
-    name = f"rank {rank} (pid {one['pid']})"
+    name = f"rank {rank}" if in_thread else f"rank {rank} (pid {one['pid']})"
     since = f"for {max(one['idle_ms'], 0) / 1000:.0f} s"
     if one["state"] == "in":
         text = f"{name} has taken {one['taken']} steps of epoch {info['epoch']} and none {since}"
@@ -57,7 +57,7 @@ def of_rank(info: dict[str, Any], rank: int, epoch: int) -> str:
         text = f"{name} has not begun epoch {epoch} {since}"
     else:
         text = f"{name} has not begun to read it"
-    state = process_state(one["pid"])
+    state = "" if in_thread else process_state(one["pid"])
     return f"{text}: {state}" if state else text
 
 
@@ -66,23 +66,32 @@ def listed(ranks: list[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
 
-def line(info: dict[str, Any], rank: int, pid: int, what: str, seconds: float) -> tuple[str, list[int]]:
-    """(why rank `rank` waits for the dataset `what`, the ranks that it waits for)."""
+def awaited(epoch: int, step: int | None, what: str) -> str:
+    """What a rank of the dataset `what` waits for; step None: it has not begun the epoch."""
+    if step is None:
+        return f"for epoch {epoch} of {what} to begin"
+    return f"for step {step} of epoch {epoch} of {what}"
+
+
+def line(
+    info: dict[str, Any], rank: int, pid: int | None, what: str, seconds: float
+) -> tuple[str, list[int]]:
+    """(why rank `rank` waits for the dataset `what`, the ranks that it waits for). pid None: threads of this
+    process read the ranks.
+    """
     guilty = blamed(info)
     one = info["ranks"][rank]
-    epoch = info["epoch"] + (one["state"] == "asked" and info["running"])
+    asked = one["state"] == "asked"
+    epoch = info["epoch"] + (asked and info["running"])
     waits = [i for i in range(len(info["ranks"])) if is_waiting(info, i) and i not in guilty]
-    who = listed(waits) if rank in waits else f"{listed([rank])}"
-    verb = "waits" if len(waits) < 2 or rank not in waits else "wait"
-    if rank in waits and len(waits) == 1 or rank not in waits:
-        who = f"rank {rank} (pid {pid})"
-    if one["state"] == "asked":
-        head = f"{who} {verb} {seconds:.0f} s for epoch {epoch} of {what} to begin"
+    if rank in waits and len(waits) > 1:
+        who = f"{listed(waits)} wait"
     else:
-        head = f"{who} {verb} {seconds:.0f} s for step {one['taken']} of epoch {epoch} of {what}"
+        who = f"rank {rank} waits" if pid is None else f"rank {rank} (pid {pid}) waits"
+    head = f"{who} {seconds:.0f} s {awaited(epoch, None if asked else one['taken'], what)}"
     if not guilty:
         return f"{head}: no rank is behind, the engine has no batch yet", guilty
-    return f"{head}: {'; '.join(of_rank(info, g, epoch) for g in guilty)}", guilty
+    return f"{head}: {'; '.join(of_rank(info, g, epoch, pid is None) for g in guilty)}", guilty
 
 
-__all__ = ["blamed", "is_waiting", "line", "listed", "of_rank", "process_state"]
+__all__ = ["awaited", "blamed", "is_waiting", "line", "listed", "of_rank", "process_state"]
