@@ -237,6 +237,33 @@ static void a_page_is_parsed(void **state)
 }
 
 static const struct {
+    const char *text, *tag;
+    bool gained;
+} tags[] = {
+    { "&quot;x-2&quot;", "\"x-2\"", false }, { "\"x\"", "\"x\"", false },       { "x", "\"x\"", true },
+    { "W/&quot;x&quot;", "W/\"x\"", false }, { "&quot;&quot;", "\"\"", false }, { "", "", false },
+};
+
+static void tags_without_quotes_gain_them(void **state)
+{
+    (void)state;
+    for (int i = 0; i < HR_LEN(tags); i++) {
+        hr_error err = HR_ERROR_INIT;
+        hr_list_page p;
+        char xml[256];
+        int n = snprintf(xml, sizeof xml,
+                         "<ListBucketResult><Contents><ETag>%s</ETag><Key>a</Key><Size>1</Size></Contents>"
+                         "</ListBucketResult>",
+                         tags[i].text);
+
+        assert_ok(hr__list_parse(xml, n, &p, &err), &err);
+        assert_string_equal(p.items[0].tag, tags[i].tag);
+        assert_int_equal(p.items[0].gained_quotes, tags[i].gained);
+        hr__list_clear(&p);
+    }
+}
+
+static const struct {
     const char *xml, *text;
 } wrong_pages[] = {
     { "", "list of objects: " },
@@ -440,6 +467,7 @@ int main(void)
         cmocka_unit_test(signatures_are_those_of_aws),
         cmocka_unit_test(sessions_sign_with_their_token),
         cmocka_unit_test(a_page_is_parsed),
+        cmocka_unit_test(tags_without_quotes_gain_them),
         cmocka_unit_test(a_damaged_page_is_one_error),
         cmocka_unit_test(no_memory_is_one_error),
 #endif

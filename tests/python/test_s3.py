@@ -1,5 +1,10 @@
 """s3://: folders, patterns, keys, credentials; every request's signature is checked by the server."""
 
+import json
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,7 +12,7 @@ import pytest
 from object_server import S3Server
 
 import headrace.data as hd
-from headrace.exceptions import HeadraceError, InvalidArgument, NotFoundError
+from headrace.exceptions import DataError, HeadraceError, InvalidArgument, NotFoundError
 
 ODD = ["a b.txt", "a+b.txt", "100%.txt", "é.txt", "x=1&y.txt", "a'(b)!*.txt", "~-_.txt"]
 
@@ -87,6 +92,61 @@ def test_long_lists_come_in_pages(server):
 def test_sizes_of_lists_are_not_asked_for_again(server):
     hd.read_text("s3://many/x/").take_all()
     assert sum(r[0] == "HEAD" for r in server.requests) == 0
+
+
+def put_constant(path, value):
+    """Files of all values have one size."""
+    columns = {"v": np.full(200_000, value), "r": np.random.default_rng(value).random(200_000)}
+    pq.write_table(pa.table(columns), path, row_group_size=5000, compression="none", use_dictionary=False)
+    os.utime(path, ns=(0, value))  # the ETag of the test's server; Last-Modified is not sent
+
+
+@pytest.fixture
+def unquoted(tmp_path, monkeypatch, server):
+    """A server that lists ETags without quotes, as rclone and fake-gcs-server do."""
+    (tmp_path / "lake" / "x").mkdir(parents=True)
+    server.root = tmp_path
+    server.list_tag = lambda tag: tag.strip('"')
+    put_constant(tmp_path / "lake" / "x" / "a.parquet", 1)
+    return server
+
+
+def test_lists_without_quotes_mix_no_versions(unquoted, monkeypatch):
+    """The story: such an ETag was none, and an epoch had rows of two files of one second and size."""
+    monkeypatch.setenv("HEADRACE_MEMORY_LIMIT", "24MiB")
+    batches, seen = hd.read_parquet("s3://lake/x/").iter_batches(batch_size=1000, prefetch_batches=0), set()
+    with pytest.raises(DataError, match=r"/a.parquet: .*the object was replaced while it was read"):
+        for i, batch in enumerate(batches):
+            seen.update(np.unique(batch["v"]).tolist())
+            if i == 0:
+                put_constant(unquoted.root / "lake" / "x" / "a.parquet", 2)
+    assert seen == {1}
+    assert [r[0] for r in unquoted.requests].count("HEAD") == 1
+
+
+def test_files_of_lists_without_quotes_are_cached(unquoted, tmp_path):
+    for i in range(2):
+        unquoted.forget()
+        ds = hd.read_parquet("s3://lake/x/", storage_options={"cache_dir": str(tmp_path / "cache")})
+        assert ds.count() == ds.filter("v == 1").count() == 200_000
+        assert (unquoted.body_bytes() == 0) == (i == 1)
+
+
+@pytest.mark.parametrize("listed", ["other", ""])
+def test_listed_tags_that_answers_do_not_have_are_none(unquoted, listed):
+    unquoted.list_tag = lambda tag: listed
+    assert hd.read_parquet("s3://lake/x/").filter("v == 1").count() == 200_000
+
+
+def test_empty_tags_are_none(unquoted, tmp_path):
+    unquoted.etag = lambda path: '""'
+    for where in ("x/", "x/a.parquet"):
+        done = subprocess.run(
+            [sys.executable, "-m", "headrace", "ls", "--json", f"s3://lake/{where}"],
+            capture_output=True,
+            text=True,
+        )
+        assert json.loads(done.stdout)["etag"] is None, done.stderr
 
 
 def test_credentials(server, monkeypatch, tmp_path):

@@ -85,6 +85,7 @@ struct hr_store {
     hr_hdfs hdfs;
     int64_t filesystem;      /* the number of a served one; 0: none. A reference */
     _Atomic int64_t ahead_s; /* how far the store's clock is ahead of ours */
+    atomic_bool quotes_fit;  /* an answer had the ETag that a list has without quotes */
 };
 typedef struct hr_http_request hr_http_request;
 typedef struct hr_http_host hr_http_host;
@@ -470,6 +471,7 @@ typedef struct hr_list_key {
     char *key, *tag; /* tag NULL: none */
     int64_t n_bytes;
     bool is_folder;
+    bool gained_quotes; /* the list has the tag without quotes */
 } hr_list_key;
 typedef struct hr_list_page {
     hr_list_key *items;

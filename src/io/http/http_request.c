@@ -62,6 +62,13 @@ static void keep_value(char *out, size_t cap, const char *value, const char *end
     }
 }
 
+/* W/"" or "": of rclone, for objects of which it has no hash. */
+static bool is_empty_tag(const char *value)
+{
+    value += strncmp(value, "W/", 2) == 0 ? 2 : 0;
+    return value[0] == '"' && value[1] == '"';
+}
+
 /* "bytes 0-99/1000" */
 static void read_range(hr_http_answer *a, const char *value)
 {
@@ -109,7 +116,8 @@ void hr__http_header(hr_http_request *r, const char *line, size_t n)
     } else if (is_header(text, n, "etag", &value)) {
         bool is_weak = strncmp(value, "W/", 2) == 0;
 
-        keep_value(is_weak ? a->weak : a->etag, HR_ETAG_BYTES, value, end);
+        if (!is_empty_tag(value))
+            keep_value(is_weak ? a->weak : a->etag, HR_ETAG_BYTES, value, end);
     } else if (is_header(text, n, "last-modified", &value)) {
         keep_value(a->modified, sizeof a->modified, value, end);
     } else if (is_header(text, n, "x-amz-bucket-region", &value)) {

@@ -129,16 +129,19 @@ static int64_t size_of(list_parser *p)
     return n;
 }
 
-/* The text as an ETag: Azure's lists have no quotes, which its answers have. */
+static bool has_quotes(const char *tag) { return tag[0] == '"' || strncmp(tag, "W/", 2) == 0; }
+
+/* The text as an ETag: lists of Azure, rclone and fake-gcs-server have no quotes, which their answers have. */
 static char *tag_of(list_parser *p)
 {
     char *text = taken(p), *quoted;
 
-    if (!text || p->words != &of_azure || text[0] == '"')
+    if (!text || !text[0] || has_quotes(text))
         return text;
     if (!(quoted = hr__printf(NULL, "\"%s\"", text)))
         stop(p, "no memory");
     hr__free(text);
+    p->key.gained_quotes = p->words != &of_azure;
     return quoted;
 }
 

@@ -34,6 +34,10 @@
  * The result is sorted by key, byte by byte, as a local folder's is: some stores list in no order. Directory buckets of
  * S3 also take only prefixes that end with a slash: the folder is listed, and keys without the prefix are left out.
  *
+ * Some servers list ETags without quotes, which their answers have (rclone, fake-gcs-server). The list adds the quotes,
+ * and one request proves for the store that an answer has the same ETag. If it has another one, or none, the page's
+ * objects have no ETag here.
+ *
  * Tests: test_s3.c, test_s3.py, test_listing.py, test_store_records.py. */
 #include "io/http/http.h"
 
@@ -211,7 +215,7 @@ static hr_status page_request(const listing *l, const span *s, hr_http_request *
 static hr_status add_key(const char *url, const hr_list_key *k, hr_paths *out, hr_error *err)
 {
     char *path = hr__url_of_key(url, k->key, NULL);
-    const char *tag = k->tag && k->tag[0] == '"' ? k->tag : NULL; /* not a weak one */
+    const char *tag = k->tag && k->tag[0] == '"' && k->tag[1] != '"' ? k->tag : NULL; /* not a weak one */
     hr_status st;
 
     if (!path)
@@ -434,11 +438,56 @@ static hr_status guard_request(const listing *l, int guard, const char *token, h
     return st;
 }
 
+/* The first object whose ETag the list has without quotes; NULL: none. */
+static const hr_list_key *find_quoted(const hr_list_page *page)
+{
+    for (int64_t i = 0; i < page->n; i++)
+        if (page->items[i].gained_quotes && !is_folder(&page->items[i]))
+            return &page->items[i];
+    return NULL;
+}
+
+/* Asks for the object's ETag. false: the answer has another one, or none. A refusal tells nothing. */
+static bool is_tag_of_answer(const listing *l, const hr_list_key *k)
+{
+    char *url = hr__url_of_key(l->url, k->key, NULL);
+    hr_http_request r = { 0 };
+    hr_error err = HR_ERROR_INIT;
+    bool same;
+
+    r.st = url ? hr__store_request(&r, "HEAD", l->store, url, "", NULL, &err) : HR_NO_MEMORY;
+    hr__http_run_all(&r, 1);
+    same = r.st || strcmp(r.answer.etag, k->tag) == 0;
+    if (!r.st && same)
+        atomic_store(&l->store->quotes_fit, true);
+    hr__http_clear(&r);
+    hr_error_clear(&err);
+    hr__free(url);
+    return same;
+}
+
+/* Tags that gained quotes stay if an answer has the same: else If-Match would fail each read. One object is asked. */
+static void check_quotes(const listing *l, hr_list_page *page)
+{
+    const hr_list_key *k = atomic_load(&l->store->quotes_fit) ? NULL : find_quoted(page);
+
+    if (!k || is_tag_of_answer(l, k))
+        return;
+    for (int64_t i = 0; i < page->n; i++)
+        if (page->items[i].gained_quotes) {
+            hr__free(page->items[i].tag);
+            page->items[i].tag = NULL;
+        }
+}
+
 static hr_status parse_page(const listing *l, const hr_http_request *r, hr_list_page *page, hr_error *err)
 {
     hr_status st = hr__list_parse(r->body.data ? r->body.data : "", r->body.n, page, err);
 
-    return st ? hr__error_at(err, st, "%s", l->url) : HR_OK;
+    if (st)
+        return hr__error_at(err, st, "%s", l->url);
+    check_quotes(l, page);
+    return HR_OK;
 }
 
 /* Adds the records of the answer, and of the pages behind it. Who may not list the folder has none. */
