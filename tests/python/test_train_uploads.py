@@ -220,6 +220,37 @@ def test_a_full_disk_after_checkpoints(tmp_path):
     assert left(tmp_path) == ["checkpoint_000000"]
 
 
+@pytest.mark.parametrize("catches", [False, True])
+def test_the_worker_whose_disk_is_full_is_the_cause(tmp_path, catches):
+    """The story: all workers raise its error; the heading named the one that was first to say so, and
+    worker_failures had all.
+    """
+
+    def broken(checkpoint, name):
+        if train.get_context().get_world_rank() == 1:
+            raise DiskError("the disk is full")
+        return Checkpoint(str(Path(train.get_context().get_storage().experiment_fs_path, name)))
+
+    def report(config):
+        train.report({}, saved(0), checkpoint_upload_fn=broken)
+
+    def loop(config):
+        if not catches:
+            return report(config)
+        try:
+            report(config)
+        except DiskError as e:
+            time.sleep(0.1 * train.get_context().get_world_rank())  # the cause is not the first to say so
+            raise RuntimeError("no checkpoint") from e
+
+    with pytest.raises(
+        train.WorkerGroupError, match="^rank 1 failed:(.|\n)*DiskError: the disk is full"
+    ) as e:
+        fit(loop, tmp_path, 3)
+    kind = RuntimeError if catches else DiskError
+    assert {r: type(found) for r, found in e.value.worker_failures.items()} == {1: kind}
+
+
 def test_an_error_at_the_end(tmp_path):
     """No report follows: fit() raises the error."""
 

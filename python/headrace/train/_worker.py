@@ -49,6 +49,7 @@ def run(payload: dict, channel, rank: int):
     from headrace.data.iterator import SplitIterator
     from headrace.places import checked
     from headrace.train import context, watch
+    from headrace.train.reports import rank_of
     from headrace.train.shards import open_shards
     from headrace.udf import sending
 
@@ -76,9 +77,8 @@ def run(payload: dict, channel, rank: int):
         value = call(loop, config)
         session.finish()
     except BaseException as e:
-        channel.failed(
-            users_traceback(e), sending.dumps_if_possible(e)
-        )  # before the shards close: the first failure is the cause
+        # before the shards close: the first failure is the cause
+        channel.failed(users_traceback(e), sending.dumps_if_possible(e), rank_of(e))
         e._headrace_reported = True  # the driver shows it
         raise
     channel.done(sending.dumps_if_possible(value))

@@ -43,11 +43,14 @@ def receive(conn: Connection) -> tuple:
 
 @dataclass
 class WorkerFailure:
-    """How a worker reported its failure."""
+    """How a worker reported its failure. cause: the rank whose failure it is, another one if this worker
+    raised what the upload of that one did.
+    """
 
     rank: int
     traceback: str
     exception: BaseException | None
+    cause: int
 
 
 @dataclass
@@ -212,8 +215,9 @@ class Control:
             elif kind == "done":
                 self.return_values[rank] = _unpickled(rest[0])
             elif kind == "failed":
-                traceback, exception = rest
-                self.failures.append(WorkerFailure(rank, traceback, _unpickled(exception)))
+                traceback, exception, cause = rest
+                cause = rank if cause is None else cause
+                self.failures.append(WorkerFailure(rank, traceback, _unpickled(exception), cause))
             self._settle_locked()
         if kind == "done":
             self.shards.rank_ended(rank, None)
@@ -360,8 +364,9 @@ class Channel:
     def done(self, value: bytes | None) -> None:
         self._send(("done", value))
 
-    def failed(self, traceback: str, exception: bytes | None) -> None:
-        self._send(("failed", traceback, exception))
+    def failed(self, traceback: str, exception: bytes | None, cause: int | None) -> None:
+        """cause: the rank whose upload raised the exception; None: this worker's own."""
+        self._send(("failed", traceback, exception, cause))
 
 
 class LocalChannel:

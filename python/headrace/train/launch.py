@@ -112,22 +112,35 @@ def _failed(control: Control, children: dict[int, Any], watched: dict[int, str])
     """
     ended = {r: f for r, f in children.items() if f.exitcode != -signal.SIGTERM} or children
     _wait_for_reports(control, ended)
-    reported = {f.rank: f for f in control.failures}
+    reported = {f.rank for f in control.failures}
+    causes = _causes(control.failures)
     watched = {r: text for r, text in watched.items() if r not in children or "no progress" in text}
     parts, cause = list(watched.values()), None
     for rank, f in sorted(ended.items()):
         if rank not in reported and rank not in watched:
             parts.append(f"rank {rank} (pid {f.pid}) {_how_it_ended(f.exitcode)}")
     if not parts:
-        for f in _first(control.failures):
-            parts.append(f"rank {f.rank} failed{_left_alone(control, f)}:\n\n{f.traceback.rstrip()}")
+        for f in _first(causes):
+            parts.append(f"rank {f.cause} failed{_left_alone(control, f)}:\n\n{f.traceback.rstrip()}")
             cause = f.exception
-    failures = {f.rank: f.exception or f.traceback for f in control.failures}
+    failures = {f.cause: f.exception or f.traceback for f in causes}
     failures.update({r: text for r, text in watched.items()})
-    failures.update({r: _how_it_ended(f.exitcode) for r, f in ended.items() if r not in failures})
+    silent = ended.keys() - reported - failures.keys()
+    failures.update({r: _how_it_ended(ended[r].exitcode) for r in sorted(silent)})
     error = WorkerGroupError("; ".join(parts), failures)
     error.__cause__ = cause
     return error
+
+
+def _causes(failures: list[WorkerFailure]) -> list[WorkerFailure]:
+    """One failure for each rank that is a cause, as that rank reported it, or else another one that raised
+    the same.
+    """
+    found: dict[int, WorkerFailure] = {}
+    for f in failures:
+        if f.cause not in found or f.rank == f.cause:
+            found[f.cause] = f
+    return list(found.values())
 
 
 def _first(failures: list[WorkerFailure]) -> list[WorkerFailure]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import pickle
 import traceback
 from collections import deque
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any
 
@@ -50,10 +51,13 @@ class Begun:
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception on its way between processes, which need not know its class."""
+    """An exception on its way between processes, which need not know its class. rank: whose upload raised
+    it; None: the driver.
+    """
 
     data: bytes | None
     text: str
+    rank: int | None = None
 
     @classmethod
     def of(cls, e: BaseException) -> Raised:
@@ -61,12 +65,24 @@ class Raised:
         return cls(sending.dumps_if_possible(e), text)
 
     def exception(self) -> BaseException:
-        try:
-            if self.data is not None:
-                return pickle.loads(self.data)
-        except Exception:
-            pass  # its class exists only in another process
-        return RuntimeError(self.text)
+        """For all workers; rank_of() finds the rank."""
+        found: BaseException = RuntimeError(self.text)
+        if self.data is not None:
+            with suppress(Exception):  # its class exists only in another process
+                found = pickle.loads(self.data)
+        with suppress(AttributeError):  # a class with slots
+            found._headrace_rank = self.rank  # type: ignore[attr-defined]
+        return found
+
+
+def rank_of(e: BaseException | None) -> int | None:
+    """The rank whose upload raised e, or raised what e was raised from; None: no upload."""
+    while e is not None:
+        rank = getattr(e, "_headrace_rank", None)
+        if rank is not None:
+            return rank
+        e = e.__cause__
+    return None
 
 
 @dataclass
@@ -149,7 +165,7 @@ class Reports:
         one = next(o for o in self._queue if o.number == number)
         one.missing.discard(rank)
         if error is not None:
-            one.errors[rank] = error
+            one.errors[rank] = replace(error, rank=rank)
         elif place is not None:
             one.places[rank] = place
 
@@ -199,4 +215,4 @@ class Reports:
         return next(iter(one.places.values()), None)
 
 
-__all__ = ["Begun", "Given", "Open", "Raised", "Reports"]
+__all__ = ["Begun", "Given", "Open", "Raised", "Reports", "rank_of"]

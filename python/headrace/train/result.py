@@ -34,7 +34,9 @@ class TrainingFailedError(RayTrainError):
 class WorkerGroupError(TrainingFailedError):
     """A worker failed. The text has its rank and its traceback; __cause__ is its exception, if it pickles.
 
-    worker_failures: rank -> exception (or text) of all workers that reported a failure, the first one first.
+    worker_failures: rank -> exception (or text) of all workers that failed, the first one first. If a worker
+    cannot store its checkpoint, report() raises its error on all workers: the text and worker_failures name
+    that worker alone.
     """
 
 
