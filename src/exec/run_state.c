@@ -18,6 +18,7 @@ void hr__run_unref(hr_run *r)
     hr__cond_clear(&r->shares_done);
     hr__mutex_clear(&r->lock);
     hr_error_clear(&r->err);
+    hr__network_ends(&r->began_network);
     hr__account_unref(r->account);
     hr__free(r);
 }

@@ -51,6 +51,28 @@ def test_requests_and_bytes_are_those_that_the_server_saw(server):
     assert 1 <= host["peak_in_flight"] <= host["limit_large"] + host["limit_small"]
 
 
+@pytest.mark.parametrize("when", ["before", "within"])
+def test_the_head_that_gave_the_types_counts_once(server, tmp_path, when):
+    """The story: the head of the first file is fetched for no run, and goes to the run. It stayed in
+    `outside`, and in the run's bytes.
+    """
+    for i in range(3):
+        (tmp_path / f"{i}.csv").write_text("a,b\n" + "".join(f"{j},{j}.5\n" for j in range(300_000)))
+    other = iter(hd.read_parquet(f"{server.url}/a.parquet").iter_batches(batch_size=1000))
+    next(other)
+    ds = hd.read_csv([f"{server.url}/{i}.csv" for i in range(3)])
+    server.forget()
+    if when == "before":
+        ds.schema()
+    ds.take(5)
+    network = ds.stats("dict")["network"]
+    outside = network["outside"]
+    assert network["received_bytes"] == server.body_bytes() > 1 << 20
+    assert network["requests"] + outside["requests"] == len(server.requests)
+    assert outside["received_bytes"] == 0
+    other.close()
+
+
 def test_what_a_row_cache_computes_is_counted(server, tmp_path):
     """The story: the plan below cache() is a run of its own, and its bytes, requests and spills were in
     no statistics; its memory had a limit of its own beside that of the run.

@@ -3,6 +3,8 @@
  * A host is a scheme, a name and a port, and for stores a bucket: stores limit buckets. All readers of the process
  * share it. The table is static: a host stays until the process ends.
  *
+ * Lock: runs.lock, for the runs that count what travels for no account: a leaf.
+ *
  * Tests: test_http.c, test_network_stats.py. */
 #include "io/http/http.h"
 
@@ -92,10 +94,53 @@ void hr__network_count(hr_account *a, hr_traffic what, int64_t n)
     hr__account_travelled(a, what, n);
 }
 
+static struct {
+    hr_mutex lock;
+    hr_network_begin *first;
+} runs = { .lock = HR_MUTEX_INIT };
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void runs_init(void) { hr__mutex_survives_fork(&runs.lock); }
+
+static void runs_lock(void)
+{
+    pthread_once(&once, runs_init);
+    hr__lock(&runs.lock);
+}
+
 void hr__network_begins(hr_network_begin *out)
 {
+    runs_lock();
     for (int i = 0; i < HR_TRAFFIC_COUNT; i++)
         out->of_nobody[i] = atomic_load_explicit(&of_nobody[i], memory_order_relaxed);
+    out->at_ns = hr__clock_ns();
+    out->next = runs.first;
+    runs.first = out;
+    hr__unlock(&runs.lock);
+}
+
+void hr__network_ends(hr_network_begin *b)
+{
+    hr_network_begin **at = &runs.first;
+
+    runs_lock();
+    while (*at && *at != b)
+        at = &(*at)->next;
+    if (*at)
+        *at = b->next;
+    hr__unlock(&runs.lock);
+}
+
+void hr__network_give(hr_account *a, hr_traffic what, int64_t n, int64_t came_ns)
+{
+    runs_lock();
+    atomic_fetch_sub_explicit(&of_nobody[what], n, memory_order_relaxed);
+    for (hr_network_begin *b = runs.first; b; b = b->next)
+        if (b->at_ns > came_ns)
+            b->of_nobody[what] -= n;
+    hr__unlock(&runs.lock);
+    hr__account_travelled(NULL, what, -n); /* all levels of `a` get it */
+    hr__account_travelled(a, what, n);
 }
 
 void hr__host_count(hr_http_request *r, hr_traffic what, int64_t n)
@@ -138,7 +183,12 @@ int64_t hr__network_throttled(void)
 
 static int64_t since(const hr_network_begin *begin, hr_traffic what)
 {
-    return atomic_load_explicit(&of_nobody[what], memory_order_relaxed) - begin->of_nobody[what];
+    int64_t n;
+
+    runs_lock();
+    n = atomic_load_explicit(&of_nobody[what], memory_order_relaxed) - begin->of_nobody[what];
+    hr__unlock(&runs.lock);
+    return HR_MAX(0, n); /* bytes of a part can come before a run's begin, and the part after it */
 }
 
 void hr__network_stats(const hr_account *a, const hr_network_begin *begin, hr_text *out)

@@ -233,8 +233,10 @@ struct hr_http_host {
 #define HR_MAX_HOSTS 1024            /* the last one stands for all others */
 hr_http_host *hr__host_of(const hr_http_request *r);
 void hr__network_count(hr_account *a, hr_traffic what, int64_t n); /* also for no account (NULL) */
-int hr__hosts(hr_http_host **out);                                 /* -> their number */
-void hr__hosts_forget(void);                                       /* no request is under way; the counters stay */
+/* What came at came_ns for no account counts for this one instead. */
+void hr__network_give(hr_account *a, hr_traffic what, int64_t n, int64_t came_ns);
+int hr__hosts(hr_http_host **out); /* -> their number */
+void hr__hosts_forget(void);       /* no request is under way; the counters stay */
 void hr__host_count(hr_http_request *r, hr_traffic what, int64_t n);
 
 bool hr__http_says(const hr_http_request *r, const char *code); /* the refusal has this code */

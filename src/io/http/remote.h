@@ -12,9 +12,12 @@ void hr__store_unref(hr_store *s);    /* NULL is fine */
 int64_t hr__network_throttled(void);  /* answers 429 and 503, of all hosts, since the process began */
 /* What had travelled for no account when a run began: for schemas, single objects, and Python's readers of tables. */
 typedef struct hr_network_begin {
+    int64_t at_ns;
     int64_t of_nobody[HR_TRAFFIC_COUNT];
+    struct hr_network_begin *next; /* of another run */
 } hr_network_begin;
-void hr__network_begins(hr_network_begin *out);
+void hr__network_begins(hr_network_begin *out); /* borrows it until it ends */
+void hr__network_ends(hr_network_begin *b);     /* one that never began is fine */
 /* Adds ",\"network\":{...}": what travelled for the account, and for none since `begin`, and the hosts of the process.
  * Nothing, if nothing did. */
 void hr__network_stats(const hr_account *a, const hr_network_begin *begin, hr_text *out);

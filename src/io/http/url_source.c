@@ -53,6 +53,7 @@ typedef struct part {
     part_state state;
     int pid; /* of the request */
     int64_t at, n;
+    int64_t came_ns; /* when it was READY */
     int64_t n_read;  /* bytes that were read */
     int64_t stamp;   /* passed_bytes of the source at the last read, or when the part was made */
     bool end_read;   /* its last byte was read */
@@ -171,6 +172,7 @@ static void on_done(hr_http_request *r)
 
     parts_lock();
     p->state = r->st ? FAILED : READY;
+    p->came_ns = hr__clock_ns();
     waits = p->waits;
     n = p->n_waits;
     p->waits = NULL;
@@ -382,6 +384,7 @@ static hr_status take_cached(url_source *s, int64_t at, int64_t n, part **out, h
     }
     hr__network_count(s->account, HR_TRAFFIC_CACHED, n);
     p->state = READY;
+    p->came_ns = hr__clock_ns();
     p->is_cached = p->from_cache = true;
     p->refs = 2; /* the source, the caller */
     parts_lock();
@@ -798,8 +801,8 @@ static void count_given(part *p, hr_account *account)
     if (!counts)
         return;
     if (!p->from_cache)
-        hr__network_count(account, HR_TRAFFIC_REQUESTS, 1);
-    hr__network_count(account, p->from_cache ? HR_TRAFFIC_CACHED : HR_TRAFFIC_BYTES, p->n);
+        hr__network_give(account, HR_TRAFFIC_REQUESTS, 1, p->came_ns);
+    hr__network_give(account, p->from_cache ? HR_TRAFFIC_CACHED : HR_TRAFFIC_BYTES, p->n, p->came_ns);
 }
 
 /* For another source over the same object: copies of the small parts that were read up, and the bytes of larger ones,
@@ -829,6 +832,7 @@ static part *hand_over(url_source *s, hr_account *account)
             p->state = READY;
             p->at = held[i]->at;
             p->n = held[i]->n;
+            p->came_ns = held[i]->came_ns;
             p->is_cached = held[i]->is_cached;
             p->is_counted = held[i]->is_counted;
             p->from_cache = held[i]->from_cache;
