@@ -122,6 +122,21 @@ def test_to_tf():
     assert first != second and sorted(first) == sorted(second) == list(range(100))
 
 
+def test_lists_of_one_length_in_to_tf():
+    """The story: rows of np.full(3, i) were a dense tensor in iter_tf_batches and a ragged one here, where
+    the form must be known before the first row. A spec makes them dense.
+    """
+    ds = hd.from_items([{"x": np.full(3, i, np.float32), "y": np.full((3, 1), i)} for i in range(4)])
+    assert isinstance(next(iter(ds.iter_tf_batches()))["x"], tf.Tensor)
+    ragged, dense = next(iter(ds.to_tf("x", "y", batch_size=4)))
+    assert isinstance(ragged, tf.RaggedTensor) and isinstance(dense, tf.Tensor) and dense.shape == (4, 3, 1)
+    spec = tf.TensorSpec((None, 3), tf.float32)
+    made, _ = next(iter(ds.to_tf("x", "y", batch_size=4, feature_type_spec=spec)))
+    assert isinstance(made, tf.Tensor) and made.shape == (4, 3)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="column 'lists'.*expected lists of one length"):
+        next(iter(dataset().to_tf("lists", "id", batch_size=4, feature_type_spec=spec)))
+
+
 def test_a_model_learns():
     x = np.random.default_rng(0).random((256, 3)).astype(np.float32)
     y = (x @ [1.0, -2.0, 3.0]).astype(np.float32)

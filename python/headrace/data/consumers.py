@@ -300,8 +300,10 @@ class Consumers:
         pass over it is a new epoch.
 
         *_columns: one column, which gives a tensor, or a list of columns, which gives a dict of tensors.
-        *_type_spec: a tf.TypeSpec, or a dict of column -> tf.TypeSpec; without it those of the schema: lists
-        are tf.RaggedTensors. local_shuffle_*: as in iter_batches. Errors as in iter_tf_batches.
+        *_type_spec: a tf.TypeSpec, or a dict of column -> tf.TypeSpec; without it those of the schema, which
+        does not know how long lists are: they are tf.RaggedTensors, also if all have one length (then
+        tf.TensorSpec((None, length), dtype) makes them dense). Columns of tensors are dense.
+        local_shuffle_*: as in iter_batches. Errors as in iter_tf_batches.
         """
         from headrace.data import tf_batches
 

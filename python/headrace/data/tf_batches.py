@@ -59,7 +59,14 @@ class TfExamples:
         _known("to_tf", [name], table.names)
         column = table.column(table.names.index(name))
         array = blocks.column_to_numpy(column)
-        return _tensor(self.tf, column, array, spec.dtype, isinstance(spec, self.tf.RaggedTensorSpec))
+        is_ragged = isinstance(spec, self.tf.RaggedTensorSpec)
+        made = _tensor(self.tf, column, array, spec.dtype, is_ragged)
+        if isinstance(made, self.tf.RaggedTensor) and not is_ragged:
+            raise TypeMismatchError(
+                f"to_tf: column '{name}' ({column.type}): expected lists of one length for a tf.TensorSpec, "
+                "found different ones; without a spec they are a tf.RaggedTensor"
+            )
+        return made
 
 
 def dataset(iterator, request, parts, iterable):
