@@ -641,3 +641,7 @@ def test_certificates_are_checked(server, tmp_path):
     assert done.returncode == 0 and str(ROWS) in done.stdout.replace(",", ""), done.stderr
     refused = count()
     assert refused.returncode == 1 and "the server's certificate is not valid" in refused.stderr
+    program[-1] = url.replace("127.0.0.1", "localhost")  # a name that the certificate does not have
+    other = count(SSL_CERT_FILE=str(cert))
+    what = "the server's certificate is not valid: it is for another name than the host localhost"
+    assert other.returncode == 1 and what in other.stderr

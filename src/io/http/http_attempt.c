@@ -375,7 +375,8 @@ static const char *of_host(const hr_http_request *r, const char *what, const cha
     return text;
 }
 
-/* What is wrong with a certificate: OpenSSL's numbers, of which 0 is a name that it does not have. */
+/* What is wrong with a certificate: OpenSSL's numbers. libcurl compares the names itself: some versions before they
+ * ask OpenSSL for its number (1), others after OpenSSL has found nothing (0). */
 static const char *of_certificate(const hr_http_request *r, char *text, size_t cap)
 {
     const char *tls = curl_version_info(CURLVERSION_NOW)->ssl_version;
@@ -385,7 +386,11 @@ static const char *of_certificate(const hr_http_request *r, char *text, size_t c
     if (tls && strncmp(tls, "OpenSSL", 7) == 0)
         curl_easy_getinfo(r->easy, CURLINFO_SSL_VERIFYRESULT, &number);
     switch (number) {
-    case 0: return of_host(r, "the server's certificate is not valid: it is not one of the host", "", text, cap);
+    case 0:
+    case 1:
+    case 62:
+    case 64:
+        return of_host(r, "the server's certificate is not valid: it is for another name than the host", "", text, cap);
     case 9: return "the server's certificate is not valid yet";
     case 10: return "the server's certificate is not valid: it has expired";
     case 2:
