@@ -620,13 +620,25 @@ typedef struct seen {
     hr_type_id number;
 } seen;
 
+/* Records for `row` that no column has the type of `o`, a value or an array. Returns 0. */
+static int no_type(pyhr_build *b, PyObject *o, int64_t row)
+{
+    PyObject *fn = pyhr_convert(b->s, "no_type"), *made = fn ? PyObject_CallFunctionObjArgs(fn, o, NULL) : NULL;
+    const char *text = made ? pyhr_text(made) : NULL;
+
+    if (text)
+        pyhr_fail(b, row, "%.250s", text);
+    Py_XDECREF(made);
+    Py_XDECREF(fn);
+    return 0;
+}
+
 /* The kind of one item; convert may replace *o. 0: failed. */
 static int kind_of(pyhr_build *b, PyObject **o, int64_t row, hr_type_id *number_id, int again)
 {
     number x;
     int is;
     PyObject *fn, *made;
-    char text[80];
 
     if (*o == Py_None)
         return K_NULL;
@@ -657,10 +669,8 @@ static int kind_of(pyhr_build *b, PyObject **o, int64_t row, hr_type_id *number_
         }
         PyErr_Clear();
     }
-    if (again) {
-        pyhr_fail(b, row, "no column type for a value of type %s", type_name(*o, text));
-        return 0;
-    }
+    if (again)
+        return no_type(b, *o, row);
     fn = pyhr_convert(b->s, "item");
     made = fn ? PyObject_CallFunctionObjArgs(fn, *o, NULL) : NULL;
     Py_XDECREF(fn);
@@ -668,12 +678,11 @@ static int kind_of(pyhr_build *b, PyObject **o, int64_t row, hr_type_id *number_
         return 0;
     if (made == Py_NotImplemented) {
         Py_DECREF(made);
-        pyhr_fail(b, row, "no column type for a value of type %s", type_name(*o, text));
-        return 0;
+        return no_type(b, *o, row);
     }
-    if (made == *o) { /* a date, a time, a decimal */
+    if (made == *o) { /* a date, a time, a decimal; or an array without a buffer, of another package's numbers */
         Py_DECREF(made);
-        return K_SPECIAL;
+        return is_named(*o, "ndarray") ? no_type(b, *o, row) : K_SPECIAL;
     }
     Py_DECREF(*o);
     *o = made;
@@ -862,7 +871,7 @@ static hr_array *build_plain(pyhr_build *b, PyObject *values)
     if (++b->depth < 3) /* the result of plain() needs no further conversion */
         made = pyhr_build_values(b, of);
     else
-        pyhr_fail(b, -1, "no conversion to a column");
+        no_type(b, of, -1);
     b->depth--;
     if (made && format)
         made = retype(b, made, format);

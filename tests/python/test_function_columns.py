@@ -500,3 +500,29 @@ def test_a_type_that_the_first_batch_gives(name, tmp_path):
         later(no_values_at_first).sort("id").take_all()
     found = CONSUMERS[name](later(typed_at_first), tmp_path)
     assert [None if x != x else x for x in found] == LATER["text"][1]
+
+
+def test_numbers_of_another_package():
+    """The story: an array of bfloat16 was "no conversion to a column", a list of such arrays pickled objects,
+    with a line about decimals.
+    """
+    ml = pytest.importorskip("ml_dtypes")
+    half, eighth, nibble = (np.zeros(4, t) for t in (ml.bfloat16, ml.float8_e5m2, ml.int4))
+    ragged = np.empty(4, object)
+    ragged[:] = [half, half[:1], half, half]
+    for made, type_, to in [
+        (half, "bfloat16", "float32"),
+        (half.reshape(4, 1), "bfloat16", "float32"),
+        (eighth, "float8_e5m2", "float32"),
+        (nibble, "int4", "int8"),
+        ([half] * 4, "bfloat16", "float32"),
+        (list(half), "bfloat16", "float32"),
+        (ragged, "bfloat16", "float32"),
+        ([None, [half], None, []], "bfloat16", "float32"),
+    ]:
+        text = rf"column 'x'.*: no column type for values of type {type_}: convert.* by .astype\(\"{to}\"\)"
+        with pytest.raises(exceptions.TypeMismatchError, match=text):
+            hd.range(4).map_batches(lambda b, made=made: {"x": made}).take_all()
+    with pytest.raises(exceptions.TypeMismatchError, match="column 'data'.* of type bfloat16: convert"):
+        hd.from_numpy(half)
+    assert hd.from_numpy(half.astype("float32")).take(1) == [{"data": 0.0}]

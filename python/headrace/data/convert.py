@@ -144,14 +144,14 @@ def _pickle(value):
 def pickled(values, name, why):
     """The values of a column without a type as pickles; None stays. `why` is the exception that says why.
 
-    NotImplemented if `values` is no sequence, or if DataContext.enable_fallback_to_arrow_object_ext_type is
-    False.
+    NotImplemented if `values` is no sequence or has numbers of a type from outside of numpy, or if
+    DataContext.enable_fallback_to_arrow_object_ext_type is False.
     """
     np = _numpy()
     module = type(values).__module__.partition(".")[0]
     if module == "pandas":
         values = _pandas(values)[0]
-    if not isinstance(values, (list, tuple, np.ndarray)) or not _fallback():
+    if not isinstance(values, (list, tuple, np.ndarray)) or not _fallback() or _is_foreign(_first(values)):
         return NotImplemented
     if isinstance(values, np.ndarray) and (values.dtype != object or values.ndim != 1):
         return NotImplemented
@@ -174,6 +174,32 @@ def pickled(values, name, why):
             "%s; the column holds pickled Python objects, which is slow: docs/functions.md", why
         )
     return made
+
+
+def _first(values):
+    """The first value that is neither None nor a list."""
+    np = _numpy()
+    while isinstance(values, (list, tuple)) or isinstance(values, np.ndarray) and values.dtype == object:
+        values = values.ravel() if isinstance(values, np.ndarray) else values
+        values = next((v for v in values if v is not None), None)
+    return values
+
+
+def _is_foreign(value):
+    """Whether a value, or an array, has a dtype that another package registers: bfloat16 of ml_dtypes."""
+    return getattr(getattr(value, "dtype", None), "isbuiltin", None) == 2
+
+
+def no_type(value):
+    """Why there is no column for a value or an array."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        return f"no column type for a value of type {type(value).__name__}"
+    text = f"no column type for values of type {dtype}"
+    if not _is_foreign(value):
+        return text
+    plain = "int8" if "int" in dtype.name else "float32"
+    return f'{text}: convert them, for example by .astype("{plain}")'
 
 
 def _fallback():
