@@ -6,7 +6,7 @@
  *
  * Each process looks at the folder before its first write and after each 1/LOOKS of the limit: if there is more than
  * the limit, files go until 7/8 of it are left. 1/50 of the disk stays free. A write that fails is one warning, and
- * nothing is written for PAUSE_NS; reading goes on.
+ * nothing is written for PAUSE_NS; reading goes on. A disk without room for more rows is one warning of the process.
  *
  * Two orders. Parts of objects are read at random, so the oldest goes first. Rows of a plan are read from the first to
  * the last, again and again: if they do not all fit, then the oldest is the one that is needed next, and a cache that
@@ -198,6 +198,26 @@ static void make_room(look *l, int64_t limit, int64_t n)
             l->n_bytes -= l->entries[i].n_bytes;
 }
 
+static uint64_t hash_of(const char *root)
+{
+    hr_hash h;
+
+    hr__hash_init(&h, 0);
+    hr__hash_text(&h, root);
+    return hr__hash_end(&h).lo;
+}
+
+/* No more rows fit in. The disk is full where it has less than the limit. */
+static void stop_rows(const hr_cache_folder *f, bool disk)
+{
+    uint64_t root = hash_of(f->root);
+
+    atomic_store(&f->state->full_until, hr__clock_ns() + PAUSE_NS);
+    if (disk && atomic_exchange(&f->state->full_root, root) != root)
+        hr__log(HR_LOG_WARNING, "cache %s: the disk is full (1/50 of it stays free): more rows are not cached",
+                f->root);
+}
+
 static void look_around(const hr_cache_folder *f)
 {
     look l = { .folder = f };
@@ -218,19 +238,10 @@ static void look_around(const hr_cache_folder *f)
     make_room(&l, most, writing);
     atomic_store(&f->state->due, HR_MIN(f->limit / LOOKS, HR_MAX(0, most - l.n_bytes) / 4));
     if (f->group && l.n_bytes + writing > most)
-        atomic_store(&f->state->full_until, hr__clock_ns() + PAUSE_NS);
+        stop_rows(f, most < f->limit);
     hr__text_clear(&l.paths);
     hr__free(l.groups);
     hr__free(l.entries);
-}
-
-static uint64_t hash_of(const char *root)
-{
-    hr_hash h;
-
-    hr__hash_init(&h, 0);
-    hr__hash_text(&h, root);
-    return hr__hash_end(&h).lo;
 }
 
 /* Before a write of n bytes. Only one process looks at a time; the others go on. */

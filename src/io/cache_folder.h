@@ -19,6 +19,7 @@ typedef struct hr_cache_state {
     _Atomic int64_t paused_until; /* of the clock; 0: no write has failed */
     _Atomic uint64_t paused_root; /* a hash of the folder in which it failed */
     _Atomic int64_t full_until;   /* the same: there was no room */
+    _Atomic uint64_t full_root;   /* a hash of the folder whose full disk a warning has told */
 } hr_cache_state;
 
 typedef struct hr_cache_folder {

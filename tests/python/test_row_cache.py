@@ -587,6 +587,31 @@ def test_a_disk_that_takes_no_more_ends_writing_only(source, tmp_path):
     assert not list(Path(tmp_path / "cache").rglob("*.tmp"))
 
 
+@pytest.fixture
+def full_disk(tmp_path):
+    """A folder on a disk of 4 MiB that another file fills."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only root can mount a small disk")
+    try:
+        (folder / "other").write_bytes(bytes(4 << 20))
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_disk_that_is_full_from_the_start_is_one_warning(source, full_disk, caplog):
+    """The story: nothing was cached, and nothing said so."""
+    ds = hd.read_parquet(source, shuffle=None).cache(full_disk / "rows")
+    for _ in range(2):
+        assert ids(ds) == list(range(ROWS))
+    assert [r.getMessage() for r in caplog.records] == [
+        f"cache {full_disk}/rows/rows1: the disk is full (1/50 of it stays free): more rows are not cached"
+    ]
+
+
 # ---------------------------------------------------------- errors
 
 
