@@ -90,10 +90,11 @@ def told():
     )
 
 
-def test_the_first_workers_are_children_of_the_fork(told):
+def test_workers_are_children_of_a_fork_of_their_loader(told):
     found, _ = told
-    assert found["by"] and found["by"] not in (found["me"], found["server"])
-    for batches, parent in ((found["first"], found["by"]), (found["again"], found["server"])):
+    forks = found["by"], found["later"]
+    assert all(forks) and len({*forks, found["me"], found["server"]}) == 4
+    for batches, parent in zip((found["first"], found["again"]), forks, strict=True):
         rows = [row for batch in batches for row in zip(*batch, strict=True)]
         assert [len(batch[0]) for batch in batches] == [5] * 8
         assert [row[0] for row in rows] == [
@@ -101,7 +102,6 @@ def test_the_first_workers_are_children_of_the_fork(told):
         ]
         assert {row[2] for row in rows} == {parent}
         assert {row[3:] for row in rows} == {(1, 2)} and len({row[1] for row in rows}) == 2
-    assert found["later"] is None
 
 
 def test_from_torch_uses_it_too(told):
@@ -119,6 +119,58 @@ def test_nothing_of_the_driver_happens_twice(told):
         "prepared 1",
         "prepared 1",
     ]
+
+
+def test_the_server_imports_when_the_first_batch_is_here():
+    """The first batch of images took 440 ms on two cores, and torch's 242: the import of torch ran beside."""
+    found, _ = run(
+        """
+        def imported():
+            return sorted(starter._servers[-1].imported)
+
+        made = iter(headrace.torch.DataLoader(Items(), 2, num_workers=2, worker_init_fn=prepare))
+        forked, before = fork() is not None, imported()
+        next(made)
+        tell(forked=forked, before=before, first=imported())
+        """
+    )
+    assert found == {"forked": True, "before": [], "first": ["headrace.torch.worker"]}
+
+
+@pytest.mark.parametrize("workers", ["init", "help"])
+def test_workers_have_what_the_program_has_set(workers):
+    """The story: workers of a second loader came from the server, without what the program had set in a
+    module; and a class of the script had the globals of the first loader for ever, also in the program, since
+    a copy of the dataset had been unpickled there.
+    """
+    found, _ = run(
+        f"""
+        import string
+
+        class Values(torch.utils.data.Dataset):
+            def __len__(self):
+                return 64
+
+            def __getitem__(self, i):
+                return string.chosen, chosen
+
+        def values(loader):
+            return sorted({{(int(a), int(b)) for batch in loader for a, b in zip(*batch)}})
+
+        seen, init = [], prepare if {workers == "init"} else None
+        for chosen in range(4):
+            string.chosen = chosen
+            loader = headrace.torch.DataLoader(Values(), 4, num_workers=2, worker_init_fn=init)
+            seen.append(values(loader))
+            if chosen == 1:
+                the_server_is_ready()
+        chosen = 9
+        tell(seen=seen, later=values(loader), mine=Values()[0])
+        """
+    )
+    assert found["seen"] == [[[i, i]] for i in range(4)]
+    assert found["later"] == [[3, 9]]  # workers stay, and get the dataset anew
+    assert found["mine"] == [3, 9]
 
 
 def test_a_server_that_was_idle_ends_beside_a_fork_with_workers():

@@ -545,9 +545,9 @@ class Large(Dataset):
 def test_workers_share_the_memory_of_the_dataset(persistent):
     """What a worker writes stays its own, until it gets a fresh dataset."""
     options = {"worker_init_fn": nothing}
-    small = DataLoader(Large(1), num_workers=1, **options)
-    alone = max(int(b[1]) for b in small)
     loader = DataLoader(Large(8 << 10), num_workers=2, persistent_workers=persistent, **options)
+    small = DataLoader(Large(1), num_workers=1, **options)  # its worker shares that, too, with the program
+    alone = max(int(b[1]) for b in small)
     first, second = list(loader), list(loader)
     whole = float(1 << 20)
     assert [float(b[0]) for b in first] == [whole] * 8

@@ -18,6 +18,7 @@ from headrace.train import FailureConfig, RunConfig, ScalingConfig
 
 torch = pytest.importorskip("torch")
 pl = pytest.importorskip("lightning.pytorch")
+from headrace.torch import DataLoader  # noqa: E402
 from headrace.train.torch import TorchTrainer  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("ranks_with_lightning")
@@ -181,29 +182,138 @@ class Stop(pl.Callback):
         trainer.should_stop = trainer.global_step == self.step
 
 
-@pytest.mark.parametrize("loader", ["dataset", "filter", "share"])
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return ({"id": i} for i in range(80))
+
+
+def batches_of(loader):
+    if loader == "stream":
+        return DataLoader(Stream(), batch_size=8)
+    if loader == "items":
+        return DataLoader([{"id": i} for i in range(80)], batch_size=8)
+    ds = hd.range(80)
+    if loader == "filter":
+        ds = ds.filter(expr="id >= 0")
+    elif loader == "shuffled":
+        ds = ds.random_shuffle(seed=3)
+    elif loader == "share":
+        ds = ds.random_shuffle(seed=3).shard()
+    return ds.iter_torch_batches(batch_size=8)
+
+
+def rows_of_a_fit(loader, folder, path=None, last=None, **given):
+    """With a checkpoint after each step."""
+    saves = pl.callbacks.ModelCheckpoint(folder, "{step}", every_n_train_steps=1, save_top_k=-1)
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    model = Seeing()
+    trainer = pl.Trainer(accelerator="cpu", callbacks=[saves, Stop(last)], **quiet, **given)
+    trainer.fit(model, batches_of(loader), ckpt_path=path, weights_only=False)
+    return model.rows
+
+
+@pytest.mark.parametrize("loader", ["shuffled", "share", "items", "stream"])
+def test_an_epoch_that_ends_before_the_data(loader, tmp_path):
+    """The story: the checkpoint of the last step of an epoch with limit_train_batches was one in mid-epoch,
+    and the next epoch had the batches that were left over, in place of its own.
+    """
+    limited = {"limit_train_batches": 4, "max_epochs": 3}
+    whole = rows_of_a_fit(loader, tmp_path, **limited)
+    assert len(whole) == 96
+    for step in (3, 4, 5, 8):
+        rest = rows_of_a_fit(loader, tmp_path / "again", tmp_path / f"step={step}.ckpt", **limited)
+        assert rest == whole[8 * step :]
+
+
+@pytest.mark.parametrize("loader", ["dataset", "filter", "share", "items", "stream"])
 def test_a_checkpoint_in_mid_epoch_loses_no_batch(loader, tmp_path):
     """The story: Lightning takes a batch ahead, and the rows of that batch were never trained on."""
 
-    def batches():
-        ds = hd.range(80).filter(expr="id >= 0") if loader == "filter" else hd.range(80)
-        return (ds.shard() if loader == "share" else ds).iter_torch_batches(batch_size=8)
-
     def fit(last, path=None):
-        saves = pl.callbacks.ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=1, save_top_k=-1)
-        model, quiet = (
-            Seeing(),
-            {"logger": False, "enable_progress_bar": False, "enable_model_summary": False},
-        )
-        trainer = pl.Trainer(max_epochs=1, accelerator="cpu", callbacks=[saves, Stop(last)], **quiet)
-        trainer.fit(model, batches(), ckpt_path=path, weights_only=False)
-        return model.rows
+        return rows_of_a_fit(loader, tmp_path, path, last, max_epochs=1)
+
+    whole = fit(10)
+    assert sorted(whole) == list(range(80))
 
     for steps in (1, 3, 9):
-        assert fit(steps) == list(range(8 * steps))
+        assert fit(steps) == whole[: 8 * steps]
         more = fit(steps + 1, tmp_path / f"step={steps}.ckpt")  # also of a run that was resumed
         rest = fit(10, tmp_path / f"step={steps + 1}.ckpt") if steps < 9 else []
-        assert more + rest == list(range(8 * steps, 80))
+        assert more + rest == whole[8 * steps :]
+
+
+class Judged(Line):
+    """Notes the rows that it validates, too. Ends its first epoch of training early."""
+
+    crash = False
+
+    def on_train_batch_start(self, batch, i):
+        return -1 if (self.current_epoch, i) == (0, 2) else None
+
+    def on_validation_epoch_start(self):
+        if self.crash and self.current_epoch == 1:
+            os._exit(9)
+
+    def validation_step(self, batch, i):
+        if not self.trainer.sanity_checking:
+            with open(f"{self.seen}-val", "a") as out:
+                out.writelines(f"{self.current_epoch} {int(i)}\n" for i in batch["id"])
+
+
+def left_early(config):
+    from headrace.train import lightning as hl
+
+    torch.manual_seed(0)
+    rank = train.get_context().get_world_rank()
+    checkpoint = train.get_checkpoint()
+    model = Judged(Path(config["seen"], f"{rank}-{'first' if checkpoint is None else 'second'}"))
+    model.crash = config["crash"] and checkpoint is None and rank == 1
+    trainer = pl.Trainer(
+        max_epochs=EPOCHS,
+        limit_train_batches=3,
+        limit_val_batches=2,
+        strategy=hl.RayDDPStrategy(),
+        plugins=[hl.RayLightningEnvironment()],
+        callbacks=[hl.RayTrainReportCallback()],
+        **QUIET,
+    )
+    path = None if checkpoint is None else str(Path(checkpoint.path, "checkpoint.ckpt"))
+    loaders = [train.get_dataset_shard(name).iter_torch_batches(batch_size=8) for name in ("train", "val")]
+    hl.prepare_trainer(trainer).fit(model, *loaders, ckpt_path=path, weights_only=False)
+
+
+def test_epochs_that_end_before_the_data_of_a_trainer(tmp_path):
+    """The story: after a restart the next epoch of training had the batches that limit_train_batches had left
+    over, and the first validation those behind the sanity check or behind limit_val_batches.
+    """
+
+    def fit(name, crash):
+        folder = tmp_path / f"seen-{name}"
+        folder.mkdir()
+        rows = hd.range(ROWS).random_shuffle(seed=1)
+        result = TorchTrainer(
+            left_early,
+            train_loop_config={"seen": str(folder), "crash": crash},
+            scaling_config=ScalingConfig(num_workers=2),
+            run_config=RunConfig(
+                storage_path=tmp_path, name=name, failure_config=FailureConfig(max_failures=1)
+            ),
+            datasets={"train": rows, "val": rows},
+        ).fit()
+        return result, folder
+
+    whole, folder = fit("whole", False)
+    again, second = fit("again", True)
+    for rank in (0, 1):
+        for kind in ("", "-val"):
+            expected, found = (
+                (f / f"{rank}-{which}{kind}").read_text().splitlines()
+                for f, which in ((folder, "first"), (second, "second"))
+            )
+            assert len(expected) == (32 if kind else 64)  # the first epoch ends early: no validation
+            assert found == [line for line in expected if line[0] != "0"]
+    for name, value in weights(whole).items():
+        assert torch.equal(value, weights(again)[name])
 
 
 class Reports(pl.Callback):

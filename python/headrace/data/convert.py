@@ -123,7 +123,15 @@ def _datetime_in(v, unit, tz):
 
 allowed = True  # in a worker process: whether the function's columns may hold pickles
 _logged = set()  # columns with pickles; each is logged once
-unpickled = pickle.loads
+
+
+def unpickled(data):
+    """The value in a memoryview."""
+    if b"_class_setstate" not in data.tobytes():
+        return pickle.loads(data)
+    from headrace.udf import sending  # a class by value comes from cloudpickle, which is here
+
+    return sending.loads(data.tobytes())
 
 
 def _pickle(value):

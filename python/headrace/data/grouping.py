@@ -138,7 +138,7 @@ def _copied(aggs):
     from headrace.udf import sending
 
     try:
-        return pickle.loads(sending.dumps(aggs))
+        return sending.loads(sending.dumps(aggs))
     except Exception:
         return aggs  # they cannot be pickled; the run's own error says so
 

@@ -201,7 +201,11 @@ class SharePass:
             warnings.warn(text, RuntimeWarning, stacklevel=6)
 
     def n_ahead(self):
-        """The number of batches or rows that the consumer has taken and not used."""
+        """The number of batches or rows that the consumer has taken and not used. One that takes no more
+        leaves the epoch.
+        """
+        if taken_ahead.is_through(self.fetcher):
+            self.close()
         return 0 if self.done else taken_ahead.n_batches(self.fetcher)
 
     def position(self, row):
@@ -630,6 +634,8 @@ class _Pass:
 
     def used(self):
         """The state after the items that the consumer has used."""
+        if self.under.remembers and taken_ahead.is_through(self.fetcher):
+            return start_of(self.under.epoch + 1)
         return self.state()
 
     def stats(self):
@@ -696,7 +702,7 @@ class _BatchPass(_Pass):
 
     def used(self):
         if not self.under.remembers or not taken_ahead.n_batches(self.fetcher):
-            return self.state()
+            return super().used()
         return self.before or self.iterable._begun or start_of(self.under.epoch)
 
 

@@ -1,8 +1,12 @@
-"""Batches that a trainer has taken and not trained on, when it asks for a loader's state.
+"""What a trainer does with a pass, when it asks for a loader's state.
 
 Lightning takes one batch ahead of a loader whose length it does not know, to see the last one coming. The
 position behind that batch would lose it: nobody trains on it after a restart. So a pass knows the object of
 Lightning that holds such batches, and its state is the one before them.
+
+Lightning also leaves a pass early (limit_train_batches, its sanity check, the shorter of two loaders), and
+keeps the iterator until the next epoch. Its next epoch is another pass, also after a restart: the state is
+then the beginning of that pass.
 
 Tests: tests/python/test_train_frameworks_lightning.py
 """
@@ -33,3 +37,8 @@ def n_batches(fetcher):
     """The number of batches that it holds."""
     one = fetcher and fetcher()
     return len(getattr(one, "batches", ()))
+
+
+def is_through(fetcher):
+    """Whether it takes no more of the pass."""
+    return bool(getattr(fetcher and fetcher(), "done", False))

@@ -20,6 +20,7 @@ from torch.utils.data import _utils
 from torch.utils.data.dataloader import _DatasetKind
 
 from headrace._core import InvalidArgument, MismatchError, TypeMismatchError
+from headrace.data import taken_ahead
 from headrace.settings import check
 from headrace.torch import torchdata_state
 from headrace.torch import workers as processes
@@ -102,12 +103,8 @@ class DataLoader(TorchLoader[Any]):
         self._serial = 0  # of the latest iterator
         self._left = None  # the state of the latest iterator, when that is gone
         self._seed = None  # base_seed of the latest iterator
-        if self.num_workers and workers == "processes":
-            context = self.multiprocessing_context
-            if context is None or context.get_start_method() == "fork":
-                starter.fork_for(processes.MODULES)
-            else:
-                starter.warm_up(processes.MODULES)
+        if self.num_workers and workers == "processes" and not (self._forks() and starter.may_fork()):
+            starter.warm_up(processes.MODULES)
 
     def __iter__(self) -> Iterator[Any]:
         state, self._loaded = self._loaded, None
@@ -202,6 +199,10 @@ class DataLoader(TorchLoader[Any]):
             "init": self.worker_init_fn,
         }
 
+    def _forks(self):
+        context = self.multiprocessing_context
+        return context is None or context.get_start_method() == "fork"
+
     def _group(self):
         """Workers that no iterator uses."""
         self._groups = [g for g in self._groups if g._end.alive]
@@ -209,6 +210,8 @@ class DataLoader(TorchLoader[Any]):
             if not group.busy:
                 break
         else:
+            if self._forks():
+                starter.fork_for(processes.MODULES, now=True)
             group = processes.Group(self.num_workers)
             self._groups.append(group)
         group.busy = True
@@ -279,6 +282,8 @@ class _Pass:
         self.iterable = loader._dataset_kind == _DatasetKind.Iterable
         self.group = self.threads = None
         self.ended = False
+        self.trainer = taken_ahead.fetcher()  # that iterates over it
+        self.before = None  # the state before the last batch, if the trainer may hold it
         self.stateful = None if self.iterable else _with(loader, "state_dict", "load_state_dict")
         if state is not None and not (state["taken"] or "random" in state):
             state = None
@@ -421,11 +426,15 @@ class _Pass:
     def __next__(self):
         if self.ended:
             raise StopIteration
+        if self.trainer:
+            self.before = self._reached()
         try:
             data = self._next()
         except StopIteration:
             self.close()
             raise
+        if self.group:
+            starter.import_now(processes.MODULES)
         if self.loader.pin_memory and torch.accelerator.is_available():
             data = _utils.pin_memory.pin_memory(data, None)
         return data
@@ -494,8 +503,12 @@ class _Pass:
         raise StopIteration
 
     def state(self):
-        if self.ended:
+        """The state after the batches that the consumer has used."""
+        if self.ended or taken_ahead.is_through(self.trainer):
             return {**self.loader._options(), "taken": 0, "epoch": None}
+        return self.before if taken_ahead.n_batches(self.trainer) else self._reached()
+
+    def _reached(self):
         return {
             **self.loader._options(),
             "taken": self.taken,

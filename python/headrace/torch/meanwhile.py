@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import _utils
 
 from headrace.torch.worker import Epoch, inform
-from headrace.udf import inline_turns
+from headrace.udf import inline_turns, sending
 from headrace.udf.call import kept_generators
 
 
@@ -28,7 +28,8 @@ class Meanwhile:
             if self.epoch is None:
                 self.epoch = Epoch()
                 self.epoch.receive(self.spec.fd)
-                self.epoch.begin(**self.given[worker])
+                with sending.classes_stay():
+                    self.epoch.begin(**self.given[worker])
             if not self.epoch.broken:
                 one = self.given[worker]
                 inform(worker, one["n_workers"], one["base_seed"] + worker, self.epoch.loaded["dataset"])

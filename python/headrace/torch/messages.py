@@ -14,7 +14,7 @@ import struct
 
 import torch
 
-from headrace.udf.sending import _Pickler
+from headrace.udf.sending import OF_CLASS, _Pickler, classes_stay
 
 INLINE = 4096  # bytes of a message that travels in its packet
 ALIGN = 64
@@ -62,8 +62,10 @@ def dumps(value):
     return parts
 
 
-def loads(memory):
-    """The value of the parts in `memory`, a writable memoryview that its tensors keep alive."""
+def loads(memory, keeps_classes=True):
+    """The value of the parts in `memory`, a writable memoryview that its tensors keep alive. keeps_classes:
+    see classes_stay().
+    """
     n, n_buffers = HEAD.unpack_from(memory)
     sizes = struct.unpack_from(f"<{n_buffers}Q", memory, HEAD.size)
     at = _aligned(HEAD.size + 8 * n_buffers)
@@ -73,6 +75,9 @@ def loads(memory):
         at = _aligned(at + n)
         n = size
         buffers.append(memory[at : at + n])
+    if keeps_classes and OF_CLASS in bytes(data):
+        with classes_stay():
+            return pickle.loads(data, buffers=buffers)
     return pickle.loads(data, buffers=buffers)
 
 
@@ -139,4 +144,4 @@ def receive(sock, flags=0):
 
 def load_dataset(fd):
     """A fresh copy of what lies in the memory of `fd`; arrays share the pages that nobody writes to."""
-    return loads(memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_COPY)))
+    return loads(memoryview(mmap.mmap(fd, 0, access=mmap.ACCESS_COPY)), keeps_classes=False)

@@ -295,7 +295,7 @@ def _unpickled(data: bytes | None) -> Any:
     if data is None:
         return None
     try:
-        return pickle.loads(data)
+        return sending.loads(data)
     except Exception:  # its class exists only in the worker
         return None
 

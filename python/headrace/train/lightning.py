@@ -131,6 +131,8 @@ class RayTrainReportCallback(pl.callbacks.Callback):
         """Lightning calls it on all workers."""
         metrics = {name: value.item() for name, value in trainer.callback_metrics.items()}
         metrics |= {"epoch": trainer.current_epoch, "step": trainer.global_step}
+        if fetcher := getattr(trainer.fit_loop, "_data_fetcher", None):
+            fetcher.done = True  # it takes no more of this epoch, which on_train_batch_start() may have ended
         folder = tempfile.mkdtemp(prefix="headrace-lightning-")
         try:
             trainer.save_checkpoint(str(Path(folder, self.CHECKPOINT_NAME)), weights_only=False)

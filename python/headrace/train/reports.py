@@ -6,7 +6,6 @@ Tests: tests/python/test_train_uploads.py
 
 from __future__ import annotations
 
-import pickle
 import traceback
 from collections import deque
 from contextlib import suppress
@@ -69,7 +68,7 @@ class Raised:
         found: BaseException = RuntimeError(self.text)
         if self.data is not None:
             with suppress(Exception):  # its class exists only in another process
-                found = pickle.loads(self.data)
+                found = sending.loads(self.data)
         with suppress(AttributeError):  # a class with slots
             found._headrace_rank = self.rank  # type: ignore[attr-defined]
         return found

@@ -166,13 +166,19 @@ def unsendable(spec, exception):
     )
 
 
+def _loaded(payload):
+    from headrace.udf import sending
+
+    return sending.loads(payload)
+
+
 def cause(detail):
     """The exception of pack(), with the place where it was raised; None if it cannot be rebuilt. Never
     raises.
     """
     try:
         payload, trace, _, _ = pickle.loads(detail)
-        found = pickle.loads(payload) if payload is not None else None
+        found = _loaded(payload) if payload is not None else None
         found = found.made() if isinstance(found, _Parts) else found
         if not isinstance(found, BaseException) or isinstance(found, _MISLEADING):
             return None
@@ -188,7 +194,7 @@ def rebuild(detail, text):
     trace, pid, found, line = "", None, None, ""
     try:
         payload, trace, pid, line = pickle.loads(detail)
-        found = pickle.loads(payload) if payload is not None else None
+        found = _loaded(payload) if payload is not None else None
         found = found.made() if isinstance(found, _Parts) else found
     except Exception:
         pass

@@ -3,6 +3,7 @@
 The names of their files go with them: errors show the user's lines.
 """
 
+import contextlib
 import functools
 import io
 import operator
@@ -15,6 +16,7 @@ import cloudpickle
 from headrace.udf.code import SCRIPT
 
 _Cache = type(functools.cache(lambda: None))
+OF_CLASS = b"_class_setstate"  # is in a pickle with a class by value
 _NO_FILE = "<dynamic-code>"  # cloudpickle's name, from 3.1.3 on, of the file of each function
 
 
@@ -66,10 +68,39 @@ def dumps(value):
 
 
 def dumps_if_possible(value):
-    """The same bytes, which pickle.loads() has read here; None if one of the two fails."""
+    """The same bytes, which loads() has read here; None if one of the two fails."""
     try:
         data = dumps(value)
-        pickle.loads(data)
+        loads(data)
         return data
     except Exception:
         return None
+
+
+def loads(data):
+    """The value of dumps(), in the process of the script: see classes_stay()."""
+    if OF_CLASS not in data:
+        return pickle.loads(data)
+    with classes_stay():
+        return pickle.loads(data)
+
+
+@contextlib.contextmanager
+def classes_stay():
+    """What is unpickled within leaves the classes of this process's script as they are. cloudpickle gives
+    them the methods of the pickle, whose globals are copies: they would not see later values.
+    """
+    known = getattr(cloudpickle.cloudpickle, "_DYNAMIC_CLASS_TRACKER_BY_CLASS", {})
+    before = [(cls, dict(vars(cls))) for cls in list(known) if _is_of_script(cls)]
+    try:
+        yield
+    finally:
+        for cls, attributes in before:
+            for name, value in attributes.items():
+                if vars(cls).get(name) is not value:
+                    setattr(cls, name, value)
+
+
+def _is_of_script(cls):
+    script = sys.modules.get("__main__")
+    return cls.__module__ in SCRIPT and getattr(script, cls.__qualname__, None) is cls

@@ -7,7 +7,9 @@ to a plan starts the first server in the background.
 A server that imports torch is ready after seconds. fork_for() forks this process, if it has imported torch
 and may be forked, as torch's own DataLoader forks it: the fork starts workers until the server is ready. A
 server ends when it was idle for a minute, also beside a fork with workers; the next server imports again, and
-the fork, or a new one, starts workers meanwhile.
+the fork, or a new one, starts workers meanwhile. Workers of a loader come from a fork of their own, where
+that may be: as with torch's, modules have the state that the program gave them. The import begins with the
+loader's first batch, which would otherwise share the CPUs with it.
 """
 
 import fcntl
@@ -195,11 +197,14 @@ class _Server:
 
 
 class _ForkedServer(_Server):
-    """The same of a fork of this process. It imports nothing. `beside`: the server that was not ready."""
+    """The same of a fork of this process. It imports nothing. `beside`: the server that was not ready.
+    `waits`: that server imports after import_now().
+    """
 
-    def __init__(self, beside):
+    def __init__(self, beside, waits):
         super().__init__(beside.inherited)
         self.beside = beside
+        self.waits = waits
 
     def _start(self, theirs):
         for stream in (sys.stdout, sys.stderr):
@@ -304,48 +309,69 @@ def _may_fork(environment):
     )
 
 
-def fork_for(modules):
+def may_fork():
+    """Whether fork_for() forks this process."""
+    return _may_fork(_environment())
+
+
+def fork_for(modules, now=False):
     """Makes workers with torch start at once: forks this process, unless it is not safe, or a server has
-    imported these modules. The caller has imported what the workers need.
+    imported these modules. The caller has imported what the workers need. now: forks in any case, so that
+    workers have the state that modules have now; a server imports them after import_now().
     """
     global _fork
     try:
         with _lock:
             server = _current()
-            ready = server.imported.issuperset(modules) and not server.busy()
-            server.imports(modules)
             known = _fork in _servers and _fork.beside is server
-            if not known and not ready and _may_fork(dict(server.inherited[1])):
-                made = _ForkedServer(server)
+            ready = server.imported.issuperset(modules) and not server.busy()
+            forks = (now or not (known or ready)) and _may_fork(dict(server.inherited[1]))
+            if forks:
+                made = _ForkedServer(server, waits=now)
                 _servers.insert(0, made)
                 if _fork is not None:
                     _fork.retire()
                 _fork = made
+            if not (forks and now):
+                _import(server, modules)
     except OSError:
         pass
+
+
+def _import(server, modules):
+    """The caller holds _lock."""
+    if _fork is not None:
+        _fork.waits = False
+    server.imports(modules)
+
+
+def import_now(modules):
+    """What fork_for(now=True) has put off."""
+    if _fork is not None and _fork.waits:
+        warm_up(modules)
 
 
 def _server_for(modules):
     """The server that starts a worker with these modules. The caller holds _lock."""
     global _fork
     server = _current()
-    server.imports(modules)
-    if _fork is not None:
-        if _fork not in _servers:
-            _fork = None  # it has ended
-        elif _fork.inherited != server.inherited or not server.busy():
-            _fork.retire()
-            _fork = None
-        elif OF_TORCH.intersection(modules):
-            return _fork
-    return server
+    if _fork is not None and _fork not in _servers:
+        _fork = None  # it has ended
+    of_fork = _fork is not None and bool(OF_TORCH.intersection(modules))
+    if not (of_fork and _fork.waits):
+        server.imports(modules)
+    if _fork is not None and (_fork.inherited != server.inherited or not (_fork.waits or server.busy())):
+        _fork.retire()
+        _fork = None
+        of_fork = False
+    return _fork if of_fork else server
 
 
 def warm_up(modules=()):
     """Starts a server in the background, for workers that will be needed soon and use these libraries."""
     try:
         with _lock:
-            _current().imports(modules)
+            _import(_current(), modules)
     except OSError:
         pass  # the start of a worker reports it
 
