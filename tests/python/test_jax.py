@@ -100,6 +100,27 @@ def test_refusals(arguments, error, text):
         next(iter(dataset().iter_jax_batches(**arguments)))
 
 
+@pytest.mark.parametrize("values", [[1, None], [1.0, float("nan")], [float("inf"), 1.0], [[1, None], [2, 3]]])
+@pytest.mark.parametrize("dtype", [jax.numpy.int32, "uint8", bool])
+def test_integers_for_nulls(values, dtype):
+    """The story: a null was the least integer, beside a warning of NumPy."""
+    ds = hd.from_arrow(pa.table({"a": values}))
+    text = "column 'a': dtypes: .* has no NaN and no infinity; a null of a number is NaN"
+    if isinstance(values[0], list):
+        text = "column 'a': JAX has no array"
+    with pytest.raises(exceptions.TypeMismatchError, match=text):
+        next(iter(ds.iter_jax_batches(dtypes={"a": dtype})))
+
+
+@pytest.mark.parametrize("value, dtype", [(-1, "uint8"), (300, "int8"), (0.5, "int64"), ("x", "float32")])
+def test_paddings_that_do_not_fit(value, dtype):
+    """The story: a bare OverflowError, after the last batch but one."""
+    ds = hd.from_arrow(pa.table({"n": np.zeros(8, dtype)}))
+    text = f"column 'n': paddings: {value!r} is no value of {'int32' if dtype == 'int64' else dtype}: "
+    with pytest.raises(exceptions.InvalidArgument, match=text):
+        next(iter(ds.iter_jax_batches(batch_size=4, paddings={"n": value})))
+
+
 def test_columns_without_an_array():
     for values in (["a"], [[1], [2, 3]]):
         ds = hd.from_arrow(pa.table({"s": values}))

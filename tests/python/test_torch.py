@@ -161,6 +161,25 @@ def test_nulls_in_numbers_are_nan():
     assert first(hd.from_arrow(table), dtypes={"i": torch.float32})["i"].dtype == torch.float32
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_nan_does_not_become_an_integer(value):
+    ds = hd.from_arrow(pa.table({"x": [1.0, value]}))
+    text = r"'x' \(double\) has NaN or infinity in this batch, and a tensor of torch.int32"
+    with pytest.raises(exceptions.TypeMismatchError, match=text):
+        next(iter(ds.iter_torch_batches(dtypes=torch.int32)))
+
+
+@pytest.mark.parametrize("which", ["label_column_dtype", "feature_column_dtypes"])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool])
+def test_nulls_do_not_become_labels(which, dtype):
+    """The story: they were the least integer."""
+    ds = hd.from_items([{"x": None, "y": None}, {"x": 1, "y": 2}])
+    name = "y" if which.startswith("label") else "x"
+    text = f"to_torch: column '{name}': {dtype} has no NaN and no infinity; a null of a number is NaN"
+    with pytest.raises(exceptions.TypeMismatchError, match=text):
+        next(iter(ds.to_torch(label_column="y", batch_size=2, **{which: dtype})))
+
+
 @pytest.mark.parametrize("name", ["f", "i", "l"])
 def test_nulls_do_not_become_integers(name):
     """NaN as an integer is the least one; the story: dtypes=torch.int64 gave these labels in silence."""

@@ -141,7 +141,7 @@ class Consumers:
         then move to the device). padding: as in iter_batches; not with a collate_fn. Text and bytes come as
         lists. Integers are float64 with NaN in a batch with nulls, as in numpy batches. TypeMismatchError
         names the column if torch has no tensor for its type, if its rows have different lengths, or if it has
-        nulls and is a boolean column or gets a dtype without NaN.
+        nulls and is a boolean column or gets a dtype without NaN, or NaN or infinity and gets integers.
         """
         shuffle = _shuffle(local_shuffle_buffer_size, local_shuffle_seed)
         if collate_fn is not None and dtypes is not None:
@@ -241,11 +241,12 @@ class Consumers:
         batch_size: rows for the devices of this process, a multiple of their number. On the CPU an array may
         be the engine's memory, uncopied: JAX reads it, and copies what is donated. dtypes: one dtype, or a
         dict of column -> dtype; without it JAX makes int64 and float64 its default widths, and integers that
-        do not fit are a TypeMismatchError. paddings: a
-        number, or a dict of column -> number, that fills a short last batch up to batch_size rows.
+        do not fit are a TypeMismatchError. paddings: a number, or a dict of column -> number, that fills a
+        short last batch up to batch_size rows; InvalidArgument names a column whose dtype lacks the number.
         collate_fn: gets the batch as the class in headrace.data.collate_fn says (else a dict of arrays) and
         returns arrays, or a dict of them. local_shuffle_*: as in iter_batches. TypeMismatchError names a
-        column that is no array of numbers; UnsupportedError: synchronize_batches with several processes.
+        column that is no array of numbers, or has nulls, NaN or infinity and gets a dtype without them;
+        UnsupportedError: synchronize_batches with several processes.
         """
         from headrace.data.jax_batches import JaxBatches
 

@@ -69,10 +69,7 @@ class JaxBatches:
             )
         dtype = self.dtypes.get(name) if isinstance(self.dtypes, dict) else self.dtypes
         if dtype is not None:
-            try:
-                array = array.astype(dtype, copy=False)
-            except TypeError as e:
-                raise TypeMismatchError(f"{what}: dtypes: {e}") from None
+            array = _typed(what, array, dtype)
         if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and not self.jax.config.jax_enable_x64:
             array = _of_32_bits(what, array)
         return self._placed(what, self._full(what, array, name))
@@ -81,9 +78,11 @@ class JaxBatches:
         """Padded to batch_size rows."""
         value = self.paddings.get(name) if isinstance(self.paddings, dict) else self.paddings
         missing = self.batch_size - len(array)
-        if value is not None and missing > 0:
-            rest = np.full((missing, *array.shape[1:]), value, array.dtype)
-            return np.concatenate([array, rest])
+        if value is not None:
+            value = _of_type(what, value, array.dtype)
+            if missing > 0:
+                rest = np.full((missing, *array.shape[1:]), value, array.dtype)
+                return np.concatenate([array, rest])
         if len(array) % self.jax.local_device_count():
             raise InvalidArgument(
                 f"{what}: a batch of {len(array)} rows cannot be divided among "
@@ -96,6 +95,32 @@ class JaxBatches:
         if jax.process_count() > 1:
             return jax.make_array_from_process_local_data(self.sharding, array)
         return jax.device_put(array, self.sharding)
+
+
+def _typed(what, array, dtype):
+    """The array as `dtype`. NumPy would make the least integer, or True, of NaN."""
+    try:
+        target = np.dtype(dtype)
+    except TypeError as e:
+        raise TypeMismatchError(f"{what}: dtypes: {e}") from None
+    if target.kind in "iub" and array.dtype.kind in "fc" and not np.isfinite(array).all():
+        raise TypeMismatchError(
+            f"{what}: dtypes: {target} has no NaN and no infinity; a null of a number is NaN in an array"
+        )
+    try:
+        return array.astype(target, copy=False)
+    except TypeError as e:
+        raise TypeMismatchError(f"{what}: dtypes: {e}") from None
+
+
+def _of_type(what, value, dtype):
+    """A value of `paddings`, which must fit also while no batch is short."""
+    try:
+        if dtype.kind in "iu" and dtype.type(value) != value:  # NumPy would drop a fraction
+            raise OverflowError("it does not fit")
+        return np.full((), value, dtype)
+    except (OverflowError, ValueError, TypeError) as e:
+        raise InvalidArgument(f"{what}: paddings: {value!r} is no value of {dtype}: {e}") from None
 
 
 def _of_32_bits(what, array):

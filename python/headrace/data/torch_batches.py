@@ -124,6 +124,11 @@ class TorchBatches:
                         f"column '{name}' ({column.type}) has {n} nulls in this batch, and a tensor of "
                         f"{dtype} cannot hold nulls"
                     )
+                if dtype is not self.torch.bool and not batch[name].isfinite().all():
+                    raise TypeMismatchError(
+                        f"column '{name}' ({column.type}) has NaN or infinity in this batch, and a tensor of "
+                        f"{dtype} cannot hold them"
+                    )
             batch[name] = self._as(batch[name], dtype)
         return batch
 

@@ -27,9 +27,20 @@ def _tensor(batch, columns, dtype, unsqueeze):
                 f"to_torch: column '{name}': expected numbers, found text or bytes, which torch has no "
                 "tensor for"
             )
-        part = part.to(dtype) if dtype is not None else part
+        part = _typed(name, part, dtype) if dtype is not None else part
         parts.append(part.unsqueeze(1) if unsqueeze else part)
     return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+
+
+def _typed(name, part, dtype):
+    """The tensor as `dtype`. torch would make the least integer, or True, of NaN."""
+    holds_nan = dtype.is_floating_point or dtype.is_complex
+    if part.is_floating_point() and not holds_nan and not part.isfinite().all():
+        raise TypeMismatchError(
+            f"to_torch: column '{name}': {dtype} has no NaN and no infinity; a null of a number is NaN in a "
+            "tensor"
+        )
+    return part.to(dtype)
 
 
 def check(columns, dtypes):
