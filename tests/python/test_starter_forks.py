@@ -104,10 +104,11 @@ def test_workers_are_children_of_a_fork_of_their_loader(told):
         assert {row[3:] for row in rows} == {(1, 2)} and len({row[1] for row in rows}) == 2
 
 
-def test_from_torch_uses_it_too(told):
-    items = told[0]["items"]
-    assert [item["i"] for item in items] == list(range(8))
-    assert {(item["parent"], item["threads"]) for item in items} == {(told[0]["by"], 1)}
+def test_from_torch_has_a_fork_too(told):
+    found, _ = told
+    assert [item["i"] for item in found["items"]] == list(range(8))
+    ((parent, threads),) = {(item["parent"], item["threads"]) for item in found["items"]}
+    assert threads == 1 and parent not in (found["me"], found["server"])
 
 
 def test_nothing_of_the_driver_happens_twice(told):

@@ -197,14 +197,14 @@ class _Server:
 
 
 class _ForkedServer(_Server):
-    """The same of a fork of this process. It imports nothing. `beside`: the server that was not ready.
-    `waits`: that server imports after import_now().
+    """The same of a fork of this process. It imports nothing. `beside`: the server that was not ready, or
+    None; `waits`: a server is needed after import_now().
     """
 
-    def __init__(self, beside, waits):
-        super().__init__(beside.inherited)
+    def __init__(self, inherited, beside):
+        super().__init__(inherited)
         self.beside = beside
-        self.waits = waits
+        self.waits = beside is None
 
     def _start(self, theirs):
         for stream in (sys.stdout, sys.stderr):
@@ -319,23 +319,28 @@ def fork_for(modules, now=False):
     imported these modules. The caller has imported what the workers need. now: forks in any case, so that
     workers have the state that modules have now; a server imports them after import_now().
     """
-    global _fork
     try:
         with _lock:
+            if now and _may_fork(_environment()):
+                _make_fork(_ForkedServer(_inherited(), None))
+                return
             server = _current()
             known = _fork in _servers and _fork.beside is server
             ready = server.imported.issuperset(modules) and not server.busy()
-            forks = (now or not (known or ready)) and _may_fork(dict(server.inherited[1]))
-            if forks:
-                made = _ForkedServer(server, waits=now)
-                _servers.insert(0, made)
-                if _fork is not None:
-                    _fork.retire()
-                _fork = made
-            if not (forks and now):
-                _import(server, modules)
+            if not known and not ready and _may_fork(dict(server.inherited[1])):
+                _make_fork(_ForkedServer(server.inherited, server))
+            _import(server, modules)
     except OSError:
         pass
+
+
+def _make_fork(made):
+    """The caller holds _lock."""
+    global _fork
+    _servers.insert(0, made)
+    if _fork is not None:
+        _fork.retire()
+    _fork = made
 
 
 def _import(server, modules):
@@ -354,12 +359,13 @@ def import_now(modules):
 def _server_for(modules):
     """The server that starts a worker with these modules. The caller holds _lock."""
     global _fork
-    server = _current()
     if _fork is not None and _fork not in _servers:
         _fork = None  # it has ended
     of_fork = _fork is not None and bool(OF_TORCH.intersection(modules))
-    if not (of_fork and _fork.waits):
-        server.imports(modules)
+    if of_fork and _fork.waits and _fork.inherited == _inherited():
+        return _fork
+    server = _current()
+    server.imports(modules)
     if _fork is not None and (_fork.inherited != server.inherited or not (_fork.waits or server.busy())):
         _fork.retire()
         _fork = None
