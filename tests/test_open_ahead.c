@@ -70,8 +70,8 @@ static int teardown(void **state)
 
 static hr_plan *plan_of(int n)
 {
-    static const char *const quick[] = { "timeout=20", "max_retries=0" };
-    hr_read_options options = { .struct_bytes = sizeof options, .storage_options = quick, .n_storage_options = 2 };
+    static const char *const quick[] = { "timeout=20", "max_retries=0", "hedges=false" }; /* requests are counted */
+    hr_read_options options = { .struct_bytes = sizeof options, .storage_options = quick, .n_storage_options = 3 };
     const char *names[N_FILES];
     hr_error err = HR_ERROR_INIT;
     hr_plan *p = NULL;

@@ -95,10 +95,12 @@ def test_sizes_of_lists_are_not_asked_for_again(server):
 
 
 def put_constant(path, value):
-    """Files of all values have one size."""
+    """Replaces the object by one of the same size, whatever the value."""
     columns = {"v": np.full(200_000, value), "r": np.random.default_rng(value).random(200_000)}
-    pq.write_table(pa.table(columns), path, row_group_size=5000, compression="none", use_dictionary=False)
-    os.utime(path, ns=(0, value))  # the ETag of the test's server; Last-Modified is not sent
+    new = path.parent.parent / "new"
+    pq.write_table(pa.table(columns), new, row_group_size=5000, compression="none", use_dictionary=False)
+    os.utime(new, ns=(0, value))  # the ETag of the test's server; Last-Modified is not sent
+    new.replace(path)
 
 
 @pytest.fixture
