@@ -122,7 +122,7 @@ def test_nothing_of_the_driver_happens_twice(told):
     ]
 
 
-def test_the_server_imports_when_the_first_batch_is_here():
+def test_the_server_imports_behind_the_first_batch():
     """The first batch of images took 440 ms on two cores, and torch's 242: the import of torch ran beside."""
     found, _ = run(
         """
@@ -131,11 +131,37 @@ def test_the_server_imports_when_the_first_batch_is_here():
 
         made = iter(headrace.torch.DataLoader(Items(), 2, num_workers=2, worker_init_fn=prepare))
         forked, before = fork() is not None, imported()
-        next(made)
-        tell(forked=forked, before=before, first=imported())
+        n = len(list(made))
+        tell(forked=forked, before=before, n=n, after=imported())
         """
     )
-    assert found == {"forked": True, "before": [], "first": ["headrace.torch.worker"]}
+    assert found == {"forked": True, "before": [], "n": 4, "after": ["headrace.torch.worker"]}
+
+
+def test_all_workers_of_a_loader_come_from_its_fork():
+    """The story: where a server was ready, a worker that started after the first batch, or after a plan had
+    got a function, came from there, without what the program had set.
+    """
+    found, _ = run(
+        """
+        from headrace.torch.workers import MODULES
+
+        starter.warm_up(MODULES)
+        the_server_is_ready()
+        starter.fork_for(MODULES, now=True)
+        mine = starter._fork
+        starter.warm_up(("json",))
+        hd.from_torch([1])
+        with starter._lock:
+            first = starter._server_for(MODULES) is mine
+        starter.import_now(MODULES)
+        the_server_is_ready()
+        with starter._lock:
+            then = starter._server_for(MODULES) is starter._servers[-1]
+        tell(first=first, then=then)
+        """
+    )
+    assert found == {"first": True, "then": True}
 
 
 @pytest.mark.parametrize("workers", ["init", "help"])

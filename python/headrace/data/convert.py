@@ -127,11 +127,12 @@ _logged = set()  # columns with pickles; each is logged once
 
 def unpickled(data):
     """The value in a memoryview."""
-    if b"_class_setstate" not in data.tobytes():
+    data = data.tobytes()
+    if b"_class_setstate" not in data:
         return pickle.loads(data)
     from headrace.udf import sending  # a class by value comes from cloudpickle, which is here
 
-    return sending.loads(data.tobytes())
+    return sending.loads(data)
 
 
 def _pickle(value):

@@ -433,8 +433,6 @@ class _Pass:
         except StopIteration:
             self.close()
             raise
-        if self.group:
-            starter.import_now(processes.MODULES)
         if self.loader.pin_memory and torch.accelerator.is_available():
             data = _utils.pin_memory.pin_memory(data, None)
         return data

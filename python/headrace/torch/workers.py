@@ -92,6 +92,7 @@ class Group:
             self._listen(None if waits_until is None else max(0, waits_until - now))
         if all(w.process for w in self.workers):
             self.meanwhile = None
+            starter.import_now(MODULES)
         return one.answers.popleft()
 
     def close(self):

@@ -9,7 +9,7 @@ and may be forked, as torch's own DataLoader forks it: the fork starts workers u
 server ends when it was idle for a minute, also beside a fork with workers; the next server imports again, and
 the fork, or a new one, starts workers meanwhile. Workers of a loader come from a fork of their own, where
 that may be: as with torch's, modules have the state that the program gave them. The import begins with the
-loader's first batch, which would otherwise share the CPUs with it.
+first batch of these workers, which would otherwise share the CPUs with it.
 """
 
 import fcntl
@@ -321,15 +321,16 @@ def fork_for(modules, now=False):
     """
     try:
         with _lock:
-            if now and _may_fork(_environment()):
-                _make_fork(_ForkedServer(_inherited(), None))
+            inherited = _inherited() if now else None
+            if now and _may_fork(dict(inherited[1])):
+                _make_fork(_ForkedServer(inherited, None))
                 return
             server = _current()
-            known = _fork in _servers and _fork.beside is server
+            known = _fork in _servers and (_fork.waits or _fork.beside is server)
             ready = server.imported.issuperset(modules) and not server.busy()
             if not known and not ready and _may_fork(dict(server.inherited[1])):
                 _make_fork(_ForkedServer(server.inherited, server))
-            _import(server, modules)
+            server.imports(modules)
     except OSError:
         pass
 
@@ -343,16 +344,10 @@ def _make_fork(made):
     _fork = made
 
 
-def _import(server, modules):
-    """The caller holds _lock."""
-    if _fork is not None:
-        _fork.waits = False
-    server.imports(modules)
-
-
 def import_now(modules):
-    """What fork_for(now=True) has put off."""
+    """What fork_for(now=True) has put off: all workers that need its fork have started."""
     if _fork is not None and _fork.waits:
+        _fork.waits = False
         warm_up(modules)
 
 
@@ -377,7 +372,7 @@ def warm_up(modules=()):
     """Starts a server in the background, for workers that will be needed soon and use these libraries."""
     try:
         with _lock:
-            _import(_current(), modules)
+            _current().imports(modules)
     except OSError:
         pass  # the start of a worker reports it
 
