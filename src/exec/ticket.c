@@ -70,11 +70,19 @@ static hr_status give(hr_ticket *t, hr_table *takes)
     return hr__queue_push(to, t->stage->run->account, (hr_item){ .table = takes }, &t->err);
 }
 
+/* The bytes of a table that a reader of the stage makes. */
+static int64_t read_bytes(const hr_stage *s)
+{
+    int64_t own = s->gate.stream ? s->gate.stream->run.op->cls->reads_bytes : 0;
+
+    return own ? HR_MIN(own, s->run->step_bytes) : s->run->step_bytes;
+}
+
 static hr_status read_fragment(hr_ticket *t, const hr_mem *mem, hr_table **out)
 {
     if (!t->reader)
         HR_TRY(t->file->cls->read(t->file, t->fragment, t->row_begin, t->n_rows, mem, &t->reader, &t->err));
-    HR_TRY(hr__reader_next(t->reader, t->stage->run->step_bytes, out, &t->err));
+    HR_TRY(hr__reader_next(t->reader, read_bytes(t->stage), out, &t->err));
     if (!*out) {
         t->input_done = true;
         hr__reader_close(t->reader);

@@ -225,6 +225,9 @@ typedef struct hr_op_class {
     /* STREAM: see Markers; NULL: they end here. Calls hr__task_pass now, or from a later push or finish. */
     hr_status (*marker)(const hr_op *op, hr_task *task, hr_marker *takes, hr_error *err);
     hr_status (*restore)(const hr_op *op, hr_task *task, const char *state, hr_error *err); /* before the first push */
+    /* STREAM: bytes of the tables that readers right before it make; 0: as many as for others. Its output of a table
+     * comes when it is through with it, and its markers lie between tables: with small ones, both come earlier. */
+    int64_t reads_bytes;
     /* STREAM, with as many rows out as in: in a lane (plan/plan_lanes.c) rows have numbers. The first input row that it
      * needs to give its output from `row` on; and the first output row that it gives if its input begins with row
      * `row` (hr__task_first_row). NULL: it cannot be in a lane. */

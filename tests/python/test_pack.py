@@ -339,6 +339,21 @@ def test_resuming_reads_little(tmp_path):
     assert len(json.dumps(state)) < 4096
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_resume_within_a_large_table(strategy):
+    """Tables came in pieces of 4 MB, and a resume packed that of its row from the beginning."""
+    lengths = np.arange(100_000) % 60 + 1
+    values = pa.ListArray.from_arrays(np.concatenate([[0], np.cumsum(lengths)]), np.arange(lengths.sum()))
+    packed = hd.from_arrow(pa.table({"t": values})).pack(256, strategy)  # 24 MB
+    batches = packed.iterator().iter_batches(batch_size=16)
+    discards = []
+    for i, _ in enumerate(batches):
+        if i % 50 == 0:
+            discards.append(json.loads(batches.state_dict()["position"])["discard"])
+    assert len(discards) > 14
+    assert max(discards) < 2000  # of 12,000 rows: two pieces of 1 MB, and what is open
+
+
 def test_a_position_of_another_packing(folder):
     first = hd.read_parquet(folder).pack(128, "best_fit").iterator().iter_batches(batch_size=8)
     next(iter(first))

@@ -20,6 +20,7 @@
 #define DEFAULT_BINS 64
 #define MAX_BINS 1024
 #define MAX_SEQ_LEN (1 << 27)
+#define READ_BYTES (1 << 20) /* a millisecond's work */
 
 typedef struct pack_op {
     hr_op base;
@@ -810,6 +811,7 @@ static const hr_op_class pack_class = {
     .task_clear = pack_task_clear,
     .marker = pack_marker,
     .restore = pack_restore,
+    .reads_bytes = READ_BYTES,
     .floor_bytes = pack_floor,
     .describe = pack_describe,
     .stats = pack_stats,
