@@ -7,7 +7,7 @@ static uint64_t digest(const hr_array *a)
     hr_hash h;
 
     hr__hash_init(&h, 0);
-    hr__array_digest(a, &h);
+    hr__array_digest(a, &h, NULL);
     return hr__hash_end(&h).lo;
 }
 

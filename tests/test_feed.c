@@ -12,13 +12,11 @@
 /* --- plans: column "x" of int64 */
 
 /* Tables of these sizes, values 0, 1, ... throughout. */
-static hr_plan *plan_of_tables(const int64_t *sizes, int n)
+static void make_tables(const int64_t *sizes, int n, hr_table **tables)
 {
-    hr_table *tables[64] = { NULL };
     hr_error err = HR_ERROR_INIT;
     hr_field field;
     hr_schema *schema = NULL;
-    hr_plan *p = NULL;
     int64_t next = 0;
 
     assert_ok(hr__field_init(&field, "x", hr__type_simple(HR_T_INT64), true, &err), &err);
@@ -35,11 +33,20 @@ static hr_plan *plan_of_tables(const int64_t *sizes, int n)
         hr__builder_free(b);
         assert_ok(hr__table_new(schema, &a, sizes[i], NULL, &tables[i], &err), &err);
     }
+    hr__schema_unref(schema);
+    hr__field_clear(&field);
+}
+
+static hr_plan *plan_of_tables(const int64_t *sizes, int n)
+{
+    hr_table *tables[64] = { NULL };
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *p = NULL;
+
+    make_tables(sizes, n, tables);
     assert_ok(hr_plan_tables(tables, n, &p, &err), &err);
     for (int i = 0; i < n; i++)
         hr_table_unref(tables[i]);
-    hr__schema_unref(schema);
-    hr__field_clear(&field);
     return p;
 }
 
@@ -555,6 +562,150 @@ static void faults(void **state)
     run_with_faults(some_batches, HR_FAULT_MEMORY | HR_FAULT_IO | MAY_RECOVER);
 }
 
+/* A position after two batches of 1,000 rows. */
+static hr_status position_in(hr_plan *p, char **out, hr_error *err)
+{
+    hr_feed_options o = { .struct_bytes = sizeof o, .batch_rows = 1000 };
+    hr_status st = HR_OK;
+    hr_table *t = NULL;
+    hr_feed *f = NULL;
+
+    HR_GO(hr_feed_open(p, &o, &f, err));
+    for (int i = 0; i < 2; i++) {
+        HR_GO(hr_feed_next(f, &t, err));
+        hr_table_unref(t);
+        t = NULL;
+    }
+    HR_GO(hr_feed_position(f, out, err));
+done:
+    hr_feed_close(f);
+    return st;
+}
+
+/* Resumes there and takes at most n batches: as many as there are, if they end before. */
+static hr_status resume_in(hr_plan *p, const char *position, int n, int *n_taken, hr_error *err)
+{
+    hr_feed_options o = { .struct_bytes = sizeof o, .batch_rows = 1000, .position = position };
+    hr_status st = HR_OK;
+    hr_table *t = NULL;
+    hr_feed *f = NULL;
+
+    *n_taken = 0;
+    HR_GO(hr_feed_open(p, &o, &f, err));
+    while (*n_taken < n) {
+        HR_GO(hr_feed_next(f, &t, err));
+        if (!t)
+            break;
+        hr_table_unref(t);
+        t = NULL;
+        ++*n_taken;
+    }
+done:
+    hr_table_unref(t);
+    hr_feed_close(f);
+    return st;
+}
+
+static hr_table *large_table; /* 150,000 rows */
+
+static hr_status large_table_resumes(hr_error *err)
+{
+    hr_plan *p = NULL, *again = NULL;
+    hr_status st = HR_OK;
+    char *at = NULL;
+    int n;
+
+    HR_GO(hr_plan_tables(&large_table, 1, &p, err));
+    HR_GO(hr_plan_tables(&large_table, 1, &again, err)); /* which has not hashed its rows */
+    HR_GO(position_in(p, &at, err));
+    HR_GO(resume_in(again, at, 1000, &n, err));
+    assert_int_equal(n, 148);
+done:
+    hr_string_free(at);
+    hr_plan_unref(p);
+    hr_plan_unref(again);
+    return st;
+}
+
+/* Tables of more than 1 MB are compared beside the first batches. */
+static void large_tables_in_memory(void **state)
+{
+    static const int64_t sizes[] = { 400000, 0, 300000, 7 }, other_cuts[] = { 1, 400000, 0, 300006 };
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *p = plan_of_tables(sizes, 4), *other = plan_of_tables(other_cuts, 4);
+    char *at = NULL;
+    int n = 0;
+
+    (void)state;
+    assert_ok(position_in(p, &at, &err), &err);
+    for (int i = 0; i < repeats(30); i++) { /* closed while they are compared */
+        hr_plan *again = plan_of_tables(sizes, 4);
+
+        assert_ok(resume_in(again, at, i % 4, &n, &err), &err);
+        assert_int_equal(n, i % 4);
+        hr_plan_unref(again);
+    }
+    assert_int_equal(resume_in(other, at, 1000, &n, &err), HR_MISMATCH); /* the plan: fragments count */
+    hr_error_clear(&err);
+    hr_string_free(at);
+    hr_plan_unref(p);
+    hr_plan_unref(other);
+}
+
+/* Values that differ outside of the sample: first batches may come, no end and no position does. */
+static void other_values_in_memory(void **state)
+{
+    static const int64_t sizes[] = { 500000 };
+    hr_error err = HR_ERROR_INIT;
+    hr_plan *p = plan_of_tables(sizes, 1), *other = plan_of_tables(sizes, 1);
+    hr_feed_options o = { .struct_bytes = sizeof o, .batch_rows = 1000 };
+    hr_column_view v = { .struct_bytes = sizeof v };
+    char *at = NULL, *more = NULL;
+    hr_table *t = NULL;
+    hr_feed *f = NULL;
+    hr_status st;
+    int n = 0;
+
+    (void)state;
+    assert_ok(position_in(p, &at, &err), &err);
+    o.batch_rows = 0;
+    assert_ok(hr_feed_open(other, &o, &f, &err), &err);
+    assert_ok(hr_feed_next(f, &t, &err), &err);
+    assert_ok(hr_table_column_view(t, 0, &v, &err), &err);
+    ((int64_t *)(uintptr_t)v.data)[500]++; /* the table's own memory, which a feed without batches gives */
+    hr_table_unref(t);
+    hr_feed_close(f);
+    o.batch_rows = 1000;
+    o.position = at;
+    assert_ok(hr_feed_open(other, &o, &f, &err), &err);
+    for (st = HR_OK; !st; n++) {
+        assert_true(n < 499);
+        st = hr_feed_next(f, &t, &err);
+        assert_true(st || t); /* not the end */
+        hr_table_unref(t);
+        t = NULL;
+    }
+    assert_int_equal(st, HR_MISMATCH);
+    assert_true(n > 1);
+    assert_int_equal(hr_feed_position(f, &more, NULL), HR_MISMATCH);
+    assert_null(more);
+    hr_feed_close(f);
+    hr_error_clear(&err);
+    hr_string_free(at);
+    hr_plan_unref(p);
+    hr_plan_unref(other);
+}
+
+static void large_faults(void **state)
+{
+    static const int64_t size = 150000;
+
+    (void)state;
+    make_tables(&size, 1, &large_table);
+    run_with_faults(large_table_resumes, HR_FAULT_MEMORY | HR_FAULT_IO | MAY_RECOVER);
+    hr_table_unref(large_table);
+}
+
 /* A key that stands inside of a string, or in an object below, is not the key: positions come from users' checkpoints.
  * */
 static void test_extra_keys(void **state)
@@ -605,6 +756,9 @@ int main(void)
         cmocka_unit_test(wrong_options),
         cmocka_unit_test(no_memory_loses_no_rows),
         cmocka_unit_test(faults),
+        cmocka_unit_test(large_tables_in_memory),
+        cmocka_unit_test(other_values_in_memory),
+        cmocka_unit_test(large_faults),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,8 @@
 /* test_hash.c - MurmurHash3_x64_128 against its author's verification value; parts; spread. */
 #include "harness.h"
 
+#include <stdlib.h>
+
 static hr_bits128 hash_of(const void *data, size_t n, uint64_t seed)
 {
     hr_hash h;
@@ -114,6 +116,32 @@ static hr_bits128 hash_of_texts(const char *a, const char *b)
     return hr__hash_end(&h);
 }
 
+/* Long data are hashed in pieces, so that it can stop between them. */
+static void stopped(void **state)
+{
+    static const size_t lengths[] = { 0, 5, 1 << 20, (1 << 20) + 1, (1 << 20) + 16, (3 << 20) + 7 };
+    uint8_t *data = calloc(1, (3 << 20) + 7);
+    atomic_bool stop = false;
+
+    (void)state;
+    for (int i = 0; i < HR_LEN(lengths); i++) {
+        hr_hash a, b, c;
+
+        data[lengths[i] / 2] = 1;
+        hr__hash_init(&a, 1);
+        hr__hash_int(&a, 7);
+        b = c = a;
+        hr__hash_add(&a, data, lengths[i]);
+        stop = false;
+        hr__hash_add_until(&b, data, lengths[i], &stop);
+        assert_true(hr__hash_end(&a).lo == hr__hash_end(&b).lo && hr__hash_end(&a).hi == hr__hash_end(&b).hi);
+        stop = true;
+        hr__hash_add_until(&c, data, lengths[i], &stop);
+        assert_true((hr__hash_end(&a).lo == hr__hash_end(&c).lo) == (lengths[i] <= 1 << 20));
+    }
+    free(data);
+}
+
 static void texts_and_numbers(void **state)
 {
     hr_hash h;
@@ -160,6 +188,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(published_values), cmocka_unit_test(verification_value), cmocka_unit_test(unaligned_data),
         cmocka_unit_test(parts_are_parts),  cmocka_unit_test(texts_and_numbers),  cmocka_unit_test(spread),
+        cmocka_unit_test(stopped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

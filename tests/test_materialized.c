@@ -125,8 +125,8 @@ static void test_anywhere(void **state)
         print = hr__hash_end(&h);
         first = m == 0 ? print : first;
         assert_true(print.lo == first.lo && print.hi == first.hi);
-        digest = m == 0 ? hr__scan_memory_digest(s) : digest;
-        assert_true(digest != 0 && hr__scan_memory_digest(s) == digest);
+        digest = m == 0 ? hr__scan_memory_digest(s, NULL) : digest;
+        assert_true(digest != 0 && hr__scan_memory_digest(s, NULL) == digest);
         assert_ok(hr__scan_open(s, 0, &(hr_open){ 0 }, &f, &err), &err);
         assert_ok(hr__scan_open(s, 0, &(hr_open){ .projection = &some }, &g, &err), &err);
         assert_int_equal(f->n_fragments, 4);
@@ -265,12 +265,12 @@ static void test_fragments_of_rows(void **state)
         if (i == 0) {
             n_first = hr__materialized_size(k).fragments;
             print = fingerprint_of(s);
-            digest = hr__scan_memory_digest(s);
+            digest = hr__scan_memory_digest(s, NULL);
         }
         assert_true(n_first >= 4 && n_first < HR_LEN(first));
         assert_int_equal(hr__materialized_size(k).fragments, n_first);
         assert_true(print.lo == fingerprint_of(s).lo && print.hi == fingerprint_of(s).hi);
-        assert_true(digest == hr__scan_memory_digest(s));
+        assert_true(digest == hr__scan_memory_digest(s, NULL));
         for (int64_t f = 0; f < n_first; f++) {
             hr_table *t = NULL;
 

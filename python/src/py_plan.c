@@ -1296,10 +1296,10 @@ static PyObject *plan_whole_position(PyObject *op, PyObject *arg)
     st = hr__position_parse(text, &p, &err);
     if (!st)
         st = hr__inputs_of(plan, true, &inputs, &err);
-    if (!st) {
-        hr__position_make_whole(plan, &inputs, &p);
+    if (!st)
+        st = hr__position_make_whole(plan, &inputs, &p, &err);
+    if (!st)
         st = hr__position_print(&p, &out, &err);
-    }
     hr__position_clear(&p);
     Py_END_ALLOW_THREADS
     if (st)

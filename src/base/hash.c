@@ -5,6 +5,8 @@
  * little-endian. */
 #include "base/all.h"
 
+#define STOP_BYTES ((size_t)1 << 20) /* between two looks at `stop` */
+
 static const uint64_t c1 = 0x87C37B91114253D5, c2 = 0x4CF5AD432745937F;
 
 static uint64_t rotate(uint64_t x, int n) { return x << n | x >> (64 - n); }
@@ -45,28 +47,42 @@ static void close_part(hr_hash *h)
     h->b = b + a;
 }
 
-void hr__hash_add(hr_hash *h, const void *data, size_t n)
+/* The first n bytes without the last n % 16; -> these */
+static const uint8_t *add_words(hr_hash *h, const uint8_t *p, size_t n)
 {
-    const uint8_t *p = data;
-    uint64_t a, b;
-    size_t left;
+    uint64_t a = h->a, b = h->b;
 
-    if (h->n)
-        close_part(h);
-    a = h->a;
-    b = h->b;
-    for (left = n; left >= 16; left -= 16, p += 16) {
+    for (; n >= 16; n -= 16, p += 16) {
         a = (rotate(a ^ mix_1(hr__load_le64(p)), 27) + b) * 5 + 0x52DCE729;
         b = (rotate(b ^ mix_2(hr__load_le64(p + 8)), 31) + a) * 5 + 0x38495AB5;
     }
-    if (left > 8)
-        b ^= mix_2(load_some(p + 8, left - 8));
-    if (left)
-        a ^= mix_1(left >= 8 ? hr__load_le64(p) : load_some(p, left));
     h->a = a;
     h->b = b;
+    return p;
+}
+
+void hr__hash_add_until(hr_hash *h, const void *data, size_t n, const atomic_bool *stop)
+{
+    const uint8_t *p = data;
+    size_t left = n;
+
+    if (h->n)
+        close_part(h);
+    for (; left > STOP_BYTES; left -= STOP_BYTES) {
+        if (stop && atomic_load_explicit(stop, memory_order_relaxed))
+            return;
+        p = add_words(h, p, STOP_BYTES);
+    }
+    p = add_words(h, p, left);
+    left %= 16;
+    if (left > 8)
+        h->b ^= mix_2(load_some(p + 8, left - 8));
+    if (left)
+        h->a ^= mix_1(left >= 8 ? hr__load_le64(p) : load_some(p, left));
     h->n += n;
 }
+
+void hr__hash_add(hr_hash *h, const void *data, size_t n) { hr__hash_add_until(h, data, n, NULL); }
 
 void hr__hash_int(hr_hash *h, int64_t v)
 {

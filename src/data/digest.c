@@ -6,6 +6,8 @@
 
 #define ROWS_AT_ONCE 512
 
+static bool is_set(const atomic_bool *stop) { return stop && atomic_load_explicit(stop, memory_order_relaxed); }
+
 /* Rows of children[0] that rows [begin, begin + n) of a list, map, fixed list or tensor have; n > 0. */
 static int64_t child_range(const hr_array *a, int64_t begin, int64_t n, int64_t *first)
 {
@@ -39,14 +41,15 @@ static bool is_plain(const hr_array *a, int64_t begin, int64_t n)
 }
 
 /* Stores the number of bytes or values of each row; they begin at *first. -> the sum */
-static int64_t add_lengths(const hr_array *a, int64_t begin, int64_t n, int64_t *first, hr_hash *h)
+static int64_t add_lengths(const hr_array *a, int64_t begin, int64_t n, int64_t *first, hr_hash *h,
+                           const atomic_bool *stop)
 {
     const bool wide = hr__type_offset_bytes(a->type) == 8;
     const int32_t *short_at = (const int32_t *)(const void *)a->buffers[1]->data + (wide ? 0 : a->offset + begin);
     const int64_t *long_at = (const int64_t *)(const void *)a->buffers[1]->data + (wide ? a->offset + begin : 0);
     int64_t lengths[ROWS_AT_ONCE];
 
-    for (int64_t i = 0; i < n; i += ROWS_AT_ONCE) {
+    for (int64_t i = 0; i < n && !is_set(stop); i += ROWS_AT_ONCE) {
         int64_t some = HR_MIN(n - i, ROWS_AT_ONCE);
 
         for (int64_t k = 0; k < some; k++)
@@ -57,7 +60,7 @@ static int64_t add_lengths(const hr_array *a, int64_t begin, int64_t n, int64_t 
     return (wide ? long_at[n] : short_at[n]) - *first;
 }
 
-static void add_plain(const hr_array *a, int64_t begin, int64_t n, hr_hash *h)
+static void add_plain(const hr_array *a, int64_t begin, int64_t n, hr_hash *h, const atomic_bool *stop)
 {
     int width = hr__type_bytes(a->type);
     int64_t first = 0;
@@ -66,29 +69,29 @@ static void add_plain(const hr_array *a, int64_t begin, int64_t n, hr_hash *h)
         return;
     if (a->type->id == HR_T_STRUCT) {
         for (int k = 0; k < a->n_children; k++)
-            add_plain(a->children[k], a->offset + begin, n, h);
+            add_plain(a->children[k], a->offset + begin, n, h, stop);
         return;
     }
     if (!a->n_children && !hr__type_is_bytes(a->type)) {
         if (width > 0)
-            hr__hash_add(h, hr__array_values(a) + begin * width, (size_t)(n * width));
+            hr__hash_add_until(h, hr__array_values(a) + begin * width, (size_t)(n * width), stop);
         return;
     }
     if (hr__type_offset_bytes(a->type))
-        n = add_lengths(a, begin, n, &first, h);
+        n = add_lengths(a, begin, n, &first, h, stop);
     else
         n = child_range(a, begin, n, &first);
     if (a->n_children)
-        add_plain(a->children[0], first, n, h);
+        add_plain(a->children[0], first, n, h, stop);
     else if (n > 0)
-        hr__hash_add(h, a->buffers[2]->data + first, (size_t)n);
+        hr__hash_add_until(h, a->buffers[2]->data + first, (size_t)n, stop);
 }
 
-static void add_rows(const hr_array *a, hr_hash *h)
+static void add_rows(const hr_array *a, hr_hash *h, const atomic_bool *stop)
 {
     uint64_t rows[ROWS_AT_ONCE];
 
-    for (int64_t i = 0; i < a->length; i += ROWS_AT_ONCE) {
+    for (int64_t i = 0; i < a->length && !is_set(stop); i += ROWS_AT_ONCE) {
         int64_t some = HR_MIN(a->length - i, ROWS_AT_ONCE);
 
         hr__values_hash(a, i, some, rows);
@@ -96,24 +99,24 @@ static void add_rows(const hr_array *a, hr_hash *h)
     }
 }
 
-void hr__array_digest(const hr_array *a, hr_hash *h)
+void hr__array_digest(const hr_array *a, hr_hash *h, const atomic_bool *stop)
 {
     bool plain = is_plain(a, 0, a->length);
 
     hr__hash_int(h, plain);
     if (plain)
-        add_plain(a, 0, a->length, h);
+        add_plain(a, 0, a->length, h, stop);
     else
-        add_rows(a, h);
+        add_rows(a, h, stop);
 }
 
-uint64_t hr__table_digest(const hr_table *t)
+uint64_t hr__table_digest(const hr_table *t, const atomic_bool *stop)
 {
     hr_hash h;
 
     hr__hash_init(&h, 1);
     hr__hash_int(&h, t->n_rows);
-    for (int k = 0; k < t->schema->n; k++)
-        hr__array_digest(t->columns[k], &h);
+    for (int k = 0; k < t->schema->n && !is_set(stop); k++)
+        hr__array_digest(t->columns[k], &h, stop);
     return hr__hash_end(&h).lo;
 }

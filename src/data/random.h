@@ -17,6 +17,7 @@ void hr__random_shuffle(uint32_t *v, int64_t n, uint64_t key);
 void hr__random_order(uint32_t *out, int64_t n, uint64_t key);
 /* The high words of hr__random_coord for each row of a stretch. */
 void hr__random_rows(uint64_t seed, uint64_t epoch, const hr_run_coords *run, uint64_t *out);
-void hr__array_digest(const hr_array *a, hr_hash *h); /* a column's values: digest.c */
+/* A column's values: digest.c. stop: see hr__table_digest. */
+void hr__array_digest(const hr_array *a, hr_hash *h, const atomic_bool *stop);
 
 #endif

@@ -107,8 +107,9 @@ void hr__table_charge(const hr_table *t); /* hr__array_charge for its columns */
  * have at most `bytes` bytes. */
 int64_t hr__table_row_bytes(const hr_table *t, int64_t begin, int64_t n);
 int64_t hr__table_rows_within(const hr_table *t, int64_t begin, int64_t n, int64_t bytes);
-/* A hash of the rows' values: digest.c. Equal rows have equal hashes, however they are stored. */
-uint64_t hr__table_digest(const hr_table *t);
+/* A hash of the rows' values: digest.c. Equal rows have equal hashes, however they are stored. Soon after *stop is true
+ * it returns, and the hash is of no use. stop NULL: never. */
+uint64_t hr__table_digest(const hr_table *t, const atomic_bool *stop);
 /* The only holder calls it: sets `sole` if no other table has any of its columns. */
 void hr__table_claim(hr_table *t);
 

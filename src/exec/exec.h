@@ -36,14 +36,14 @@ void hr__marker_print(const hr_marker *m, hr_text *out);
 hr_status hr__marker_parse(const char *text, hr_marker **out, hr_error *err) HR_MUST_USE;
 /* {"v":2,"epoch":0,"plan":"<32 hex>","at":[instance,file,fragment,row],"more":[[instance,file,fragment,row],...],
  * "ops":{"2":"..."},"discard":1024,"extra":{...},
- * "code":"...","files":3,"names":"<16 hex>","sizes":"...","memory":"...","groups":"...","sum":"<16 hex, of all
- * before>"} */
+ * "code":"...","files":3,"names":"<16 hex>","sizes":"...","memory":"...","sample":"...","groups":"...",
+ * "sum":"<16 hex, of all before>"} */
 typedef struct hr_position {
     int64_t epoch;
     uint64_t seed;
-    char plan[33]; /* nodes and arguments: hr__plan_digest */
-    bool whole;    /* has inputs and code; without them only this process can use it: see hr__position_make_whole */
-    hr_inputs inputs;
+    char plan[33];    /* nodes and arguments: hr__plan_digest */
+    bool whole;       /* has inputs and code; without them only this process can use it: see hr__position_make_whole */
+    hr_inputs inputs; /* not whole: only `memory`, if the run has yet to find that its tables have this hash */
     char code[HR_MAX_CODES * HR_CODE_DIGITS + 1];
     hr_marker *marker;    /* NULL: from the start */
     bool other_code;      /* set by a comparison: some functions of the plan differ from `code` */
@@ -54,8 +54,9 @@ typedef struct hr_position {
 hr_status hr__position_print(const hr_position *p, char **out, hr_error *err) HR_MUST_USE;
 /* HR_INVALID: the text is not a position, was changed or cut, or has another version. */
 hr_status hr__position_parse(const char *text, hr_position *out, hr_error *err) HR_MUST_USE;
-/* Adds the plan's inputs (hr__inputs_of, with contents) and its code. */
-void hr__position_make_whole(const hr_plan *plan, const hr_inputs *inputs, hr_position *p);
+/* Adds the plan's inputs (hr__inputs_of, with contents) and its code. HR_MISMATCH: see hr_position.inputs. */
+hr_status hr__position_make_whole(const hr_plan *plan, const hr_inputs *inputs, hr_position *p,
+                                  hr_error *err) HR_MUST_USE;
 /* The integer member `name` of p->extra; false: it has none, or no integer. */
 bool hr__position_extra(const hr_position *p, const char *name, int64_t *out);
 uint64_t hr__position_sum(const char *text,

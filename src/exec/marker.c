@@ -163,13 +163,21 @@ void hr__marker_print(const hr_marker *m, hr_text *out)
     hr__text_add(out, "}");
 }
 
+static void print_memory(const hr_inputs *in, hr_text *t)
+{
+    hr__text_add(t, ",\"memory\":\"%016" PRIx64 "\"", in->memory);
+}
+
 static void print_inputs(const hr_position *p, hr_text *t)
 {
     const hr_inputs *in = &p->inputs;
 
     hr__text_add(t, ",\"code\":\"%s\",\"files\":%" PRId64 ",\"names\":\"%016" PRIx64 "\",\"sizes\":\"%016" PRIx64 "\"",
                  p->code, in->n, in->names, in->sizes);
-    hr__text_add(t, ",\"memory\":\"%016" PRIx64 "\",\"groups\":\"", in->memory);
+    print_memory(in, t);
+    if (in->sample)
+        hr__text_add(t, ",\"sample\":\"%016" PRIx64 "\"", in->sample);
+    hr__text_add(t, ",\"groups\":\"");
     for (int64_t i = 0; i < HR_MIN(in->n, HR_INPUT_GROUPS); i++)
         hr__text_add(t, "%016" PRIx64 "%016" PRIx64, in->groups[i].times, in->groups[i].contents);
     hr__text_add(t, "\"");
@@ -198,6 +206,8 @@ hr_status hr__position_print(const hr_position *p, char **out, hr_error *err)
         hr__text_add(&t, ",\"extra\":%s", p->extra);
     if (p->whole)
         print_inputs(p, &t);
+    else if (p->inputs.memory)
+        print_memory(&p->inputs, &t);
     if (!t.failed)
         hr__text_add(&t, SUM_BEGIN "%016" PRIx64 "\"}", hr__position_sum(t.data, t.n));
     if (t.failed || t.n > MAX_POSITION_BYTES) {
@@ -512,6 +522,8 @@ static bool read_member(cursor *c, const char *key, hr_position *p, hr_status *s
         return read_hash(c, &p->inputs.sizes);
     if (!strcmp(key, "memory"))
         return read_hash(c, &p->inputs.memory);
+    if (!strcmp(key, "sample"))
+        return read_hash(c, &p->inputs.sample);
     if (!strcmp(key, "groups"))
         return read_groups(c, &p->inputs);
     if (!strcmp(key, "epoch") || !strcmp(key, "discard")) {
@@ -601,9 +613,12 @@ void hr__position_clear(hr_position *p)
     *p = (hr_position){ 0 };
 }
 
-void hr__position_make_whole(const hr_plan *plan, const hr_inputs *inputs, hr_position *p)
+hr_status hr__position_make_whole(const hr_plan *plan, const hr_inputs *inputs, hr_position *p, hr_error *err)
 {
+    if (p->inputs.memory && p->inputs.memory != inputs->memory)
+        return hr_error_set(err, HR_MISMATCH, HR_OTHER_VALUES);
     p->inputs = *inputs;
     hr__plan_code(plan, p->code);
     p->whole = true;
+    return HR_OK;
 }

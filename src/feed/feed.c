@@ -15,6 +15,7 @@
  * 4. The digest in a position covers the plan without the feed's operators; the feed's options are compared separately,
  *    so that a message can name the difference. The first position hashes the plan's inputs. Locks: `lock` guards marks
  *    and counters, because other threads may request positions and stats during hr__feed_next. It is a leaf. */
+#include "feed/memory_check.h"
 #include "feed/stall.h"
 #include "feed/verdict.h"
 
@@ -55,6 +56,8 @@ struct hr_feed {
     hr_feed_extra extra; /* for the second run */
     hr_feed_options options;
     bool keep_positions;
+    hr_memory_check *memory;  /* compares values in memory, or has; NULL: no need */
+    uint64_t saved_memory;    /* hr_inputs.memory of the position, which it compares; 0: no need */
     hr_inputs inputs;         /* what the plan reads; set by the first position */
     bool inputs_known;        /* `inputs` is set; guarded by the lock */
     bool of_split, drop_last; /* the positions are a split's, and whether it drops a short last step */
@@ -231,6 +234,7 @@ hr_status hr__feed_position_bare(hr_feed *f, int64_t row, hr_position *out, hr_e
         HR_FAIL(HR_BUG, "feed: no position at row %" PRId64 "; its marks were forgotten, or the row is not taken yet",
                 row);
     p.discard_rows = f->lanes.order.n_lanes ? 0 : row - f->marks[i].row;
+    p.inputs.memory = f->saved_memory;
     p.at_end = f->ended && row == HR_MAX(f->run_rows, 0);
     print_extra(f, row, p.extra, sizeof p.extra);
     if (f->marks[i].marker && !f->lanes.order.n_lanes)
@@ -272,7 +276,7 @@ hr_status hr__feed_position_at(hr_feed *f, int64_t row, bool whole, char **out, 
     HR_GO(hr__feed_position_bare(f, row, &p, err));
     if (whole) {
         HR_GO(feed_inputs(f, &read, err));
-        hr__position_make_whole(f->plan, &read, &p);
+        HR_GO(hr__position_make_whole(f->plan, &read, &p, err));
     }
     st = hr__position_print(&p, out, err);
 done:
@@ -342,7 +346,7 @@ hr_status hr__feed_position_fits(hr_plan *plan, const char *text, int64_t batch_
     if (batch_rows >= 0 && was != batch_rows)
         HR_FAIL(HR_MISMATCH, "position was saved with batches of %" PRId64 " rows, this feed makes %" PRId64, was,
                 batch_rows);
-    HR_GO(hr__inputs_check(plan, &out->inputs, how->moved, err));
+    HR_GO(hr__inputs_check(plan, &out->inputs, how->moved, how->later, err));
     HR_GO(code_fits(plan, out, how, err));
 done:
     if (st)
@@ -497,12 +501,20 @@ static hr_status lanes_begin(hr_feed *f, hr_error *err)
 /* Reads options->position; *from (new, may be NULL): the marker at which the run begins. */
 static hr_status feed_restore(hr_feed *f, char **differs, hr_marker **from, hr_error *err)
 {
-    const hr_position_how how = { .moved = f->options.moved, .strict = f->options.strict, .differs = differs };
+    bool later = false;
+    const hr_position_how how = {
+        .moved = f->options.moved, .strict = f->options.strict, .differs = differs, .later = &later
+    };
     hr_position p = { 0 };
     hr_status st;
 
     HR_TRY(hr__feed_position_fits(f->plan, f->options.position, f->said_rows, &how, &p, err));
-    if ((st = batches_fit(f, &p, err))) {
+    st = batches_fit(f, &p, err);
+    if (!st && later && p.at_end)
+        st = hr__inputs_check_memory(f->plan, p.inputs.memory, NULL, err); /* no batch has to come soon */
+    else if (later)
+        f->saved_memory = p.inputs.memory;
+    if (st) {
         hr__position_clear(&p);
         return st;
     }
@@ -680,6 +692,7 @@ void hr_feed_close(hr_feed *f)
     /* An epoch that was opened early, and not read, may know less than the plan does by now. */
     if (f->run && f->pid == hr__pid() && f->n_tables > 0)
         hr__run_learned(f->run);
+    hr__memory_check_close(f->memory);
     hr__run_close(f->run);
     if (f->lanes.before != f->run) /* equal: the second run did not start */
         hr__run_close(f->lanes.before);
@@ -770,10 +783,38 @@ static hr_status feed_count(hr_feed *f, hr_table **t, hr_error *err)
     return HR_OK;
 }
 
+/* Whether the values in memory are those of the position: the first call begins to compare them. HR_PENDING: not known
+ * yet. */
+static hr_status memory_fits(hr_feed *f, int timeout_ms, hr_error *err)
+{
+    const hr_feed_extra *extra = &f->extra;
+    hr_status st = HR_OK;
+
+    if (f->saved_memory && !f->memory)
+        st = hr__memory_check_start(f->plan, f->saved_memory, extra->ready ? extra->ready : feed_ready,
+                                    extra->ready ? extra->ready_context : f, &f->memory, err);
+    if (!st && f->memory)
+        st = hr__memory_check_wait(f->memory, timeout_ms, err);
+    if (st && st != HR_PENDING)
+        f->failed = st;
+    return st;
+}
+
+/* All rows were taken. */
+static hr_status feed_end(hr_feed *f, int timeout_ms, hr_error *err)
+{
+    HR_TRY(memory_fits(f, timeout_ms, err));
+    hr__lock(&f->lock);
+    f->ended = true;
+    hr__unlock(&f->lock);
+    return HR_OK;
+}
+
 hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *err)
 {
     int64_t until = hr__clock_ns() + (int64_t)timeout_ms * 1000000;
     hr_table *t = NULL;
+    hr_status st;
 
     *out = NULL;
     if (f->pid != hr__pid())
@@ -781,13 +822,15 @@ hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *er
                             f->pid, hr__pid());
     if (f->failed)
         return hr_error_set(err, f->failed, "feed: an earlier call failed; open a new feed at its position to resume");
+    /* Not before the first table, which so comes as early as without a position. */
+    if (f->n_tables && (st = memory_fits(f, 0, err)) && st != HR_PENDING)
+        return st;
     while (!f->ended && !*out) {
         hr_marker *marker = NULL;
         int64_t begin = hr__clock_ns(), now;
         int64_t since;
         int mark = -1;
         int wait = timeout_ms <= 0 ? timeout_ms : (int)HR_MAX(0, (until - begin + 999999) / 1000000);
-        hr_status st;
 
         hr__lock(&f->lock);
         hr__steps_call(&f->steps, begin);
@@ -810,11 +853,8 @@ hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *er
             st = f->failed = feed_count(f, &t, err);
         else if (!st && f->all_follow)
             st = f->failed = lanes_go_on(f, err);
-        else if (!st) {
-            hr__lock(&f->lock);
-            f->ended = true;
-            hr__unlock(&f->lock);
-        }
+        else if (!st)
+            st = feed_end(f, wait, err);
         if (st) {
             hr_table_unref(t);
             return st;

@@ -68,6 +68,9 @@ typedef struct hr_position_how {
     char **
         /* names of functions whose code has changed; new (hr__free), NULL: none. NULL pointer: not wanted */
         differs;
+    /* Set if only a sample of the values in memory was compared, and hr__memory_check_start has to follow. NULL: all
+     * are compared at once. */
+    bool *later;
     bool agree; /* of a split: HR_MISMATCH if another place was restored before for the same epoch */
 } hr_position_how;
 /* Parses a position and checks that its plan, files and, if batch_rows >= 0, batch_rows equal these. how NULL: all

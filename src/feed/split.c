@@ -1836,7 +1836,7 @@ static hr_status position_between_locked(hr_split *s, char **out, hr_error *err)
         return *out ? HR_OK : hr__error_memory(err, "position", (int64_t)strlen(s->restored));
     }
     hr__plan_digest(s->plan, p.plan);
-    hr__position_make_whole(s->plan, &s->inputs, &p);
+    HR_TRY(hr__position_make_whole(s->plan, &s->inputs, &p, err));
     return hr__position_print(&p, out, err);
 }
 
@@ -2013,7 +2013,7 @@ static hr_status position_of(hr_split *s, bool done, int n_ahead, char **out, hr
         else
             HR_GO(common_place_locked(s, n_ahead, &end, &row, err));
         HR_GO(hr__feed_position_bare(s->feed, end ? hr__feed_rows(s->feed) : row_of_place_locked(s, row), &p, err));
-        hr__position_make_whole(s->plan, &s->inputs, &p);
+        HR_GO(hr__position_make_whole(s->plan, &s->inputs, &p, err));
         HR_GO(hr__position_print(&p, out, err));
     }
 done:
@@ -2056,7 +2056,7 @@ hr_status hr__split_position_of(hr_split *s, int rank, int n_ahead, char **out, 
     else
         HR_GO(rows_before_locked(s, r->taken, n_ahead, &row, err));
     HR_GO(hr__feed_position_bare(s->feed, row_of_place_locked(s, row), &p, err));
-    hr__position_make_whole(s->plan, &s->inputs, &p);
+    HR_GO(hr__position_make_whole(s->plan, &s->inputs, &p, err));
     HR_GO(hr__position_print(&p, out, err));
 done:
     hr__unlock(&s->lock);
@@ -2066,13 +2066,15 @@ done:
 
 hr_status hr__split_restore(hr_split *s, const char *position, const hr_position_how *how, hr_error *err)
 {
+    hr_position_how own = how ? *how : (hr_position_how){ 0 };
     hr_position p = { 0 };
     hr_status st = HR_OK;
     char *copy = NULL;
     int64_t row = 0, lanes = 1;
-    bool known;
+    bool known, later; /* the feed that begins there compares the values in memory */
 
-    HR_TRY(hr__feed_position_fits(s->plan, position, -1, how, &p, err));
+    own.later = &later;
+    HR_TRY(hr__feed_position_fits(s->plan, position, -1, &own, &p, err));
     known = p.extra[0] != 0;
     if (hr__position_extra(&p, "lanes", &lanes) && (lanes < 1 || lanes > HR_MAX_LANES))
         st = hr_error_set(err, HR_INVALID, "position: %" PRId64 " lanes", lanes);

@@ -310,8 +310,12 @@ void hr__scan_input(const hr_scan *s, int i, hr_scan_input *out);
  * cannot be read, or because the scan has more than HR_MAX_HASHED_FILES. */
 #define HR_MAX_HASHED_FILES 16384
 hr_status hr__scan_input_hashes(hr_scan *s, int begin, int end, uint64_t *out, hr_error *err) HR_MUST_USE;
-/* A hash of all values of the tables in memory; 0: there are none. Computed once. */
-uint64_t hr__scan_memory_digest(hr_scan *s);
+/* A hash of all values of the tables in memory; 0: there are none, or *stop came true before it is known (NULL: never).
+ * Computed once. Any thread. */
+uint64_t hr__scan_memory_digest(hr_scan *s, const atomic_bool *stop);
+/* A hash of a few rows of the tables in memory, the same few in equal tables. 0: there are none. false: it has none,
+ * since the tables are small, or their digest is known anyway. */
+bool hr__scan_memory_sample(const hr_scan *s, uint64_t *out);
 int64_t hr__scan_floor_bytes(const hr_scan *s); /* least memory for a read; an estimate without I/O */
 
 #endif

@@ -9,8 +9,10 @@
  *    format/scan/scan.c).
  * 3. On load, a group with equal sizes and times is unchanged. Otherwise its contents decide. With up to VERIFIED_FILES
  *    files the check compares contents in any case, since that is fast.
- * 4. The check compares tables in memory by all their values, and functions by hashes of their code, which their
- *    maker gave (hr__calls_set_code): a difference of code is reported, and is an error only in strict mode. */
+ * 4. The check compares tables in memory by all their values. For large tables a caller may do that beside its first
+ *    rows, if some of their rows are equal.
+ * 5. It compares functions by hashes of their code, which their maker gave (hr__calls_set_code): a difference of code
+ *    is reported, and is an error only in strict mode. */
 #include "plan/plan.h"
 
 #include <inttypes.h>
@@ -83,20 +85,42 @@ static void list_files(const scan_list *l, hr_inputs *out)
     out->sizes = hr__hash_end(&sizes).lo;
 }
 
-static uint64_t memory_digest(const scan_list *l)
+/* 0: there are no values in memory, or *stop came true. */
+static uint64_t memory_digest(const scan_list *l, const atomic_bool *stop)
 {
     bool any = false;
     hr_hash h;
 
     hr__hash_init(&h, 1);
     for (int64_t i = 0; i < l->n; i++) {
-        uint64_t digest = hr__scan_memory_digest(l->items[i]);
+        uint64_t digest = hr__scan_memory_digest(l->items[i], stop);
 
+        if (stop && atomic_load(stop) && !digest)
+            return 0;
         any = any || digest;
         if (digest)
             hr__hash_int(&h, (int64_t)digest);
     }
     return any ? hr__hash_end(&h).lo : 0;
+}
+
+/* 0: there is none. */
+static uint64_t memory_sample(const scan_list *l)
+{
+    bool any = false;
+    hr_hash h;
+
+    hr__hash_init(&h, 1);
+    for (int64_t i = 0; i < l->n; i++) {
+        uint64_t sample;
+
+        if (!hr__scan_memory_sample(l->items[i], &sample))
+            return 0;
+        any = any || sample;
+        if (sample)
+            hr__hash_int(&h, (int64_t)sample);
+    }
+    return any ? HR_MAX(hr__hash_end(&h).lo, 1) : 0;
 }
 
 /* *out: a hash of the contents of the group's files; 0: one of them is not known, *unknown says which. */
@@ -138,7 +162,8 @@ hr_status hr__inputs_of(hr_plan *p, bool contents, hr_inputs *out, hr_error *err
     list_files(&l, out);
     if (!contents)
         goto done;
-    out->memory = memory_digest(&l);
+    out->memory = memory_digest(&l, NULL);
+    out->sample = memory_sample(&l);
     for (int g = 0; g < n_groups(l.n_files); g++)
         HR_GO(group_contents(&l, g, &out->groups[g].contents, &unknown, err));
 done:
@@ -161,7 +186,7 @@ hr_status hr__plan_data_digest(hr_plan *p, char out[33], hr_error *err)
     hr__hash_text(&h, plan);
     hr__hash_int(&h, (int64_t)in.names);
     hr__hash_int(&h, (int64_t)in.sizes);
-    hr__hash_int(&h, (int64_t)memory_digest(&l));
+    hr__hash_int(&h, (int64_t)memory_digest(&l, NULL));
     snprintf(out, 33, "%016" PRIx64 "%016" PRIx64, hr__hash_end(&h).hi, hr__hash_end(&h).lo);
 done:
     hr__free(l.items);
@@ -224,7 +249,28 @@ static hr_status check_group(const scan_list *l, int group, const hr_inputs *sav
     return st;
 }
 
-hr_status hr__inputs_check(hr_plan *p, const hr_inputs *saved, bool moved, hr_error *err)
+/* Whether the values in memory have yet to be hashed, and a sample of them equals the saved one. */
+static bool may_wait(const scan_list *l, const hr_inputs *saved)
+{
+    const atomic_bool at_once = true;
+
+    return saved->memory && saved->sample && !memory_digest(l, &at_once) && memory_sample(l) == saved->sample;
+}
+
+hr_status hr__inputs_check_memory(hr_plan *p, uint64_t saved, const atomic_bool *stop, hr_error *err)
+{
+    hr_status st = HR_OK;
+    scan_list l = { 0 };
+
+    HR_GO(add_scans(p, &l, err));
+    if (memory_digest(&l, stop) != saved && !(stop && atomic_load(stop)))
+        HR_FAIL(HR_MISMATCH, HR_OTHER_VALUES);
+done:
+    hr__free(l.items);
+    return st;
+}
+
+hr_status hr__inputs_check(hr_plan *p, const hr_inputs *saved, bool moved, bool *later, hr_error *err)
 {
     hr_status st = HR_OK;
     scan_list l = { 0 };
@@ -235,8 +281,10 @@ hr_status hr__inputs_check(hr_plan *p, const hr_inputs *saved, bool moved, hr_er
     if (saved->n != now.n)
         HR_FAIL(HR_MISMATCH, "position: it was saved with %" PRId64 " files to read, this plan has %" PRId64, saved->n,
                 now.n);
-    if (saved->memory != memory_digest(&l))
-        HR_FAIL(HR_MISMATCH, "position: the data in memory have other values than when it was saved");
+    if (later)
+        *later = may_wait(&l, saved);
+    if (!(later && *later) && saved->memory != memory_digest(&l, NULL))
+        HR_FAIL(HR_MISMATCH, HR_OTHER_VALUES);
     if (!moved && saved->names != now.names)
         HR_FAIL(
             HR_MISMATCH,

@@ -1,5 +1,6 @@
 """What a state depends on: files, data in memory, functions, batches; and invalid states."""
 
+import contextlib
 import json
 import os
 import random
@@ -221,6 +222,116 @@ def test_memory_is_the_same_however_it_is_stored():
     whole = pa.table({"x": np.arange(40_000), "s": [f"{i}" if i % 7 else None for i in range(40_000)]})
     state = state_after(hd.from_arrow(whole))
     assert n_rows(rest(hd.from_arrow(pa.concat_tables([whole, whole]).slice(40_000)), state)) == 39_980
+
+
+def large(changed=None, cut=None):
+    """8 MB, of which a position has a sample, too: rows 0 to 3 belong to it, row 500 does not."""
+    x = np.arange(1_000_000)
+    if changed is not None:
+        x[changed] = -1
+    table = pa.table({"x": x})
+    return hd.from_arrow(pa.concat_tables([table.slice(cut), table]).slice(len(x) - cut) if cut else table)
+
+
+def taken_until_mismatch(batches):
+    n = 0
+    with pytest.raises(exceptions.MismatchError, match="data in memory have other values"):
+        for _ in batches:
+            n += 1
+    return n
+
+
+@pytest.mark.parametrize(
+    ("make", "changed", "most"),
+    [
+        (large, 500, 10**6),
+        (large, 3, 0),
+        (large, 999_999, 0),
+        (lambda c=None: large(c).limit(10**6), 500, 10**6),
+    ],
+)
+def test_large_data_in_memory(make, changed, most):
+    """The first batches may come before all values are compared; the pass does not end without the error."""
+    batches = make().iterator().iter_batches(batch_size=10)
+    passing = iter(batches)
+    next(passing)
+    state = batches.state_dict()
+    passing.close()
+    assert n_rows(rest(make(), state)) == 999_990
+    batches = make(changed).iterator().iter_batches(batch_size=10)
+    batches.load_state_dict(state)
+    assert taken_until_mismatch(batches) <= most
+    state["position"] = None
+    batches.load_state_dict(state)
+    assert sum(1 for _ in batches) == 100_000
+
+
+def test_large_data_however_they_are_stored():
+    assert n_rows(rest(large(cut=123_457), state_after(large()))) == 999_980
+    assert n_rows(rest(large(), state_after(large(cut=999_999)))) == 999_980
+
+
+def test_no_state_of_other_large_data():
+    """A state beside the comparison would be one of other values, and hide the difference."""
+    batches = large(500).iterator().iter_batches(batch_size=10)
+    batches.load_state_dict(state_after(large()))
+    passing = iter(batches)
+    next(passing)
+    with pytest.raises(exceptions.MismatchError, match="data in memory have other values"):
+        batches.state_dict()
+    passing.close()
+
+
+def test_the_end_of_other_large_data():
+    batches = large().iterator().iter_batches(batch_size=10)
+    assert sum(1 for _ in batches) == 100_000
+    passing = iter(batches)
+    for _ in range(99_999):
+        next(passing)
+    state = batches.state_dict()
+    passing.close()
+    assert n_rows(rest(large(), state)) == 10
+    batches = large(500).iterator().iter_batches(batch_size=10)
+    batches.load_state_dict(state)
+    assert taken_until_mismatch(batches) == 1
+
+
+def test_a_pass_over_large_data_is_left():
+    """It stops the comparison, which the next resume begins again."""
+    state = state_after(large())
+    ds = large(500)
+    for i in range(20):
+        batches = ds.iterator().iter_batches(batch_size=10)
+        batches.load_state_dict(state)
+        with contextlib.suppress(exceptions.MismatchError), contextlib.closing(iter(batches)) as passing:
+            next(passing)  # once the comparison was through, this is the error
+            next(passing)
+            time.sleep(i / 10_000)
+    batches = ds.iterator().iter_batches(batch_size=10)
+    batches.load_state_dict(state)
+    taken_until_mismatch(batches)
+
+
+@pytest.mark.parametrize("changed", [None, 500, 3])
+def test_shares_of_large_data(changed):
+    (share,) = large().streaming_split(1)
+    batches = share.iter_batches(batch_size=1000)
+    passing = iter(batches)
+    next(passing)
+    state = batches.state_dict()
+    passing.close()
+    (share,) = large(changed).streaming_split(1)
+    batches = share.iter_batches(batch_size=1000)
+    if changed == 3:
+        with pytest.raises(exceptions.MismatchError, match="data in memory have other values"):
+            batches.load_state_dict(state)
+            next(iter(batches))
+        return
+    batches.load_state_dict(state)
+    if changed is None:
+        assert n_rows(batches) == 999_000
+    else:
+        taken_until_mismatch(batches)
 
 
 # -------------------------------------------------------------------------------------------------- functions

@@ -340,23 +340,16 @@ static void custom_free(hr_scan *base)
     hr__free(s);
 }
 
-static const hr_scan_class custom_scan_class = { custom_schema,
-                                                 custom_open,
-                                                 custom_count,
-                                                 custom_name,
-                                                 custom_describe,
-                                                 custom_fingerprint,
-                                                 custom_floor,
-                                                 NULL,
-                                                 custom_free,
-                                                 NULL,
-                                                 NULL,
-                                                 NULL,
-                                                 NULL,
-                                                 NULL,
-                                                 NULL,
-                                                 NULL,
-                                                 NULL };
+static const hr_scan_class custom_scan_class = {
+    .schema = custom_schema,
+    .open = custom_open,
+    .count = custom_count,
+    .file_name = custom_name,
+    .describe = custom_describe,
+    .fingerprint = custom_fingerprint,
+    .floor_bytes = custom_floor,
+    .free = custom_free,
+};
 
 hr_status hr__scan_new_source(const hr_source_functions *functions, hr_scan **out, hr_error *err)
 {

@@ -197,7 +197,7 @@ static hr_status spill(hr_materialized *k, kept *i, hr_error *err)
     drop_tables(i);
     HR_GO(write_chunks(k, all, i, err));
     i->schema = hr__schema_ref(k->schema);
-    i->digest = hr__table_digest(all); /* now, so that the rows need not be read again */
+    i->digest = hr__table_digest(all, NULL); /* now, so that the rows need not be read again */
 done:
     hr_table_unref(all);
     return st;
@@ -576,7 +576,7 @@ static void keep_fingerprint(const hr_scan *base, hr_hash *h)
 }
 
 /* The digest of a fragment under the common schema. */
-static uint64_t digest_of(const hr_materialized *k, int64_t i)
+static uint64_t digest_of(const hr_materialized *k, int64_t i, const atomic_bool *stop)
 {
     hr_error err = HR_ERROR_INIT;
     hr_table *t = NULL;
@@ -588,13 +588,13 @@ static uint64_t digest_of(const hr_materialized *k, int64_t i)
         hr_error_clear(&err);
         return found;
     }
-    found = hr__table_digest(t);
+    found = hr__table_digest(t, stop);
     hr_table_unref(t);
     return found;
 }
 
 /* Equal to the digest of the same fragments in a memory_scan. */
-static uint64_t keep_digest(hr_scan *base)
+static uint64_t keep_digest(hr_scan *base, const atomic_bool *stop)
 {
     hr_materialized *k = (hr_materialized *)base;
     uint64_t found = atomic_load_explicit(&k->digest, memory_order_relaxed);
@@ -604,7 +604,9 @@ static uint64_t keep_digest(hr_scan *base)
         return found;
     hr__hash_init(&h, 1);
     for (int64_t i = 0; i < k->n; i++)
-        hr__hash_int(&h, (int64_t)digest_of(k, i));
+        hr__hash_int(&h, (int64_t)digest_of(k, i, stop));
+    if (stop && atomic_load(stop))
+        return 0;
     found = hr__memory_digest_end(&h);
     atomic_store_explicit(&k->digest, found, memory_order_relaxed);
     return found;

@@ -8,6 +8,11 @@
 #include "format/scan/scan.h"
 
 #define RANGE_FRAGMENT (1 << 20) /* rows, by default */
+/* A sample: some rows at each of so many places, until it has so many bytes. Small tables are hashed as fast. */
+#define SAMPLES 64
+#define SAMPLE_ROWS 4
+#define MOST_SAMPLED_BYTES (8 << 20)
+#define LEAST_SAMPLED_BYTES (1 << 20)
 
 typedef struct memory_scan {
     hr_scan base;
@@ -259,7 +264,7 @@ static void memory_fingerprint(const hr_scan *base, hr_hash *h)
 
 uint64_t hr__memory_digest_end(const hr_hash *h) { return HR_MAX(hr__hash_end(h).lo, 1); }
 
-static uint64_t memory_digest(hr_scan *base)
+static uint64_t memory_digest(hr_scan *base, const atomic_bool *stop)
 {
     memory_scan *s = (memory_scan *)base;
     uint64_t found = atomic_load_explicit(&s->digest, memory_order_relaxed);
@@ -268,12 +273,55 @@ static uint64_t memory_digest(hr_scan *base)
     if (found || is_range(s))
         return found;
     hr__hash_init(&h, 1);
-    for (int64_t i = 0; i < s->n_tables; i++)
+    for (int64_t i = 0; i < s->n_tables; i++) {
+        if (stop && atomic_load(stop))
+            return 0;
         if (s->tables[i]->n_rows)
-            hr__hash_int(&h, (int64_t)hr__table_digest(s->tables[i]));
+            hr__hash_int(&h, (int64_t)hr__table_digest(s->tables[i], stop));
+    }
+    if (stop && atomic_load(stop)) /* the last one may not be whole */
+        return 0;
     found = hr__memory_digest_end(&h);
     atomic_store_explicit(&s->digest, found, memory_order_relaxed);
     return found;
+}
+
+static bool is_large(const memory_scan *s)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < s->n_tables && n < LEAST_SAMPLED_BYTES; i++)
+        n += hr__table_bytes_used(s->tables[i]);
+    return n >= LEAST_SAMPLED_BYTES;
+}
+
+static bool memory_sample(const hr_scan *base, uint64_t *out)
+{
+    const memory_scan *s = (const memory_scan *)base;
+    int64_t last = s->n_rows - 1, n_bytes = 0;
+    int64_t table = 0, before = 0; /* rows before the table */
+    hr_hash h;
+
+    if (is_range(s))
+        return true;
+    if (!is_large(s))
+        return false;
+    hr__hash_init(&h, 1);
+    for (int i = 0; i < SAMPLES && n_bytes < MOST_SAMPLED_BYTES; i++) {
+        int64_t row = last / (SAMPLES - 1) * i + last % (SAMPLES - 1) * i / (SAMPLES - 1);
+        hr_table *rows = NULL;
+
+        while (row >= before + s->tables[table]->n_rows)
+            before += s->tables[table++]->n_rows;
+        row -= before;
+        if (hr_table_slice(s->tables[table], row, HR_MIN(SAMPLE_ROWS, s->tables[table]->n_rows - row), &rows, NULL))
+            return false;
+        hr__hash_int(&h, (int64_t)hr__table_digest(rows, NULL));
+        n_bytes += hr__table_bytes_used(rows);
+        hr_table_unref(rows);
+    }
+    *out = HR_MAX(hr__hash_end(&h).lo, 1);
+    return true;
 }
 
 static int64_t memory_floor(const hr_scan *base) { return is_range((const memory_scan *)base) ? 64 << 10 : 0; }
@@ -289,23 +337,19 @@ static void memory_free(hr_scan *base)
     hr__free(s);
 }
 
-static const hr_scan_class memory_scan_class = { memory_schema,
-                                                 memory_open,
-                                                 memory_count,
-                                                 memory_name,
-                                                 memory_describe,
-                                                 memory_fingerprint,
-                                                 memory_floor,
-                                                 NULL,
-                                                 memory_free,
-                                                 NULL,
-                                                 NULL,
-                                                 memory_guess,
-                                                 NULL,
-                                                 NULL,
-                                                 memory_digest,
-                                                 NULL,
-                                                 NULL };
+static const hr_scan_class memory_scan_class = {
+    .schema = memory_schema,
+    .open = memory_open,
+    .count = memory_count,
+    .file_name = memory_name,
+    .describe = memory_describe,
+    .fingerprint = memory_fingerprint,
+    .floor_bytes = memory_floor,
+    .free = memory_free,
+    .guess_rows = memory_guess,
+    .memory_digest = memory_digest,
+    .memory_sample = memory_sample,
+};
 
 static hr_status scan_new(const char *kind, memory_scan **out, hr_error *err)
 {

@@ -20,7 +20,7 @@
 #define DEFAULT_BINS 64
 #define MAX_BINS 1024
 #define MAX_SEQ_LEN (1 << 27)
-#define READ_BYTES (1 << 20) /* a millisecond's work */
+#define READ_BYTES (256 << 10) /* a quarter of a millisecond's work */
 
 typedef struct pack_op {
     hr_op base;
@@ -305,6 +305,39 @@ static hr_status emit(pack_state *s, hr_task *task, hr_error *err)
     return hr__task_emit(task, &t, err);
 }
 
+static hr_status pass(hr_task *task, hr_marker *takes, int64_t row, int64_t skip, const char *bins, hr_error *err)
+{
+    hr_text text = { 0 };
+
+    hr__text_add(&text, "row=%" PRId64 " skip=%" PRId64 " bins=%s", row, skip, bins);
+    if (text.failed) {
+        hr__text_clear(&text);
+        hr__marker_drop(takes);
+        return hr__error_memory(err, "pack", (int64_t)strlen(bins));
+    }
+    hr__task_pass(task, takes, text.data);
+    hr__text_clear(&text);
+    return HR_OK;
+}
+
+/* Passes markers that no open row precedes, after the output of all closed rows. */
+static hr_status pass_waiting(pack_state *s, hr_task *task, hr_error *err)
+{
+    waiting_marker *w = &s->wait[0];
+
+    while (w->marker && (!s->bins.n || s->bins.open[0]->number > w->last_bin)) {
+        hr_marker *m = w->marker;
+
+        HR_TRY(emit(s, task, err));
+        w->marker = NULL;
+        HR_TRY(pass(task, m, w->row, s->skip + s->bins.n_closed - w->row, w->bins, err));
+        wait_clear(w);
+        s->wait[0] = s->wait[1];
+        s->wait[1] = (waiting_marker){ 0 };
+    }
+    return HR_OK;
+}
+
 static hr_status other_rows(hr_error *err)
 {
     return hr_error_set(err, HR_MISMATCH, "pack: the rows are not those that the position was saved with");
@@ -329,7 +362,7 @@ static hr_status close_row(const pack_op *o, pack_state *s, hr_task *task, hr_bi
     }
     s->bins.n_closed++;
     hr__bins_recycle(&s->bins, bin);
-    return st;
+    return st ? st : pass_waiting(s, task, err);
 }
 
 static hr_status close_aged(const pack_op *o, pack_state *s, hr_task *task, hr_error *err)
@@ -442,38 +475,6 @@ static hr_status add_document(const pack_op *o, pack_state *s, hr_task *task, do
 }
 
 /* ---------------------------------------------------------------------------------------------------------- markers */
-
-static hr_status pass(hr_task *task, hr_marker *takes, int64_t row, int64_t skip, const char *bins, hr_error *err)
-{
-    hr_text text = { 0 };
-
-    hr__text_add(&text, "row=%" PRId64 " skip=%" PRId64 " bins=%s", row, skip, bins);
-    if (text.failed) {
-        hr__text_clear(&text);
-        hr__marker_drop(takes);
-        return hr__error_memory(err, "pack", (int64_t)strlen(bins));
-    }
-    hr__task_pass(task, takes, text.data);
-    hr__text_clear(&text);
-    return HR_OK;
-}
-
-/* After the output of all closed rows: passes markers that no open row precedes. */
-static hr_status pass_waiting(pack_state *s, hr_task *task, hr_error *err)
-{
-    waiting_marker *w = &s->wait[0];
-
-    while (w->marker && (!s->bins.n || s->bins.open[0]->number > w->last_bin)) {
-        hr_marker *m = w->marker;
-
-        w->marker = NULL;
-        HR_TRY(pass(task, m, w->row, s->skip + s->bins.n_closed - w->row, w->bins, err));
-        wait_clear(w);
-        s->wait[0] = s->wait[1];
-        s->wait[1] = (waiting_marker){ 0 };
-    }
-    return HR_OK;
-}
 
 /* Keeps the marker as the newest; the oldest stays. */
 static hr_status wait_for_bins(pack_state *s, hr_marker *takes, hr_error *err)
@@ -648,8 +649,7 @@ static hr_status pack_push(const hr_op *op, hr_task *task, const hr_table *in, h
     if ((st = hr__same_schema(in->schema, s->layout.in, "", err)))
         return hr__error_at(err, st, "pack");
     HR_TRY(add_documents(o, s, task, in, err));
-    HR_TRY(emit(s, task, err));
-    return pass_waiting(s, task, err);
+    return emit(s, task, err);
 }
 
 static hr_status pack_finish(const hr_op *op, hr_task *task, hr_error *err)
