@@ -43,7 +43,7 @@ typedef struct hr_position {
     uint64_t seed;
     char plan[33];    /* nodes and arguments: hr__plan_digest */
     bool whole;       /* has inputs and code; without them only this process can use it: see hr__position_make_whole */
-    hr_inputs inputs; /* not whole: only `memory`, if the run has yet to find that its tables have this hash */
+    hr_inputs inputs; /* not whole: only `memory`, as long as the tables have yet to be compared with it; else 0 */
     char code[HR_MAX_CODES * HR_CODE_DIGITS + 1];
     hr_marker *marker;    /* NULL: from the start */
     bool other_code;      /* set by a comparison: some functions of the plan differ from `code` */

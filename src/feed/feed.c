@@ -56,12 +56,12 @@ struct hr_feed {
     hr_feed_extra extra; /* for the second run */
     hr_feed_options options;
     bool keep_positions;
-    hr_memory_check *memory;  /* compares values in memory, or has; NULL: no need */
-    uint64_t saved_memory;    /* hr_inputs.memory of the position, which it compares; 0: no need */
-    hr_inputs inputs;         /* what the plan reads; set by the first position */
-    bool inputs_known;        /* `inputs` is set; guarded by the lock */
-    bool of_split, drop_last; /* the positions are a split's, and whether it drops a short last step */
-    int64_t said_rows;        /* batch_rows of positions */
+    hr_memory_check *memory;     /* compares values in memory, or has; NULL: no need, or not yet */
+    _Atomic uint64_t unverified; /* with this hash; 0: no need, or they are equal */
+    hr_inputs inputs;            /* what the plan reads; set by the first position */
+    bool inputs_known;           /* `inputs` is set; guarded by the lock */
+    bool of_split, drop_last;    /* the positions are a split's, and whether it drops a short last step */
+    int64_t said_rows;           /* batch_rows of positions */
     char digest[33];
     uint64_t shuffle_seed; /* options.shuffle_seed points here */
     bool (*interrupt)(void *context);
@@ -234,7 +234,7 @@ hr_status hr__feed_position_bare(hr_feed *f, int64_t row, hr_position *out, hr_e
         HR_FAIL(HR_BUG, "feed: no position at row %" PRId64 "; its marks were forgotten, or the row is not taken yet",
                 row);
     p.discard_rows = f->lanes.order.n_lanes ? 0 : row - f->marks[i].row;
-    p.inputs.memory = f->saved_memory;
+    p.inputs.memory = atomic_load(&f->unverified);
     p.at_end = f->ended && row == HR_MAX(f->run_rows, 0);
     print_extra(f, row, p.extra, sizeof p.extra);
     if (f->marks[i].marker && !f->lanes.order.n_lanes)
@@ -512,8 +512,7 @@ static hr_status feed_restore(hr_feed *f, char **differs, hr_marker **from, hr_e
     st = batches_fit(f, &p, err);
     if (!st && later && p.at_end)
         st = hr__inputs_check_memory(f->plan, p.inputs.memory, NULL, err); /* no batch has to come soon */
-    else if (later)
-        f->saved_memory = p.inputs.memory;
+    atomic_store(&f->unverified, later && !p.at_end ? p.inputs.memory : 0);
     if (st) {
         hr__position_clear(&p);
         return st;
@@ -641,6 +640,7 @@ hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_fee
     HR_GO(options_check(&f->options, err));
     f->extra = *extra;
     f->extra.differs = NULL; /* the caller's */
+    atomic_init(&f->unverified, extra->unverified);
     hr__plan_digest(p, f->digest);
     HR_GO(lanes_choose(f, extra, err));
     HR_GO(feed_plan(f, extra, err));
@@ -725,6 +725,7 @@ hr_status hr__feed_news(hr_feed *f, hr_text *out, hr_error *err)
 }
 
 hr_run *hr__feed_run(hr_feed *f) { return f->run; }
+uint64_t hr__feed_unverified(hr_feed *f) { return atomic_load(&f->unverified); }
 int64_t hr__feed_epoch(const hr_feed *f) { return f->options.epoch; }
 bool hr__feed_delays_next(hr_feed *f)
 {
@@ -788,14 +789,19 @@ static hr_status feed_count(hr_feed *f, hr_table **t, hr_error *err)
 static hr_status memory_fits(hr_feed *f, int timeout_ms, hr_error *err)
 {
     const hr_feed_extra *extra = &f->extra;
+    uint64_t saved = atomic_load(&f->unverified);
     hr_status st = HR_OK;
 
-    if (f->saved_memory && !f->memory)
-        st = hr__memory_check_start(f->plan, f->saved_memory, extra->ready ? extra->ready : feed_ready,
+    if (!saved)
+        return HR_OK;
+    if (!f->memory)
+        st = hr__memory_check_start(f->plan, saved, extra->ready ? extra->ready : feed_ready,
                                     extra->ready ? extra->ready_context : f, &f->memory, err);
-    if (!st && f->memory)
+    if (!st)
         st = hr__memory_check_wait(f->memory, timeout_ms, err);
-    if (st && st != HR_PENDING)
+    if (!st)
+        atomic_store(&f->unverified, 0);
+    else if (st != HR_PENDING)
         f->failed = st;
     return st;
 }

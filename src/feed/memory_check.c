@@ -2,7 +2,8 @@
  *
  * A position has a hash of all these values, and one of a sample. If the sample is equal, the run begins at once. When
  * the consumer comes for its second batch, a thread begins to hash all values. If they differ, the feed's next call is
- * the error. The end of the rows waits for the thread; a position for another process hashes, too.
+ * the error. The end of the rows waits for the thread; a position for another process hashes, too. If the feed closes
+ * before, the consumer's next feed begins anew (hr__feed_unverified).
  *
  * Tests: test_feed.c, test_positions.py. */
 #include "feed/memory_check.h"

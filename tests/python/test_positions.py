@@ -224,9 +224,9 @@ def test_memory_is_the_same_however_it_is_stored():
     assert n_rows(rest(hd.from_arrow(pa.concat_tables([whole, whole]).slice(40_000)), state)) == 39_980
 
 
-def large(changed=None, cut=None):
-    """8 MB, of which a position has a sample, too: rows 0 to 3 belong to it, row 500 does not."""
-    x = np.arange(1_000_000)
+def large(changed=None, cut=None, n=1_000_000):
+    """Some MB, of which a position has a sample, too: rows 0 to 3 belong to it, row 500 does not."""
+    x = np.arange(n)
     if changed is not None:
         x[changed] = -1
     table = pa.table({"x": x})
@@ -264,6 +264,77 @@ def test_large_data_in_memory(make, changed, most):
     state["position"] = None
     batches.load_state_dict(state)
     assert sum(1 for _ in batches) == 100_000
+
+
+@pytest.mark.parametrize("taken", [1, 2, 5])
+@pytest.mark.parametrize("kind", ["plain", "share"])
+def test_a_resumed_pass_is_left_before_all_is_compared(kind, taken):
+    """The next epochs go on with the comparison; the story: they went on without."""
+
+    def batches_of(changed):
+        ds = large(changed, n=5_000_000)
+        return (ds.iterator() if kind == "plain" else ds.streaming_split(1)[0]).iter_batches(
+            batch_size=10_000
+        )
+
+    good, state = batches_of(None), None
+    for _ in good:
+        state = good.state_dict()
+        break
+    for changed in (None, 500):
+        batches = batches_of(changed)
+        batches.load_state_dict(state)
+        with contextlib.suppress(exceptions.MismatchError):  # of a fast machine
+            for i, _ in enumerate(batches, 1):
+                if i == taken:
+                    break
+        if changed is None:
+            assert n_rows(batches) == n_rows(batches) == 5_000_000
+            continue
+        taken_until_mismatch(batches)
+        taken_until_mismatch(batches)
+        if kind == "share":
+            with pytest.raises(exceptions.MismatchError, match="data in memory have other values"):
+                batches.state_dict()
+        state["position"] = None  # the start of the epoch says nothing of its values
+        batches.load_state_dict(state)
+        if kind == "plain":
+            assert n_rows(batches) == 5_000_000
+
+
+def test_a_sample_is_of_the_whole_table():
+    """The story: of rows of 200 kB the first 40 were the sample."""
+
+    def images(last):
+        values = np.zeros((600, 25_000))
+        values[200:] = last
+        return hd.from_numpy(values)
+
+    batches = images(2).iterator().iter_batches(batch_size=10)
+    batches.load_state_dict(state_after(images(1)))
+    assert taken_until_mismatch(batches) == 0
+
+
+def test_many_columns_without_rows():
+    """The story: the sample of a table of 1 MB of offsets and no row ended the process."""
+    empty = pa.table({f"c{i}": pa.array([], pa.large_string()) for i in range(100)})
+    batches = hd.from_blocks([empty] * 1400).streaming_split(1)[0].iter_batches(batch_size=10)
+    assert batches.state_dict()["epoch"] == 0
+
+
+def test_large_rows_with_nulls_are_left_at_once():
+    """The story: close() waited until 512 rows were hashed: here all, which takes 0.6 s."""
+    lists = pa.ListArray.from_arrays(np.arange(0, 121) * 200_000, np.arange(24_000_000) % 100)
+    table = pa.table({"x": pa.concat_arrays([lists, pa.array([None], lists.type)])})
+    state = state_after(hd.from_arrow(table), batch_format="pyarrow")
+    batches = hd.from_arrow(table).iterator().iter_batches(batch_size=10, batch_format="pyarrow")
+    batches.load_state_dict(state)
+    passing = iter(batches)
+    next(passing)
+    next(passing)
+    began = time.monotonic()
+    passing.close()
+    assert time.monotonic() - began < 0.3
 
 
 def test_large_data_however_they_are_stored():

@@ -8,11 +8,12 @@
 #include "format/scan/scan.h"
 
 #define RANGE_FRAGMENT (1 << 20) /* rows, by default */
-/* A sample: some rows at each of so many places, until it has so many bytes. Small tables are hashed as fast. */
-#define SAMPLES 64
-#define SAMPLE_ROWS 4
-#define MOST_SAMPLED_BYTES (8 << 20)
-#define LEAST_SAMPLED_BYTES (1 << 20)
+/* A sample: some rows at each of some places, of about so many bytes at most. Small tables are hashed as fast. */
+#define MOST_PLACES 64
+#define LEAST_PLACES 8
+#define MOST_PLACE_ROWS 4
+#define SAMPLE_BYTES (8 << 20)
+#define SMALL_BYTES (1 << 20)
 
 typedef struct memory_scan {
     hr_scan base;
@@ -286,42 +287,46 @@ static uint64_t memory_digest(hr_scan *base, const atomic_bool *stop)
     return found;
 }
 
-static bool is_large(const memory_scan *s)
+/* A hash of n_places times n_rows rows, spread over all tables. false: out of memory. */
+static bool sample_rows(const memory_scan *s, int64_t n_places, int64_t n_rows, uint64_t *out)
 {
-    int64_t n = 0;
-
-    for (int64_t i = 0; i < s->n_tables && n < LEAST_SAMPLED_BYTES; i++)
-        n += hr__table_bytes_used(s->tables[i]);
-    return n >= LEAST_SAMPLED_BYTES;
-}
-
-static bool memory_sample(const hr_scan *base, uint64_t *out)
-{
-    const memory_scan *s = (const memory_scan *)base;
-    int64_t last = s->n_rows - 1, n_bytes = 0;
+    int64_t last = s->n_rows - 1, steps = n_places - 1;
     int64_t table = 0, before = 0; /* rows before the table */
     hr_hash h;
 
-    if (is_range(s))
-        return true;
-    if (!is_large(s))
-        return false;
     hr__hash_init(&h, 1);
-    for (int i = 0; i < SAMPLES && n_bytes < MOST_SAMPLED_BYTES; i++) {
-        int64_t row = last / (SAMPLES - 1) * i + last % (SAMPLES - 1) * i / (SAMPLES - 1);
+    for (int64_t i = 0; i < n_places; i++) {
+        int64_t row = last / steps * i + last % steps * i / steps;
         hr_table *rows = NULL;
 
         while (row >= before + s->tables[table]->n_rows)
             before += s->tables[table++]->n_rows;
         row -= before;
-        if (hr_table_slice(s->tables[table], row, HR_MIN(SAMPLE_ROWS, s->tables[table]->n_rows - row), &rows, NULL))
+        if (hr_table_slice(s->tables[table], row, HR_MIN(n_rows, s->tables[table]->n_rows - row), &rows, NULL))
             return false;
         hr__hash_int(&h, (int64_t)hr__table_digest(rows, NULL));
-        n_bytes += hr__table_bytes_used(rows);
         hr_table_unref(rows);
     }
     *out = HR_MAX(hr__hash_end(&h).lo, 1);
     return true;
+}
+
+static bool memory_sample(hr_scan *base, uint64_t *out)
+{
+    const memory_scan *s = (const memory_scan *)base;
+    int64_t n_bytes = 0, row_bytes;
+
+    if (is_range(s))
+        return true;
+    for (int64_t i = 0; i < s->n_tables; i++)
+        n_bytes += hr__table_bytes_used(s->tables[i]);
+    if (n_bytes < SMALL_BYTES || s->n_rows == 0) {
+        *out = memory_digest(base, NULL);
+        return true;
+    }
+    row_bytes = n_bytes / s->n_rows + 1;
+    return sample_rows(s, HR_MAX(LEAST_PLACES, HR_MIN(MOST_PLACES, SAMPLE_BYTES / row_bytes)),
+                       HR_MAX(1, HR_MIN(MOST_PLACE_ROWS, SAMPLE_BYTES / row_bytes / MOST_PLACES)), out);
 }
 
 static int64_t memory_floor(const hr_scan *base) { return is_range((const memory_scan *)base) ? 64 << 10 : 0; }

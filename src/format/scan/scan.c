@@ -125,7 +125,7 @@ uint64_t hr__scan_memory_digest(hr_scan *s, const atomic_bool *stop)
     return s->cls->memory_digest ? s->cls->memory_digest(s, stop) : 0;
 }
 
-bool hr__scan_memory_sample(const hr_scan *s, uint64_t *out)
+bool hr__scan_memory_sample(hr_scan *s, uint64_t *out)
 {
     *out = 0;
     return s->cls->memory_sample ? s->cls->memory_sample(s, out) : !s->cls->memory_digest;
