@@ -828,10 +828,9 @@ HR_API void hr_feed_cancel(hr_feed *f);
 HR_API void hr_feed_set_interrupt(hr_feed *f, bool (*check)(void *context), void *context);
 /* The place after the last table that hr_feed_next returned, as JSON text of at most 4 kB, and 10 bytes for each open
  * bin of a pack. *out is new: hr_string_free(). hr_feed_open gives HR_MISMATCH when the plan, the files or the tables
- * in memory changed since. It compares the files' names below their common folder, sizes and contents, and times only
- * where contents are unknown. Of large tables in memory it compares some rows; a thread compares all of them beside the
- * first batches, and then hr_feed_next and hr_feed_position give HR_MISMATCH, at the latest instead of the end. The
- * first call reads some blocks of each file, and all tables in memory. */
+ * in memory changed since; for tables that have to be hashed for that, the first hr_feed_next does. They compare the
+ * files' names below their common folder, sizes and contents, and times only where contents are unknown. The first call
+ * reads some blocks of each file, and all tables in memory. */
 HR_API HR_MUST_USE hr_status hr_feed_position(hr_feed *f, char **out, hr_error *err);
 typedef struct hr_progress {
     size_t struct_bytes;

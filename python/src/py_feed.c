@@ -18,7 +18,6 @@ typedef struct feed_object {
     PyObject *last;         /* JSON text: the statistics of a run that an error ended; NULL: it had none */
     int held;               /* calls that use the feed without the GIL; the last one closes it if `closing` */
     bool closing;           /* closes as soon as it is neither busy nor held */
-    uint64_t unverified;    /* hr__feed_unverified, at the end */
     int pid;
 } feed_object;
 
@@ -135,7 +134,7 @@ static PyObject *feed_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
     hr_error err = HR_ERROR_INIT;
     feed_object *self = NULL;
     hr_feed *feed = NULL;
-    int64_t own = 0, keep = 0, shuffle_rows = 0, moved = 0, strict = 0, unverified = 0;
+    int64_t own = 0, keep = 0, shuffle_rows = 0, moved = 0, strict = 0;
     char *differs = NULL;
     uint64_t shuffle_seed = 0;
     PyObject *seed = NULL;
@@ -147,8 +146,7 @@ static PyObject *feed_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
     served = take_argument(words, "inline_calls");
     if (PyErr_Occurred() || pyhr_feed_options(words, &options) < 0 || take_int(words, "own_memory", &own) < 0 ||
         take_int(words, "keep_positions", &keep) < 0 || take_int(words, "shuffle_rows", &shuffle_rows) < 0 ||
-        take_int(words, "moved", &moved) < 0 || take_int(words, "strict", &strict) < 0 ||
-        take_int(words, "unverified", &unverified) < 0)
+        take_int(words, "moved", &moved) < 0 || take_int(words, "strict", &strict) < 0)
         goto done;
     seed = take_argument(words, "shuffle_seed");
     if (PyErr_Occurred() || pyhr_seed(seed, &shuffle_seed) < 0 || no_more(words) < 0)
@@ -157,7 +155,6 @@ static PyObject *feed_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
     options.shuffle_seed = seed ? &shuffle_seed : NULL;
     options.moved = moved != 0;
     options.strict = strict != 0;
-    extra.unverified = (uint64_t)unverified;
     calls = pyhr_inline_calls(s, served);
     if (!calls)
         goto done;
@@ -182,7 +179,6 @@ static PyObject *feed_make(PyTypeObject *cls, PyObject *args, PyObject *kwargs)
     self->code_differs = self->last = NULL;
     self->busy = self->closing = false;
     self->held = 0;
-    self->unverified = 0;
     self->pid = hr__pid();
     calls = NULL;
     PyObject_GC_Track(self);
@@ -253,7 +249,6 @@ static void feed_end(feed_object *self)
     self->feed = NULL;
     if (!feed || self->pid != hr__pid())
         return;
-    self->unverified = hr__feed_unverified(feed);
     Py_BEGIN_ALLOW_THREADS
     hr_feed_close(feed);
     Py_END_ALLOW_THREADS
@@ -742,14 +737,6 @@ static PyObject *feed_code_differs(PyObject *op, void *none)
     return Py_NewRef(names ? names : Py_None);
 }
 
-static PyObject *feed_unverified(PyObject *op, void *none)
-{
-    feed_object *self = (feed_object *)op;
-
-    (void)none;
-    return PyLong_FromLongLong((int64_t)(self->feed ? hr__feed_unverified(self->feed) : self->unverified));
-}
-
 static PyMethodDef feed_methods[] = {
     { "next", feed_next, METH_NOARGS, "The next Table; None at the end." },
     { "position", feed_position, METH_VARARGS,
@@ -785,9 +772,6 @@ static PyGetSetDef feed_getset[] = {
     { "closed", feed_closed, NULL, "True after close().", NULL },
     { "code_differs", feed_code_differs, NULL,
       "Names of functions whose code has changed since the position, as text; or None.", NULL },
-    { "unverified", feed_unverified, NULL,
-      "The hash with which the values in memory have yet to be compared, for the consumer's next Feed; 0: none.",
-      NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
 
@@ -797,7 +781,7 @@ static PyType_Slot feed_slots[] = {
       "autotune=True, reserved_cpus=0, first_threads=0, most_prefetch=0, memory_limit=0, position=None, "
       "trace_path=None, "
       "own_memory=False, keep_positions=False,\n"
-      "inline_calls=(), moved=False, strict=False, unverified=0):\n"
+      "inline_calls=(), moved=False, strict=False):\n"
       "runs the plan once." },
     { Py_tp_new, feed_make },
     { Py_tp_dealloc, feed_dealloc },

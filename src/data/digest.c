@@ -5,7 +5,6 @@
 #include "data/keys.h"
 
 #define ROWS_AT_ONCE 512
-#define STOP_BYTES (1 << 20)
 
 static bool is_set(const atomic_bool *stop) { return stop && atomic_load_explicit(stop, memory_order_relaxed); }
 
@@ -88,21 +87,14 @@ static void add_plain(const hr_array *a, int64_t begin, int64_t n, hr_hash *h, c
         hr__hash_add_until(h, a->buffers[2]->data + first, (size_t)n, stop);
 }
 
-/* Looks at `stop` about every STOP_BYTES. */
 static void add_rows(const hr_array *a, hr_hash *h, const atomic_bool *stop)
 {
-    int64_t row_bytes = hr__array_bytes_used(a) / HR_MAX(a->length, 1) + 1;
-    int64_t step = HR_MAX(1, HR_MIN(ROWS_AT_ONCE, STOP_BYTES / row_bytes));
     uint64_t rows[ROWS_AT_ONCE];
 
-    for (int64_t i = 0; i < a->length; i += ROWS_AT_ONCE) {
+    for (int64_t i = 0; i < a->length && !is_set(stop); i += ROWS_AT_ONCE) {
         int64_t some = HR_MIN(a->length - i, ROWS_AT_ONCE);
 
-        for (int64_t k = 0; k < some; k += step) {
-            if (is_set(stop))
-                return;
-            hr__values_hash(a, i + k, HR_MIN(some - k, step), rows + k);
-        }
+        hr__values_hash(a, i, some, rows);
         hr__hash_add(h, rows, (size_t)some * sizeof *rows);
     }
 }

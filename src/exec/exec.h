@@ -36,8 +36,8 @@ void hr__marker_print(const hr_marker *m, hr_text *out);
 hr_status hr__marker_parse(const char *text, hr_marker **out, hr_error *err) HR_MUST_USE;
 /* {"v":2,"epoch":0,"plan":"<32 hex>","at":[instance,file,fragment,row],"more":[[instance,file,fragment,row],...],
  * "ops":{"2":"..."},"discard":1024,"extra":{...},
- * "code":"...","files":3,"names":"<16 hex>","sizes":"...","memory":"...","sample":"...","groups":"...",
- * "sum":"<16 hex, of all before>"} */
+ * "code":"...","files":3,"names":"<16 hex>","sizes":"...","memory":"...","groups":"...","sum":"<16 hex, of all
+ * before>"} */
 typedef struct hr_position {
     int64_t epoch;
     uint64_t seed;

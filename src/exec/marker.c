@@ -175,8 +175,6 @@ static void print_inputs(const hr_position *p, hr_text *t)
     hr__text_add(t, ",\"code\":\"%s\",\"files\":%" PRId64 ",\"names\":\"%016" PRIx64 "\",\"sizes\":\"%016" PRIx64 "\"",
                  p->code, in->n, in->names, in->sizes);
     print_memory(in, t);
-    if (in->sample)
-        hr__text_add(t, ",\"sample\":\"%016" PRIx64 "\"", in->sample);
     hr__text_add(t, ",\"groups\":\"");
     for (int64_t i = 0; i < HR_MIN(in->n, HR_INPUT_GROUPS); i++)
         hr__text_add(t, "%016" PRIx64 "%016" PRIx64, in->groups[i].times, in->groups[i].contents);
@@ -522,8 +520,6 @@ static bool read_member(cursor *c, const char *key, hr_position *p, hr_status *s
         return read_hash(c, &p->inputs.sizes);
     if (!strcmp(key, "memory"))
         return read_hash(c, &p->inputs.memory);
-    if (!strcmp(key, "sample"))
-        return read_hash(c, &p->inputs.sample);
     if (!strcmp(key, "groups"))
         return read_groups(c, &p->inputs);
     if (!strcmp(key, "epoch") || !strcmp(key, "discard")) {

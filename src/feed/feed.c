@@ -56,8 +56,9 @@ struct hr_feed {
     hr_feed_extra extra; /* for the second run */
     hr_feed_options options;
     bool keep_positions;
-    hr_memory_check *memory;     /* compares values in memory, or has; NULL: no need, or not yet */
-    _Atomic uint64_t unverified; /* with this hash; 0: no need, or they are equal */
+    hr_memory_check *memory;     /* compares the values in memory with the position's; NULL: no need */
+    _Atomic uint64_t unverified; /* their hash in the position; 0: no need, or they are equal */
+    atomic_bool cancelled;       /* hr_feed_cancel */
     hr_inputs inputs;            /* what the plan reads; set by the first position */
     bool inputs_known;           /* `inputs` is set; guarded by the lock */
     bool of_split, drop_last;    /* the positions are a split's, and whether it drops a short last step */
@@ -597,6 +598,14 @@ static hr_status feed_start(hr_feed *f, const hr_marker *from, hr_error *err)
     return atomic_load(&f->watched) ? hr__run_watch(run, f->watch_zero_ns, err) : HR_OK;
 }
 
+static hr_status memory_start(hr_feed *f, hr_error *err)
+{
+    const hr_feed_extra *extra = &f->extra;
+
+    return hr__memory_check_start(f->plan, atomic_load(&f->unverified), extra->ready ? extra->ready : feed_ready,
+                                  extra->ready ? extra->ready_context : f, &f->memory, err);
+}
+
 /* The first run has ended: starts the one of what follows. The first one stays open for statistics. */
 static hr_status lanes_go_on(hr_feed *f, hr_error *err)
 {
@@ -640,7 +649,6 @@ hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_fee
     HR_GO(options_check(&f->options, err));
     f->extra = *extra;
     f->extra.differs = NULL; /* the caller's */
-    atomic_init(&f->unverified, extra->unverified);
     hr__plan_digest(p, f->digest);
     HR_GO(lanes_choose(f, extra, err));
     HR_GO(feed_plan(f, extra, err));
@@ -656,6 +664,8 @@ hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_fee
         f->run_rows = 0;
     else
         HR_GO(feed_start(f, from, err));
+    if (atomic_load(&f->unverified))
+        HR_GO(memory_start(f, err));
     f->options.position = NULL; /* the caller's */
     f->options.trace_path = NULL;
     *out = f;
@@ -725,7 +735,6 @@ hr_status hr__feed_news(hr_feed *f, hr_text *out, hr_error *err)
 }
 
 hr_run *hr__feed_run(hr_feed *f) { return f->run; }
-uint64_t hr__feed_unverified(hr_feed *f) { return atomic_load(&f->unverified); }
 int64_t hr__feed_epoch(const hr_feed *f) { return f->options.epoch; }
 bool hr__feed_delays_next(hr_feed *f)
 {
@@ -784,21 +793,14 @@ static hr_status feed_count(hr_feed *f, hr_table **t, hr_error *err)
     return HR_OK;
 }
 
-/* Whether the values in memory are those of the position: the first call begins to compare them. HR_PENDING: not known
- * yet. */
+/* Whether the values in memory are those of the position. HR_PENDING: not known yet. A cancelled feed has no rows. */
 static hr_status memory_fits(hr_feed *f, int timeout_ms, hr_error *err)
 {
-    const hr_feed_extra *extra = &f->extra;
-    uint64_t saved = atomic_load(&f->unverified);
-    hr_status st = HR_OK;
+    hr_status st;
 
-    if (!saved)
+    if (!f->memory || atomic_load(&f->unverified) == 0 || atomic_load(&f->cancelled))
         return HR_OK;
-    if (!f->memory)
-        st = hr__memory_check_start(f->plan, saved, extra->ready ? extra->ready : feed_ready,
-                                    extra->ready ? extra->ready_context : f, &f->memory, err);
-    if (!st)
-        st = hr__memory_check_wait(f->memory, timeout_ms, err);
+    st = hr__memory_check_wait(f->memory, timeout_ms, err);
     if (!st)
         atomic_store(&f->unverified, 0);
     else if (st != HR_PENDING)
@@ -806,21 +808,10 @@ static hr_status memory_fits(hr_feed *f, int timeout_ms, hr_error *err)
     return st;
 }
 
-/* All rows were taken. */
-static hr_status feed_end(hr_feed *f, int timeout_ms, hr_error *err)
-{
-    HR_TRY(memory_fits(f, timeout_ms, err));
-    hr__lock(&f->lock);
-    f->ended = true;
-    hr__unlock(&f->lock);
-    return HR_OK;
-}
-
 hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *err)
 {
     int64_t until = hr__clock_ns() + (int64_t)timeout_ms * 1000000;
     hr_table *t = NULL;
-    hr_status st;
 
     *out = NULL;
     if (f->pid != hr__pid())
@@ -828,15 +819,14 @@ hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *er
                             f->pid, hr__pid());
     if (f->failed)
         return hr_error_set(err, f->failed, "feed: an earlier call failed; open a new feed at its position to resume");
-    /* Not before the first table, which so comes as early as without a position. */
-    if (f->n_tables && (st = memory_fits(f, 0, err)) && st != HR_PENDING)
-        return st;
+    HR_TRY(memory_fits(f, timeout_ms, err));
     while (!f->ended && !*out) {
         hr_marker *marker = NULL;
         int64_t begin = hr__clock_ns(), now;
         int64_t since;
         int mark = -1;
         int wait = timeout_ms <= 0 ? timeout_ms : (int)HR_MAX(0, (until - begin + 999999) / 1000000);
+        hr_status st;
 
         hr__lock(&f->lock);
         hr__steps_call(&f->steps, begin);
@@ -859,8 +849,11 @@ hr_status hr__feed_next(hr_feed *f, int timeout_ms, hr_table **out, hr_error *er
             st = f->failed = feed_count(f, &t, err);
         else if (!st && f->all_follow)
             st = f->failed = lanes_go_on(f, err);
-        else if (!st)
-            st = feed_end(f, wait, err);
+        else if (!st) {
+            hr__lock(&f->lock);
+            f->ended = true;
+            hr__unlock(&f->lock);
+        }
         if (st) {
             hr_table_unref(t);
             return st;
@@ -963,8 +956,10 @@ hr_status hr_feed_descriptor(hr_feed *f, int *out, hr_error *err)
 
 void hr_feed_cancel(hr_feed *f)
 {
-    if (f && f->run && f->pid == hr__pid())
+    if (f && f->run && f->pid == hr__pid()) {
+        atomic_store(&f->cancelled, true);
         hr__run_cancel(f->run);
+    }
 }
 
 hr_status hr_feed_progress(hr_feed *f, hr_progress *out, hr_error *err)

@@ -25,8 +25,7 @@ typedef struct hr_feed_extra {
     bool pad_column;                /* adds HR_PAD_COLUMN, of falses, after the others */
     bool by_row;                    /* tables of any size; positions as with batches of one row */
     hr_feed_lanes lanes;
-    char **differs;      /* see hr_position_how */
-    uint64_t unverified; /* hr__feed_unverified of an earlier feed of the same consumer; a position replaces it */
+    char **differs; /* see hr_position_how */
 } hr_feed_extra;
 hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_feed_extra *extra, hr_feed **out,
                         hr_error *err) HR_MUST_USE;
@@ -39,10 +38,6 @@ hr_status hr__feed_watch(hr_feed *f, int64_t zero_ns, hr_error *err) HR_MUST_USE
 hr_status hr__feed_news(hr_feed *f, hr_text *out, hr_error *err) HR_MUST_USE;
 hr_run *hr__feed_run(hr_feed *f); /* borrowed; NULL: the feed began at the end of its epoch */
 int64_t hr__feed_epoch(const hr_feed *f);
-/* hr_inputs.memory of the position that the feed, or an earlier one, resumed from, as long as nobody knows whether the
- * tables in memory have this hash; else 0. A consumer that goes on with another feed gives it to that one, or a
- * difference would be lost with this one. Any thread. */
-uint64_t hr__feed_unverified(hr_feed *f);
 /* Whether the next epoch opens later than now: this one has still to read from its sources; or its first table is the
  * only one taken, and more are ready. The wait for the first table is the border between two epochs, and to open a run
  * takes longer than to take a table. */
@@ -73,10 +68,8 @@ typedef struct hr_position_how {
     char **
         /* names of functions whose code has changed; new (hr__free), NULL: none. NULL pointer: not wanted */
         differs;
-    /* Set if only a sample of the values in memory was compared, and hr__memory_check_start has to follow. NULL: all
-     * are compared at once. */
-    bool *later;
-    bool agree; /* of a split: HR_MISMATCH if another place was restored before for the same epoch */
+    bool *later; /* see hr__inputs_check; NULL: the values in memory are compared at once */
+    bool agree;  /* of a split: HR_MISMATCH if another place was restored before for the same epoch */
 } hr_position_how;
 /* Parses a position and checks that its plan, files and, if batch_rows >= 0, batch_rows equal these. how NULL: all
  * zero. */

@@ -1,9 +1,8 @@
-/* memory_check.c - compares values in memory with those of a position, beside the first batches.
+/* memory_check.c - compares values in memory with those of a position, while the run makes its first batch.
  *
- * A position has a hash of all these values, and one of a sample. If the sample is equal, the run begins at once. When
- * the consumer comes for its second batch, a thread begins to hash all values. If they differ, the feed's next call is
- * the error. The end of the rows waits for the thread; a position for another process hashes, too. If the feed closes
- * before, the consumer's next feed begins anew (hr__feed_unverified).
+ * A position has a hash of all these values. A thread hashes them, beside the run. The feed gives nothing before the
+ * thread is through and has found them equal: if batches went out before, a pass that is left early, its checkpoint, or
+ * the workers of a loader would forget that the values are not compared yet.
  *
  * Tests: test_feed.c, test_positions.py. */
 #include "feed/memory_check.h"

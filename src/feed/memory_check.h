@@ -1,4 +1,4 @@
-/* memory_check.h - the comparison of values in memory beside a feed (memory_check.c). Private to feed/. */
+/* memory_check.h - the comparison of values in memory beside a run (memory_check.c). Private to feed/. */
 #ifndef HR_FEED_MEMORY_CHECK_H
 #define HR_FEED_MEMORY_CHECK_H
 

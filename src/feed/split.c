@@ -135,7 +135,6 @@ struct hr_split {
     int64_t next_epoch;   /* of the next begin, unless `restored` gives one */
     char *restored;       /* position for the next begin */
     bool moved;           /* hr_feed_options.moved for it */
-    uint64_t unverified;  /* hr__feed_unverified of the last feed, or of `restored` */
     int64_t restored_row; /* of its epoch, next_epoch; -1: no rank has restored it since the last epoch began */
     hr_inputs inputs;     /* what the plan reads; set by the first position */
     bool inputs_known;
@@ -373,7 +372,6 @@ static void feed_drop_relocks(hr_split *s)
     keep_stats_locked(s); /* before the feed goes: others ask for them meanwhile */
     s->feed = NULL;
     s->feed_arena = NULL;
-    s->unverified = hr__feed_unverified(f);
     parts_drop_locked(s);
     left_drop(s);
     hr__unlock(&s->lock);
@@ -1039,7 +1037,6 @@ static hr_status open_feed(hr_split *s, hr_arena *arena, int64_t epoch, const ch
                             .by_row = s->agreed.by_row,
                             .pad_column = s->tail == HR_TAIL_PAD,
                             .split_drop_last = s->agreed.drop_last,
-                            .unverified = s->feed ? hr__feed_unverified(s->feed) : s->unverified,
                             .lanes = { s->n_lanes, s->n_hosts, s->host, s->n_shares } };
 
     o.batch_rows = s->agreed.by_row ? 0 : s->agreed.batch_rows;
@@ -1830,7 +1827,7 @@ void hr__split_join(hr_split *s, int rank, int pid)
 /* The start of the next epoch, or the restored position that has not begun. */
 static hr_status position_between_locked(hr_split *s, char **out, hr_error *err)
 {
-    hr_position p = { .epoch = s->next_epoch, .seed = s->options.seed, .inputs.memory = s->unverified };
+    hr_position p = { .epoch = s->next_epoch, .seed = s->options.seed };
 
     if (s->n_lanes > 1)
         snprintf(p.extra, sizeof p.extra, "{\"lanes\":%d}", s->n_lanes);
@@ -2069,15 +2066,13 @@ done:
 
 hr_status hr__split_restore(hr_split *s, const char *position, const hr_position_how *how, hr_error *err)
 {
-    hr_position_how own = how ? *how : (hr_position_how){ 0 };
     hr_position p = { 0 };
     hr_status st = HR_OK;
     char *copy = NULL;
     int64_t row = 0, lanes = 1;
-    bool known, later; /* the feed that begins there compares the values in memory */
+    bool known;
 
-    own.later = &later;
-    HR_TRY(hr__feed_position_fits(s->plan, position, -1, &own, &p, err));
+    HR_TRY(hr__feed_position_fits(s->plan, position, -1, how, &p, err));
     known = p.extra[0] != 0;
     if (hr__position_extra(&p, "lanes", &lanes) && (lanes < 1 || lanes > HR_MAX_LANES))
         st = hr_error_set(err, HR_INVALID, "position: %" PRId64 " lanes", lanes);
@@ -2100,7 +2095,6 @@ hr_status hr__split_restore(hr_split *s, const char *position, const hr_position
         hr__free(s->restored);
         s->restored = copy;
         s->moved = how && how->moved;
-        s->unverified = later ? p.inputs.memory : 0;
         s->next_epoch = p.epoch;
         s->n_lanes = known ? (int)lanes : s->n_lanes;
         copy = NULL;

@@ -313,9 +313,6 @@ hr_status hr__scan_input_hashes(hr_scan *s, int begin, int end, uint64_t *out, h
 /* A hash of all values of the tables in memory; 0: there are none, or *stop came true before it is known (NULL: never).
  * Computed once. Any thread. */
 uint64_t hr__scan_memory_digest(hr_scan *s, const atomic_bool *stop);
-/* A hash of some rows of the tables in memory, or of all if they are small. Tables that are stored otherwise may have
- * another one. 0: there are no tables. false: it takes no sample (materialized.h), or there is no memory. */
-bool hr__scan_memory_sample(hr_scan *s, uint64_t *out);
 int64_t hr__scan_floor_bytes(const hr_scan *s); /* least memory for a read; an estimate without I/O */
 
 #endif

@@ -9,8 +9,7 @@
  *    format/scan/scan.c).
  * 3. On load, a group with equal sizes and times is unchanged. Otherwise its contents decide. With up to VERIFIED_FILES
  *    files the check compares contents in any case, since that is fast.
- * 4. The check compares tables in memory by all their values. For large tables a caller may do that beside its first
- *    rows, if some of their rows are equal.
+ * 4. The check compares tables in memory by all their values. A caller may do that beside other work.
  * 5. It compares functions by hashes of their code, which their maker gave (hr__calls_set_code): a difference of code
  *    is reported, and is an error only in strict mode. */
 #include "plan/plan.h"
@@ -104,25 +103,6 @@ static uint64_t memory_digest(const scan_list *l, const atomic_bool *stop)
     return any ? hr__hash_end(&h).lo : 0;
 }
 
-/* 0: there is none. */
-static uint64_t memory_sample(const scan_list *l)
-{
-    bool any = false;
-    hr_hash h;
-
-    hr__hash_init(&h, 1);
-    for (int64_t i = 0; i < l->n; i++) {
-        uint64_t sample;
-
-        if (!hr__scan_memory_sample(l->items[i], &sample))
-            return 0;
-        any = any || sample;
-        if (sample)
-            hr__hash_int(&h, (int64_t)sample);
-    }
-    return any ? HR_MAX(hr__hash_end(&h).lo, 1) : 0;
-}
-
 /* *out: a hash of the contents of the group's files; 0: one of them is not known, *unknown says which. */
 static hr_status group_contents(const scan_list *l, int group, uint64_t *out, int64_t *unknown, hr_error *err)
 {
@@ -163,7 +143,6 @@ hr_status hr__inputs_of(hr_plan *p, bool contents, hr_inputs *out, hr_error *err
     if (!contents)
         goto done;
     out->memory = memory_digest(&l, NULL);
-    out->sample = memory_sample(&l);
     for (int g = 0; g < n_groups(l.n_files); g++)
         HR_GO(group_contents(&l, g, &out->groups[g].contents, &unknown, err));
 done:
@@ -249,14 +228,6 @@ static hr_status check_group(const scan_list *l, int group, const hr_inputs *sav
     return st;
 }
 
-/* Whether the values in memory have yet to be hashed, and a sample of them equals the saved one. */
-static bool may_wait(const scan_list *l, const hr_inputs *saved)
-{
-    const atomic_bool at_once = true;
-
-    return saved->memory && saved->sample && !memory_digest(l, &at_once) && memory_sample(l) == saved->sample;
-}
-
 hr_status hr__inputs_check_memory(hr_plan *p, uint64_t saved, const atomic_bool *stop, hr_error *err)
 {
     hr_status st = HR_OK;
@@ -272,6 +243,7 @@ done:
 
 hr_status hr__inputs_check(hr_plan *p, const hr_inputs *saved, bool moved, bool *later, hr_error *err)
 {
+    const atomic_bool at_once = true;
     hr_status st = HR_OK;
     scan_list l = { 0 };
     hr_inputs now = { 0 };
@@ -282,7 +254,7 @@ hr_status hr__inputs_check(hr_plan *p, const hr_inputs *saved, bool moved, bool 
         HR_FAIL(HR_MISMATCH, "position: it was saved with %" PRId64 " files to read, this plan has %" PRId64, saved->n,
                 now.n);
     if (later)
-        *later = may_wait(&l, saved);
+        *later = saved->memory && !memory_digest(&l, &at_once);
     if (!(later && *later) && saved->memory != memory_digest(&l, NULL))
         HR_FAIL(HR_MISMATCH, HR_OTHER_VALUES);
     if (!moved && saved->names != now.names)

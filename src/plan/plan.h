@@ -148,7 +148,6 @@ typedef struct hr_inputs {
     int64_t n;             /* files */
     uint64_t names, sizes; /* of all files */
     uint64_t memory;       /* hash of tables in memory; 0: there are none */
-    uint64_t sample;       /* hash of some of their rows; 0: none is known, or all are hashed as fast */
     struct {
         uint64_t times, contents; /* times: with sizes. contents 0: not known */
     } groups[HR_INPUT_GROUPS];    /* the first min(n, HR_INPUT_GROUPS), each of about equally many files */
@@ -159,8 +158,8 @@ hr_status hr__inputs_of(hr_plan *p, bool contents, hr_inputs *out, hr_error *err
 /* Equal in processes that would read the same: nodes and arguments, names and sizes of files, values in memory. */
 hr_status hr__plan_data_digest(hr_plan *p, char out[33], hr_error *err) HR_MUST_USE;
 /* HR_MISMATCH names the difference. moved: neither names nor times of files count, and contents only if both are
- * known. *later: only a sample of the values in memory was compared, and hr__inputs_check_memory has to follow; later
- * NULL: all are compared at once. */
+ * known. *later: the values in memory have yet to be hashed, and hr__inputs_check_memory has to follow. later NULL: it
+ * hashes them. */
 hr_status hr__inputs_check(hr_plan *p, const hr_inputs *saved, bool moved, bool *later, hr_error *err) HR_MUST_USE;
 /* Compares all values in memory with hr_inputs.memory. Soon after *stop is true (NULL: never) it returns HR_OK. */
 hr_status hr__inputs_check_memory(hr_plan *p, uint64_t saved, const atomic_bool *stop, hr_error *err) HR_MUST_USE;

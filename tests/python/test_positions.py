@@ -1,6 +1,5 @@
 """What a state depends on: files, data in memory, functions, batches; and invalid states."""
 
-import contextlib
 import json
 import os
 import random
@@ -217,192 +216,38 @@ def test_data_in_memory(make, other):
             rest(other(), state, how)
 
 
+@pytest.mark.parametrize("kind", ["plain", "share"])
+@pytest.mark.parametrize("changed", [0, 500, 999_999])
+def test_large_data_in_memory(kind, changed):
+    """They are hashed while the first batch is made, which does not come before."""
+
+    def batches_of(changed=None):
+        x = np.arange(1_000_000)
+        if changed is not None:
+            x[changed] = -1
+        ds = hd.from_arrow(pa.table({"x": x}))
+        return (ds.iterator() if kind == "plain" else ds.streaming_split(1)[0]).iter_batches(batch_size=1000)
+
+    batches = batches_of()
+    passing = iter(batches)
+    next(passing)
+    state = batches.state_dict()
+    passing.close()
+    again = batches_of()
+    again.load_state_dict(state)
+    assert n_rows(again) == 999_000
+    for _ in range(2):
+        other = batches_of(changed)
+        other.load_state_dict(state)
+        with pytest.raises(exceptions.MismatchError, match="data in memory have other values"):
+            next(iter(other))
+
+
 def test_memory_is_the_same_however_it_is_stored():
     """(On disk: test_materialized.c.)"""
     whole = pa.table({"x": np.arange(40_000), "s": [f"{i}" if i % 7 else None for i in range(40_000)]})
     state = state_after(hd.from_arrow(whole))
     assert n_rows(rest(hd.from_arrow(pa.concat_tables([whole, whole]).slice(40_000)), state)) == 39_980
-
-
-def large(changed=None, cut=None, n=1_000_000):
-    """Some MB, of which a position has a sample, too: rows 0 to 3 belong to it, row 500 does not."""
-    x = np.arange(n)
-    if changed is not None:
-        x[changed] = -1
-    table = pa.table({"x": x})
-    return hd.from_arrow(pa.concat_tables([table.slice(cut), table]).slice(len(x) - cut) if cut else table)
-
-
-def taken_until_mismatch(batches):
-    n = 0
-    with pytest.raises(exceptions.MismatchError, match="data in memory have other values"):
-        for _ in batches:
-            n += 1
-    return n
-
-
-@pytest.mark.parametrize(
-    ("make", "changed", "most"),
-    [
-        (large, 500, 10**6),
-        (large, 3, 0),
-        (large, 999_999, 0),
-        (lambda c=None: large(c).limit(10**6), 500, 10**6),
-    ],
-)
-def test_large_data_in_memory(make, changed, most):
-    """The first batches may come before all values are compared; the pass does not end without the error."""
-    batches = make().iterator().iter_batches(batch_size=10)
-    passing = iter(batches)
-    next(passing)
-    state = batches.state_dict()
-    passing.close()
-    assert n_rows(rest(make(), state)) == 999_990
-    batches = make(changed).iterator().iter_batches(batch_size=10)
-    batches.load_state_dict(state)
-    assert taken_until_mismatch(batches) <= most
-    state["position"] = None
-    batches.load_state_dict(state)
-    assert sum(1 for _ in batches) == 100_000
-
-
-@pytest.mark.parametrize("taken", [1, 2, 5])
-@pytest.mark.parametrize("kind", ["plain", "share"])
-def test_a_resumed_pass_is_left_before_all_is_compared(kind, taken):
-    """The next epochs go on with the comparison; the story: they went on without."""
-
-    def batches_of(changed):
-        ds = large(changed, n=5_000_000)
-        return (ds.iterator() if kind == "plain" else ds.streaming_split(1)[0]).iter_batches(
-            batch_size=10_000
-        )
-
-    good, state = batches_of(None), None
-    for _ in good:
-        state = good.state_dict()
-        break
-    for changed in (None, 500):
-        batches = batches_of(changed)
-        batches.load_state_dict(state)
-        with contextlib.suppress(exceptions.MismatchError):  # of a fast machine
-            for i, _ in enumerate(batches, 1):
-                if i == taken:
-                    break
-        if changed is None:
-            assert n_rows(batches) == n_rows(batches) == 5_000_000
-            continue
-        taken_until_mismatch(batches)
-        taken_until_mismatch(batches)
-        if kind == "share":
-            with pytest.raises(exceptions.MismatchError, match="data in memory have other values"):
-                batches.state_dict()
-        state["position"] = None  # the start of the epoch says nothing of its values
-        batches.load_state_dict(state)
-        if kind == "plain":
-            assert n_rows(batches) == 5_000_000
-
-
-def test_a_sample_is_of_the_whole_table():
-    """The story: of rows of 200 kB the first 40 were the sample."""
-
-    def images(last):
-        values = np.zeros((600, 25_000))
-        values[200:] = last
-        return hd.from_numpy(values)
-
-    batches = images(2).iterator().iter_batches(batch_size=10)
-    batches.load_state_dict(state_after(images(1)))
-    assert taken_until_mismatch(batches) == 0
-
-
-def test_many_columns_without_rows():
-    """The story: the sample of a table of 1 MB of offsets and no row ended the process."""
-    empty = pa.table({f"c{i}": pa.array([], pa.large_string()) for i in range(100)})
-    batches = hd.from_blocks([empty] * 1400).streaming_split(1)[0].iter_batches(batch_size=10)
-    assert batches.state_dict()["epoch"] == 0
-
-
-def test_large_rows_with_nulls_are_left_at_once():
-    """The story: close() waited until 512 rows were hashed: here all, which takes 0.6 s."""
-    lists = pa.ListArray.from_arrays(np.arange(0, 121) * 200_000, np.arange(24_000_000) % 100)
-    table = pa.table({"x": pa.concat_arrays([lists, pa.array([None], lists.type)])})
-    state = state_after(hd.from_arrow(table), batch_format="pyarrow")
-    batches = hd.from_arrow(table).iterator().iter_batches(batch_size=10, batch_format="pyarrow")
-    batches.load_state_dict(state)
-    passing = iter(batches)
-    next(passing)
-    next(passing)
-    began = time.monotonic()
-    passing.close()
-    assert time.monotonic() - began < 0.3
-
-
-def test_large_data_however_they_are_stored():
-    assert n_rows(rest(large(cut=123_457), state_after(large()))) == 999_980
-    assert n_rows(rest(large(), state_after(large(cut=999_999)))) == 999_980
-
-
-def test_no_state_of_other_large_data():
-    """A state beside the comparison would be one of other values, and hide the difference."""
-    batches = large(500).iterator().iter_batches(batch_size=10)
-    batches.load_state_dict(state_after(large()))
-    passing = iter(batches)
-    next(passing)
-    with pytest.raises(exceptions.MismatchError, match="data in memory have other values"):
-        batches.state_dict()
-    passing.close()
-
-
-def test_the_end_of_other_large_data():
-    batches = large().iterator().iter_batches(batch_size=10)
-    assert sum(1 for _ in batches) == 100_000
-    passing = iter(batches)
-    for _ in range(99_999):
-        next(passing)
-    state = batches.state_dict()
-    passing.close()
-    assert n_rows(rest(large(), state)) == 10
-    batches = large(500).iterator().iter_batches(batch_size=10)
-    batches.load_state_dict(state)
-    assert taken_until_mismatch(batches) == 1
-
-
-def test_a_pass_over_large_data_is_left():
-    """It stops the comparison, which the next resume begins again."""
-    state = state_after(large())
-    ds = large(500)
-    for i in range(20):
-        batches = ds.iterator().iter_batches(batch_size=10)
-        batches.load_state_dict(state)
-        with contextlib.suppress(exceptions.MismatchError), contextlib.closing(iter(batches)) as passing:
-            next(passing)  # once the comparison was through, this is the error
-            next(passing)
-            time.sleep(i / 10_000)
-    batches = ds.iterator().iter_batches(batch_size=10)
-    batches.load_state_dict(state)
-    taken_until_mismatch(batches)
-
-
-@pytest.mark.parametrize("changed", [None, 500, 3])
-def test_shares_of_large_data(changed):
-    (share,) = large().streaming_split(1)
-    batches = share.iter_batches(batch_size=1000)
-    passing = iter(batches)
-    next(passing)
-    state = batches.state_dict()
-    passing.close()
-    (share,) = large(changed).streaming_split(1)
-    batches = share.iter_batches(batch_size=1000)
-    if changed == 3:
-        with pytest.raises(exceptions.MismatchError, match="data in memory have other values"):
-            batches.load_state_dict(state)
-            next(iter(batches))
-        return
-    batches.load_state_dict(state)
-    if changed is None:
-        assert n_rows(batches) == 999_000
-    else:
-        taken_until_mismatch(batches)
 
 
 # -------------------------------------------------------------------------------------------------- functions

@@ -67,7 +67,6 @@ class RunPass:
         self.epoch = epoch
         self.bar = None
         self.resumes = position is not None
-        self.left = None  # a function that gets Feed.unverified at the end
         _warn_of_code(self.run.feed.code_differs)
 
     def position(self, row):
@@ -114,8 +113,6 @@ class RunPass:
 
     def close(self):
         self.run.close()
-        if self.left is not None:
-            self.left(self.run.feed.unverified)
         if self.bar is not None:
             self.bar.end()
 
@@ -389,8 +386,6 @@ class Iterable(Generic[T]):
             )
         if state and state["position"] is None and self._owner.chosen_epoch is None:
             self._owner.chosen_epoch = state["epoch"]
-        if state:
-            self._owner._forget_comparison()
         epoch = self._owner._next_epoch(state and state["epoch"], share)
         self._after = None
         position = state and state["position"]

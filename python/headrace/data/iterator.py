@@ -73,9 +73,6 @@ class DataIterator(Consumers):
     def _pass(self, request, epoch, position, how, share=None):
         raise NotImplementedError
 
-    def _forget_comparison(self):
-        """The next pass begins at a loaded state."""
-
     def _warn_of_classes(self, position):
         """Warns once of classes in the plan that do not know the rows before a position."""
 
@@ -142,13 +139,9 @@ class DatasetIterator(DataIterator):
         self._of = of and weakref.ref(of)
         self._options = None  # of runs, if they are not those of this process's DataContext
         self.early: early.Early | None = early.Early()
-        self._comparing = (
-            None  # a weak reference to the pass that compares values in memory with a position's
-        )
-        self._unverified = 0  # Feed.unverified of the last such pass
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_of": None, "_comparing": None}
+        return self.__dict__ | {"_of": None}
 
     @property
     def _dataset(self):
@@ -170,23 +163,7 @@ class DatasetIterator(DataIterator):
         if share is not None:
             makes_batches = self._dataset._node.plan.makes_batches()
             request, options = loader.of_share(request, options, share, SHARE_ROWS, makes_batches)
-        if position is None:
-            options["unverified"] = self._to_compare()
-        one = RunPass(self._dataset._node, request, epoch, position, how, options)
-        if one.run.feed.unverified:
-            self._comparing, one.left = weakref.ref(one), self._left
-        return one
-
-    def _to_compare(self):
-        """What a resumed pass of an earlier epoch has yet to compare, or had when it was left."""
-        one = self._comparing and self._comparing()
-        return self._unverified if one is None else one.run.feed.unverified
-
-    def _left(self, unverified):
-        self._comparing, self._unverified = None, unverified
-
-    def _forget_comparison(self):  # the pass compares with that state's values
-        self._comparing, self._unverified = None, 0
+        return RunPass(self._dataset._node, request, epoch, position, how, options)
 
     def _whole(self, state):
         if state["position"] is None:

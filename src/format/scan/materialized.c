@@ -603,7 +603,7 @@ static uint64_t keep_digest(hr_scan *base, const atomic_bool *stop)
     if (found)
         return found;
     hr__hash_init(&h, 1);
-    for (int64_t i = 0; i < k->n; i++)
+    for (int64_t i = 0; i < k->n && !(stop && atomic_load(stop)); i++)
         hr__hash_int(&h, (int64_t)digest_of(k, i, stop));
     if (stop && atomic_load(stop))
         return 0;

@@ -8,12 +8,6 @@
 #include "format/scan/scan.h"
 
 #define RANGE_FRAGMENT (1 << 20) /* rows, by default */
-/* A sample: some rows at each of some places, of about so many bytes at most. Small tables are hashed as fast. */
-#define MOST_PLACES 64
-#define LEAST_PLACES 8
-#define MOST_PLACE_ROWS 4
-#define SAMPLE_BYTES (8 << 20)
-#define SMALL_BYTES (1 << 20)
 
 typedef struct memory_scan {
     hr_scan base;
@@ -287,48 +281,6 @@ static uint64_t memory_digest(hr_scan *base, const atomic_bool *stop)
     return found;
 }
 
-/* A hash of n_places times n_rows rows, spread over all tables. false: out of memory. */
-static bool sample_rows(const memory_scan *s, int64_t n_places, int64_t n_rows, uint64_t *out)
-{
-    int64_t last = s->n_rows - 1, steps = n_places - 1;
-    int64_t table = 0, before = 0; /* rows before the table */
-    hr_hash h;
-
-    hr__hash_init(&h, 1);
-    for (int64_t i = 0; i < n_places; i++) {
-        int64_t row = last / steps * i + last % steps * i / steps;
-        hr_table *rows = NULL;
-
-        while (row >= before + s->tables[table]->n_rows)
-            before += s->tables[table++]->n_rows;
-        row -= before;
-        if (hr_table_slice(s->tables[table], row, HR_MIN(n_rows, s->tables[table]->n_rows - row), &rows, NULL))
-            return false;
-        hr__hash_int(&h, (int64_t)hr__table_digest(rows, NULL));
-        hr_table_unref(rows);
-    }
-    *out = HR_MAX(hr__hash_end(&h).lo, 1);
-    return true;
-}
-
-static bool memory_sample(hr_scan *base, uint64_t *out)
-{
-    const memory_scan *s = (const memory_scan *)base;
-    int64_t n_bytes = 0, row_bytes;
-
-    if (is_range(s))
-        return true;
-    for (int64_t i = 0; i < s->n_tables; i++)
-        n_bytes += hr__table_bytes_used(s->tables[i]);
-    if (n_bytes < SMALL_BYTES || s->n_rows == 0) {
-        *out = memory_digest(base, NULL);
-        return true;
-    }
-    row_bytes = n_bytes / s->n_rows + 1;
-    return sample_rows(s, HR_MAX(LEAST_PLACES, HR_MIN(MOST_PLACES, SAMPLE_BYTES / row_bytes)),
-                       HR_MAX(1, HR_MIN(MOST_PLACE_ROWS, SAMPLE_BYTES / row_bytes / MOST_PLACES)), out);
-}
-
 static int64_t memory_floor(const hr_scan *base) { return is_range((const memory_scan *)base) ? 64 << 10 : 0; }
 
 static void memory_free(hr_scan *base)
@@ -353,7 +305,6 @@ static const hr_scan_class memory_scan_class = {
     .free = memory_free,
     .guess_rows = memory_guess,
     .memory_digest = memory_digest,
-    .memory_sample = memory_sample,
 };
 
 static hr_status scan_new(const char *kind, memory_scan **out, hr_error *err)

@@ -125,12 +125,6 @@ uint64_t hr__scan_memory_digest(hr_scan *s, const atomic_bool *stop)
     return s->cls->memory_digest ? s->cls->memory_digest(s, stop) : 0;
 }
 
-bool hr__scan_memory_sample(hr_scan *s, uint64_t *out)
-{
-    *out = 0;
-    return s->cls->memory_sample ? s->cls->memory_sample(s, out) : !s->cls->memory_digest;
-}
-
 hr_status hr__scan_input_hashes(hr_scan *s, int begin, int end, uint64_t *out, hr_error *err)
 {
     return s->cls->input_hashes(s, begin, end, out, err);
@@ -1534,22 +1528,9 @@ hr_status hr__scan_begin(hr_scan *base, int file, hr_expr *filter, hr_account *a
 }
 
 static const hr_scan_class file_scan_class = {
-    .schema = files_schema,
-    .open = files_open,
-    .count = files_count,
-    .file_name = files_name,
-    .describe = files_describe,
-    .fingerprint = files_fingerprint,
-    .floor_bytes = files_floor,
-    .order = files_order,
-    .free = files_free,
-    .row_bytes = files_row_bytes,
-    .image_column = files_image_column,
-    .guess_rows = files_guess_rows,
-    .input = files_input,
-    .input_hashes = files_hashes,
-    .files_left = files_left,
-    .file_path = files_path,
+    files_schema, files_open,   files_count, files_name,      files_describe,     files_fingerprint,
+    files_floor,  files_order,  files_free,  files_row_bytes, files_image_column, files_guess_rows,
+    files_input,  files_hashes, NULL,        files_left,      files_path
 };
 
 static bool is_file_scan(const hr_scan *s) { return s->cls == &file_scan_class; }

@@ -22,7 +22,6 @@ typedef struct hr_scan_class {
     void (*input)(const hr_scan *s, int i, hr_scan_input *out);
     hr_status (*input_hashes)(hr_scan *s, int begin, int end, uint64_t *out, hr_error *err);
     uint64_t (*memory_digest)(hr_scan *s, const atomic_bool *stop); /* see hr__scan_memory_digest; NULL: 0 */
-    bool (*memory_sample)(hr_scan *s, uint64_t *out);               /* see hr__scan_memory_sample; NULL: it has none */
     int (*files_left)(const hr_scan *s, hr_expr *filter);           /* see hr__scan_files_left; NULL: -1 */
     const char *(*file_path)(const hr_scan *s, int file);           /* as it is opened; NULL: the name */
 } hr_scan_class;
