@@ -800,8 +800,10 @@ def test_the_engine_is_stopped(runs):
         try:
             for i, b in enumerate(share.iter_batches(batch_size=10)):
                 if i == 3 and RANK == 0:
+                    wait_until(lambda: is_there("began"))
                     os.kill(os.getpid(), signal.SIGSTOP)
                 if i == 0 and RANK == 1:
+                    open(f"{OUT}/began", "w").close()
                     wait_until(lambda: is_stopped(0))
                 n = i
         except exceptions.PeerError as e:
