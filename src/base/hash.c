@@ -69,7 +69,7 @@ void hr__hash_add_until(hr_hash *h, const void *data, size_t n, const atomic_boo
     if (h->n)
         close_part(h);
     for (; left > STOP_BYTES; left -= STOP_BYTES) {
-        if (stop && atomic_load_explicit(stop, memory_order_relaxed))
+        if (hr__is_stopped(stop))
             return;
         p = add_words(h, p, STOP_BYTES);
     }

@@ -6,8 +6,6 @@
 
 #define ROWS_AT_ONCE 512
 
-static bool is_set(const atomic_bool *stop) { return stop && atomic_load_explicit(stop, memory_order_relaxed); }
-
 /* Rows of children[0] that rows [begin, begin + n) of a list, map, fixed list or tensor have; n > 0. */
 static int64_t child_range(const hr_array *a, int64_t begin, int64_t n, int64_t *first)
 {
@@ -49,7 +47,7 @@ static int64_t add_lengths(const hr_array *a, int64_t begin, int64_t n, int64_t 
     const int64_t *long_at = (const int64_t *)(const void *)a->buffers[1]->data + (wide ? a->offset + begin : 0);
     int64_t lengths[ROWS_AT_ONCE];
 
-    for (int64_t i = 0; i < n && !is_set(stop); i += ROWS_AT_ONCE) {
+    for (int64_t i = 0; i < n && !hr__is_stopped(stop); i += ROWS_AT_ONCE) {
         int64_t some = HR_MIN(n - i, ROWS_AT_ONCE);
 
         for (int64_t k = 0; k < some; k++)
@@ -91,7 +89,7 @@ static void add_rows(const hr_array *a, hr_hash *h, const atomic_bool *stop)
 {
     uint64_t rows[ROWS_AT_ONCE];
 
-    for (int64_t i = 0; i < a->length && !is_set(stop); i += ROWS_AT_ONCE) {
+    for (int64_t i = 0; i < a->length && !hr__is_stopped(stop); i += ROWS_AT_ONCE) {
         int64_t some = HR_MIN(a->length - i, ROWS_AT_ONCE);
 
         hr__values_hash(a, i, some, rows);
@@ -116,7 +114,7 @@ uint64_t hr__table_digest(const hr_table *t, const atomic_bool *stop)
 
     hr__hash_init(&h, 1);
     hr__hash_int(&h, t->n_rows);
-    for (int k = 0; k < t->schema->n && !is_set(stop); k++)
+    for (int k = 0; k < t->schema->n && !hr__is_stopped(stop); k++)
         hr__array_digest(t->columns[k], &h, stop);
     return hr__hash_end(&h).lo;
 }

@@ -510,11 +510,7 @@ static hr_status feed_restore(hr_feed *f, char **differs, hr_marker **from, hr_e
     hr_status st;
 
     HR_TRY(hr__feed_position_fits(f->plan, f->options.position, f->said_rows, &how, &p, err));
-    st = batches_fit(f, &p, err);
-    if (!st && later && p.at_end)
-        st = hr__inputs_check_memory(f->plan, p.inputs.memory, NULL, err); /* no batch has to come soon */
-    atomic_store(&f->unverified, later && !p.at_end ? p.inputs.memory : 0);
-    if (st) {
+    if ((st = batches_fit(f, &p, err))) {
         hr__position_clear(&p);
         return st;
     }
@@ -524,6 +520,7 @@ static hr_status feed_restore(hr_feed *f, char **differs, hr_marker **from, hr_e
     f->begin_rows = extra_int(&p, "rows", 0);
     f->ended = p.at_end;
     f->other_code = p.other_code;
+    atomic_store(&f->unverified, later ? p.inputs.memory : 0);
     *from = p.marker;
     p.marker = NULL;
     hr__position_clear(&p);
@@ -589,21 +586,13 @@ static hr_status feed_start(hr_feed *f, const hr_marker *from, hr_error *err)
         .other_code = f->other_code,
         .arena = extra->arena,
         .trace_path = f->options.trace_path,
-        .ready = extra->ready ? extra->ready : feed_ready,
-        .ready_context = extra->ready ? extra->ready_context : f,
+        .ready = extra->ready,
+        .ready_context = extra->ready_context,
     };
 
     HR_TRY(hr__run_start(f->whole, &o, &run, err));
     atomic_store(&f->run, run);
     return atomic_load(&f->watched) ? hr__run_watch(run, f->watch_zero_ns, err) : HR_OK;
-}
-
-static hr_status memory_start(hr_feed *f, hr_error *err)
-{
-    const hr_feed_extra *extra = &f->extra;
-
-    return hr__memory_check_start(f->plan, atomic_load(&f->unverified), extra->ready ? extra->ready : feed_ready,
-                                  extra->ready ? extra->ready_context : f, &f->memory, err);
 }
 
 /* The first run has ended: starts the one of what follows. The first one stays open for statistics. */
@@ -649,6 +638,10 @@ hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_fee
     HR_GO(options_check(&f->options, err));
     f->extra = *extra;
     f->extra.differs = NULL; /* the caller's */
+    if (!f->extra.ready) {
+        f->extra.ready = feed_ready;
+        f->extra.ready_context = f;
+    }
     hr__plan_digest(p, f->digest);
     HR_GO(lanes_choose(f, extra, err));
     HR_GO(feed_plan(f, extra, err));
@@ -665,7 +658,8 @@ hr_status hr__feed_open(hr_plan *p, const hr_feed_options *options, const hr_fee
     else
         HR_GO(feed_start(f, from, err));
     if (atomic_load(&f->unverified))
-        HR_GO(memory_start(f, err));
+        HR_GO(hr__memory_check_start(f->plan, atomic_load(&f->unverified), f->extra.ready, f->extra.ready_context,
+                                     &f->memory, err));
     f->options.position = NULL; /* the caller's */
     f->options.trace_path = NULL;
     *out = f;
@@ -798,7 +792,7 @@ static hr_status memory_fits(hr_feed *f, int timeout_ms, hr_error *err)
 {
     hr_status st;
 
-    if (!f->memory || atomic_load(&f->unverified) == 0 || atomic_load(&f->cancelled))
+    if (!atomic_load(&f->unverified) || atomic_load(&f->cancelled))
         return HR_OK;
     st = hr__memory_check_wait(f->memory, timeout_ms, err);
     if (!st)

@@ -31,8 +31,7 @@ static void compare(void *arg)
     atomic_store(&c->done, true);
     hr__cond_broadcast(&c->changed);
     hr__unlock(&c->lock);
-    if (c->ready)
-        c->ready(c->context);
+    c->ready(c->context);
 }
 
 hr_status hr__memory_check_start(hr_plan *p, uint64_t saved, void (*ready)(void *context), void *context,

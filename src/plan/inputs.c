@@ -94,7 +94,7 @@ static uint64_t memory_digest(const scan_list *l, const atomic_bool *stop)
     for (int64_t i = 0; i < l->n; i++) {
         uint64_t digest = hr__scan_memory_digest(l->items[i], stop);
 
-        if (stop && atomic_load(stop) && !digest)
+        if (!digest && hr__is_stopped(stop))
             return 0;
         any = any || digest;
         if (digest)
@@ -234,7 +234,7 @@ hr_status hr__inputs_check_memory(hr_plan *p, uint64_t saved, const atomic_bool 
     scan_list l = { 0 };
 
     HR_GO(add_scans(p, &l, err));
-    if (memory_digest(&l, stop) != saved && !(stop && atomic_load(stop)))
+    if (memory_digest(&l, stop) != saved && !hr__is_stopped(stop))
         HR_FAIL(HR_MISMATCH, HR_OTHER_VALUES);
 done:
     hr__free(l.items);
@@ -247,15 +247,17 @@ hr_status hr__inputs_check(hr_plan *p, const hr_inputs *saved, bool moved, bool 
     hr_status st = HR_OK;
     scan_list l = { 0 };
     hr_inputs now = { 0 };
+    bool waits;
 
     HR_GO(add_scans(p, &l, err));
     list_files(&l, &now);
     if (saved->n != now.n)
         HR_FAIL(HR_MISMATCH, "position: it was saved with %" PRId64 " files to read, this plan has %" PRId64, saved->n,
                 now.n);
+    waits = later && saved->memory && !memory_digest(&l, &at_once);
     if (later)
-        *later = saved->memory && !memory_digest(&l, &at_once);
-    if (!(later && *later) && saved->memory != memory_digest(&l, NULL))
+        *later = waits;
+    if (!waits && saved->memory != memory_digest(&l, NULL))
         HR_FAIL(HR_MISMATCH, HR_OTHER_VALUES);
     if (!moved && saved->names != now.names)
         HR_FAIL(

@@ -603,9 +603,9 @@ static uint64_t keep_digest(hr_scan *base, const atomic_bool *stop)
     if (found)
         return found;
     hr__hash_init(&h, 1);
-    for (int64_t i = 0; i < k->n && !(stop && atomic_load(stop)); i++)
+    for (int64_t i = 0; i < k->n && !hr__is_stopped(stop); i++)
         hr__hash_int(&h, (int64_t)digest_of(k, i, stop));
-    if (stop && atomic_load(stop))
+    if (hr__is_stopped(stop))
         return 0;
     found = hr__memory_digest_end(&h);
     atomic_store_explicit(&k->digest, found, memory_order_relaxed);

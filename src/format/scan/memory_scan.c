@@ -269,12 +269,12 @@ static uint64_t memory_digest(hr_scan *base, const atomic_bool *stop)
         return found;
     hr__hash_init(&h, 1);
     for (int64_t i = 0; i < s->n_tables; i++) {
-        if (stop && atomic_load(stop))
+        if (hr__is_stopped(stop))
             return 0;
         if (s->tables[i]->n_rows)
             hr__hash_int(&h, (int64_t)hr__table_digest(s->tables[i], stop));
     }
-    if (stop && atomic_load(stop)) /* the last one may not be whole */
+    if (hr__is_stopped(stop)) /* the last one may not be whole */
         return 0;
     found = hr__memory_digest_end(&h);
     atomic_store_explicit(&s->digest, found, memory_order_relaxed);
